@@ -1,0 +1,57 @@
+# One tool, few words. Every target sets up what it needs in .venv; only Python >= 3.11 with pip is assumed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# PIP_REQUIRE_VIRTUALENV guards against a stray global install if .venv is broken.
+PIP := PIP_REQUIRE_VIRTUALENV=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types bench docs check clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/use ## Train with 40 % wrong labels, with and without PermLL, and see
+	@$(BIN)/permll demo
+
+test: $(VENV)/dev ## Run every test
+	@$(BIN)/pytest -q -n auto $(ARGS)
+
+lint: $(VENV)/dev ## Style, formatting and the direction of imports
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/lint-imports --no-cache > $(VENV)/lint-imports.log || (cat $(VENV)/lint-imports.log; exit 1)
+
+types: $(VENV)/dev ## Type check
+	@$(BIN)/mypy --no-error-summary
+
+check: lint types test ## All of the above
+
+bench: $(VENV)/dev ## Measure speed as ratios; writes results/*.csv
+	@$(BIN)/python benchmarks/layer.py
+
+docs: $(VENV)/docs ## Build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet
+
+clean: ## Remove everything that can be made again
+	rm -rf $(VENV) build dist site demo .hypothesis .pytest_cache .mypy_cache .ruff_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "permll needs Python 3.11 or newer; this is " + sys.version.split()[0] + ": try make PYTHON=python3.12")'
+	@$(PYTHON) -m venv $(VENV)
+
+# A stamp per set of extras: installed once, and again when what is asked for changes.
+$(VENV)/use: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV) (once) ..."
+	@$(PIP) --editable '.[plots]'
+	@touch $@
+
+$(VENV)/dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV) (once) ..."
+	@$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/use
+
+$(VENV)/docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Setting up $(VENV) (once) ..."
+	@$(PIP) --editable '.[plots,docs]'
+	@touch $@ $(VENV)/use

@@ -1,0 +1,3 @@
+"""The instance-dependent permutation layer: its equations, its readable reference, its module."""
+
+from permll.layer.module import PermutationLayer as PermutationLayer

@@ -1,0 +1,231 @@
+"""``PermutationLayer``: the closed forms, with the rows of α they move."""
+
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from permll.layer import equations, reference
+from permll.layer.rows import Ids, Index, Labels, RowIds, check_batch, check_range, read_index, read_labels
+from permll.layer.turning import choose_init, choose_step
+from permll.layer.visits import Visit, VisitedLoss
+
+
+class PermutationLayer(nn.Module):
+    """A classification loss in which every training sample owns a learned, convex combination of label swaps.
+
+    Three lines of a training loop change: build it from the given labels, ask it for the loss, and let it step.
+
+    >>> _ = torch.manual_seed(0)
+    >>> x, labels = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    >>> net = torch.nn.Linear(4, 3)
+    >>> optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    >>> layer = PermutationLayer(labels, num_classes=3, epochs=20)
+    >>> index = torch.tensor([0, 3, 5])       # which training samples the batch holds
+    >>> loss = layer(net(x[index]), index)
+    >>> loss.backward(); optimizer.step(); layer.step()
+    >>> layer.corrected_labels()
+    tensor([0, 1, 2, 0, 1, 2])
+
+    Per sample with given label y, row α, a = softmax(α) and p = softmax(logits), the loss is ℓ(P̄ p, e_y) with
+    P̄ = Σ_k a_k P(y, k) (eq. 2 of the paper, ``on="prediction"``) or ℓ(p, P̄ e_y) (eq. 1, ``on="label"``). ``backward``
+    notes the gradient of each visited row; ``step`` then moves those rows by ``-lr`` times it. A row moves by its own
+    gradient: neither the batch size, nor gradient accumulation, nor a scaled or weighted loss changes its step. A
+    sample drawn twice moves twice, one whose loss got the weight 0 does not, and rows outside the batch never do.
+
+    What has not been through ``backward`` leaves no trace. What has waits for ``step``, as gradients do;
+    ``zero_grad`` forgets it. ``eval()`` discards the layer: the plain loss against the given labels, nothing noted.
+
+    Args:
+        labels: the given, possibly wrong labels (N,), each in 0..c-1; list, array or tensor.
+        num_classes: c.
+        init: m (the paper's I_α), the initial weight of the given label, in (1/c, 1). The default is the paper's 0.35
+            for c >= 10, and what gives the same head start in α for fewer classes (0.83 for two).
+        lr: the step of α per visit. The paper's η multiplies the gradient of a mean over B samples: ``lr = η / B``.
+            The default is the paper's 1.5 / 128, made for 120 epochs.
+        turn_after: instead of ``lr``: the fraction of ``epochs`` after which a label that the network contradicts with
+            certainty at every visit turns (default 0.9 when only ``epochs`` is given). For ``on="prediction"``.
+        epochs: how often training visits each sample, for ``turn_after``.
+        on: ``"prediction"`` (the paper's choice) or ``"label"``.
+        loss: ``"ce"``, ``"kl"``, ``"l1"`` or ``"l2"``.
+        ids: optional names of the rows, strings or integers. A saved state then finds its rows by id, however the data
+            set was re-ordered, filtered or extended since; string ids may also be passed as ``index``.
+
+    α is a buffer, not a parameter: no optimizer, weight decay or gradient clipping of yours ever reaches it. It
+    stays in float32 (or float64) whatever the network is cast to: a step of 0.01 would vanish in half precision.
+    """
+
+    alpha: Tensor
+    labels: Tensor
+    encoded_ids: Tensor | None
+
+    def __init__(
+        self,
+        labels: Labels,
+        num_classes: int,
+        *,
+        init: float | None = None,
+        lr: float | None = None,
+        turn_after: float | None = None,
+        epochs: int | None = None,
+        on: equations.Side = "prediction",
+        loss: equations.LossName = "ce",
+        ids: Ids | None = None,
+    ) -> None:
+        super().__init__()
+        if on not in equations.SIDES:
+            raise ValueError(f"on must be one of {', '.join(equations.SIDES)}; got {on!r}.")
+        if loss not in equations.LOSSES:
+            raise ValueError(f"loss must be one of {', '.join(equations.LOSSES)}; got {loss!r}.")
+        given = read_labels(labels, num_classes)
+        self.num_classes, self.on, self.loss = num_classes, on, loss
+        self.init = choose_init(init, num_classes)
+        self.lr = choose_step(lr, turn_after, epochs, num_classes=num_classes, init=self.init, on=on, loss=loss)
+        self.ids = None if ids is None else RowIds(ids, len(given))
+        self.register_buffer("labels", given)
+        self.register_buffer("alpha", equations.initial_alpha(given, num_classes, self.init))
+        self.register_buffer("encoded_ids", None if self.ids is None else self.ids.to_tensor())
+        self._visits: list[Visit] = []
+
+    # Recording a visit from inside backward is a side effect that a compiled graph cannot hold: a training step
+    # compiles around the layer, whose handful of small operations has little to gain.
+    @torch.compiler.disable
+    def forward(self, logits: Tensor, index: Index, reduction: Literal["mean", "sum", "none"] = "mean") -> Tensor:
+        """Return the loss of the samples at ``index`` (B,) from their ``logits`` (B, c); see the class."""
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"reduction must be mean, sum or none; got {reduction!r}.")
+        index = read_index(index, self.ids)
+        check_batch(logits, index, self.num_classes)
+        index = self._on_device(index)
+        labels, rows = self._take(self.labels, index), self._take(self.alpha, index)
+        compute = torch.promote_types(logits.dtype, rows.dtype)  # float32 at least: rows are
+        logits, rows = logits.to(compute), rows.to(compute)
+        if self.training:
+            closed_form = equations.CLOSED_FORMS[self.on, self.loss]
+            losses = VisitedLoss.apply(logits, rows, labels, index, closed_form, self._visits)
+        else:
+            losses = equations.plain_loss(logits, labels, self.loss)
+        return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Move each row that went through ``backward`` since the last step by ``-lr`` times its own gradient."""
+        for rows, gradient in self._visits:
+            self.alpha.index_add_(0, rows.to(self.alpha.device), gradient.to(self.alpha), alpha=-self.lr)
+        self._visits.clear()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget what went through ``backward`` since the last step, for a step that is not to be taken."""
+        self._visits.clear()
+        super().zero_grad(set_to_none)
+
+    def weights(self, index: Index | None = None) -> Float[Tensor, "rows classes"]:
+        """Return a = softmax(α), for all samples or those at ``index``: how far each class is believed to be right."""
+        return self._alpha(index).softmax(-1)
+
+    def matrix(self, i: int) -> Float[Tensor, "classes classes"]:
+        """Return the c x c layer P̄ = Σ_k a_k P(y, k) of sample ``i``, for eyes and tests."""
+        (row,) = self._alpha([i])
+        return reference.permutation_layer(row, int(self.labels[i]))
+
+    def posterior(self, logits: Tensor, index: Index | None = None) -> Float[Tensor, "rows classes"]:
+        """Return r = softmax(α + logits): what input and given label together say of the true class.
+
+        ``logits`` belong to all N samples in order, or to those at ``index``; best from one pass in evaluation mode.
+        """
+        alpha = self._alpha(index)
+        if logits.shape != alpha.shape:
+            raise ValueError(f"logits must have shape {tuple(alpha.shape)}, got {tuple(logits.shape)}.")
+        return equations.posterior(alpha, logits.detach().to(alpha))
+
+    def corrected_labels(self) -> Int[Tensor, " rows"]:
+        """Return argmax α (N,): the label the layer has come to believe, equal to the given one until it turns."""
+        return self.alpha.argmax(-1)
+
+    def label_quality(self, logits: Tensor | None = None) -> Float[Tensor, " rows"]:
+        """Return how far each given label is believed, (N,) in [0, 1], low = suspect.
+
+        Without ``logits`` it is a_y, what training has left of the given label. With the ``logits`` (N, c) of a pass
+        over the training set it is r_y = softmax(α + logits)_y, which also knows the network's final word.
+        """
+        believed = self.weights() if logits is None else self.posterior(logits)
+        return believed.gather(-1, self.labels[:, None]).squeeze(-1)
+
+    def suspects(self, limit: int | None = None, logits: Tensor | None = None) -> Int[Tensor, " rows"]:
+        """Return the positions of all samples, or the first ``limit``, ordered by ``label_quality``, worst first."""
+        if limit is not None and limit < 0:
+            raise ValueError(f"limit must be 0 or more, got {limit}.")
+        return self.label_quality(logits).argsort(stable=True)[:limit]
+
+    def extra_repr(self) -> str:
+        """Return the settings, in the words of the constructor."""
+        size = f"{len(self.labels)} rows, num_classes={self.num_classes}"
+        return f"{size}, init={self.init:g}, lr={self.lr:g}, on={self.on!r}, loss={self.loss!r}"
+
+    def _alpha(self, index: Index | None) -> Tensor:
+        return self.alpha if index is None else self._take(self.alpha, self._on_device(read_index(index, self.ids)))
+
+    def _on_device(self, index: Tensor) -> Tensor:
+        if index.device.type == "cpu" and self.alpha.device.type != "cpu":
+            check_range(index, len(self.labels))  # the device itself would only abort
+        return index.to(self.alpha.device, non_blocking=True)
+
+    def _take(self, table: Tensor, index: Tensor) -> Tensor:
+        try:
+            return table.index_select(0, index)
+        except (IndexError, RuntimeError):
+            check_range(index, len(table))
+            raise
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        alpha = self.alpha
+        super()._apply(fn, recurse)
+        if torch.finfo(self.alpha.dtype).bits < 32:
+            self.alpha = alpha.to(self.alpha.device)
+        return self
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        own = ("alpha", "labels", "encoded_ids")
+        alpha, labels, encoded_ids = (state_dict.get(prefix + name) for name in own)
+        if alpha is not None and labels is not None:
+            ids = None if encoded_ids is None else RowIds.from_tensor(encoded_ids)
+            try:
+                alpha = self._find_rows(alpha, labels, ids)
+            except ValueError as problem:
+                args[-1].append(str(problem))  # error_msgs: load_state_dict raises them together
+                return
+            state_dict = {key: value for key, value in state_dict.items() if key != prefix + "encoded_ids"}
+            state_dict |= {prefix + "alpha": alpha, prefix + "labels": self.labels}
+            if self.encoded_ids is not None:
+                state_dict[prefix + "encoded_ids"] = self.encoded_ids
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def _find_rows(self, alpha: Tensor, labels: Tensor, ids: RowIds | None) -> Tensor:
+        """Return this layer's α with the saved rows put where their ids (or, without ids, positions) say."""
+        if alpha.ndim != 2 or alpha.shape[1] != self.num_classes:
+            raise ValueError(
+                f"the state is of shape {tuple(alpha.shape)}, but this layer has {self.num_classes} classes."
+            )
+        if ids is not None and self.ids is not None:
+            here, there = self.ids.find(ids)
+        elif len(labels) == len(self.labels):
+            here = there = torch.arange(len(labels))
+        else:
+            raise ValueError(
+                f"the state holds {len(labels)} rows and this layer {len(self.labels)}: only ids, given to "
+                "both when they were built, could match them."
+            )
+        ours, theirs = self.labels.cpu()[here], labels.cpu()[there]
+        changed = (ours != theirs).nonzero().flatten()
+        if len(changed):
+            first = int(changed[0])
+            name = int(here[first]) if self.ids is None else repr(self.ids.values[int(here[first])])
+            raise ValueError(
+                f"the state was learned from other labels: {len(changed)} differ, the first is row {name} with "
+                f"{int(theirs[first])} in the state and {int(ours[first])} here."
+            )
+        found = self.alpha.cpu().clone()
+        found[here] = alpha.cpu().to(found)[there]
+        return found

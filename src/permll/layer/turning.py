@@ -1,0 +1,112 @@
+"""The two settings of α, its start m and its step, and what they mean: when does a contradicted label turn?
+
+η and m mean little to a user; after how much of training a label that the network contradicts gives way means a lot.
+Suppose the network is certain of a class k ≠ y at every visit. Then α_k rises, α_y falls, and after n visits of step
+``lr`` the largest entry of α moves from y to k. For cross-entropy the gap closes by lr (1 + a_y - a_k) a visit, so n
+lies between g / (lr (1 + m)) and g / lr. The functions below follow the visits themselves rather than that bound.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from permll.layer.equations import CLOSED_FORMS, LossName, Side, initial_alpha
+
+PAPER_INIT, PAPER_CLASSES = 0.35, 10  # the paper's settings for CIFAR-10
+PAPER_STEP = 1.5 / 128  # its η = 1.5 multiplies the gradient of a mean over 128 samples
+PAPER_TURN = 0.9  # which turns a contradicted label after about so much of its 120 epochs
+
+_CANDIDATES = 64
+_LONGEST = 1000  # beyond so many visits the path is a smooth curve in n * lr, and lr simply scales as 1 / n
+
+
+def choose_init(init: float | None, num_classes: int) -> float:
+    """Return ``init``, checked; by default the paper's 0.35, or its head start in α where classes are few.
+
+    0.35 of ten classes is a head start of log(0.35 * 9 / 0.65) = 1.58 over any other; of three it would be 0.07, which
+    says next to nothing, and of two it would contradict the label.
+
+    >>> [round(choose_init(None, c), 3) for c in (2, 3, 10, 1000)]
+    [0.829, 0.708, 0.35, 0.35]
+    """
+    if init is None:
+        odds = PAPER_INIT * (PAPER_CLASSES - 1) / (1 - PAPER_INIT)
+        return max(PAPER_INIT, odds / (odds + num_classes - 1))
+    if not 1 / num_classes < init < 1:
+        raise ValueError(f"init must lie between 1/c = {1 / num_classes:g} and 1, both excluded; got {init}.")
+    return init
+
+
+def choose_step(
+    lr: float | None,
+    turn_after: float | None,
+    epochs: int | None,
+    *,
+    num_classes: int,
+    init: float,
+    on: Side,
+    loss: LossName,
+) -> float:
+    """Return the step of α per visit: ``lr`` itself, or what makes a contradicted label turn in time.
+
+    >>> case = dict(num_classes=10, init=0.35, on="prediction", loss="ce")
+    >>> round(choose_step(None, 0.5, 40, **case), 3)
+    0.068
+    >>> choose_step(None, None, None, **case) == 1.5 / 128
+    True
+    """
+    if lr is not None:
+        if turn_after is not None:
+            raise ValueError("lr and turn_after both set the step of alpha: give one of them.")
+        if not 0 <= lr < math.inf:
+            raise ValueError(f"lr must be a number not below 0, got {lr}.")
+        return lr
+    if epochs is None:
+        if turn_after is not None:
+            raise ValueError("turn_after is a fraction of training: give epochs as well.")
+        return PAPER_STEP
+    turn_after = PAPER_TURN if turn_after is None else turn_after
+    if on == "label":
+        raise ValueError("turn_after and epochs set the step for on='prediction' only: give lr for on='label'.")
+    if not (0 < turn_after < math.inf and epochs >= 1):
+        raise ValueError(
+            f"turn_after must be positive and epochs at least 1, got turn_after={turn_after} and epochs={epochs}."
+        )
+    return step_to_turn(max(1, round(turn_after * epochs)), num_classes=num_classes, init=init, loss=loss)
+
+
+def turned_after(visits: int, lr: Tensor, *, num_classes: int, init: float, loss: LossName = "ce") -> Tensor:
+    """Return for each candidate step in ``lr`` (K,) whether ``visits`` certain contradictions turn the label.
+
+    >>> turned_after(1, torch.tensor([1.0, 1.25]), num_classes=14, init=0.275)  # the paper's Clothing1M: 80 / 64
+    tensor([False, False])
+    >>> turned_after(2, torch.tensor([1.0, 1.25]), num_classes=14, init=0.275)
+    tensor([True, True])
+    """
+    given, certain = 0, 1
+    label = torch.full((len(lr),), given)
+    alpha = initial_alpha(label, num_classes, init, torch.float64)
+    logits = torch.full_like(alpha, -math.inf)
+    logits[:, certain] = 0.0
+    for _ in range(visits):
+        alpha = alpha - lr[:, None] * CLOSED_FORMS["prediction", loss](alpha, logits, label).grad_alpha
+    return alpha[:, certain] > alpha[:, given]
+
+
+def step_to_turn(visits: int, *, num_classes: int, init: float, loss: LossName = "ce") -> float:
+    """Return the smallest step with which a label contradicted at every visit turns by its ``visits``-th one.
+
+    >>> lr = step_to_turn(100, num_classes=10, init=0.35)
+    >>> round(lr, 4)
+    0.0137
+    >>> turned_after(100, torch.tensor([0.999 * lr, 1.001 * lr]), num_classes=10, init=0.35)
+    tensor([False,  True])
+    """
+    followed = min(visits, _LONGEST)
+    low, high = 1e-4 / followed, 1e4
+    for _ in range(4):  # each round narrows the bracket's logarithm to 1/63
+        lr = torch.logspace(math.log10(low), math.log10(high), _CANDIDATES, dtype=torch.float64)
+        first = int(turned_after(followed, lr, num_classes=num_classes, init=init, loss=loss).int().argmax())
+        low, high = float(lr[max(first - 1, 0)]), float(lr[first])
+    return high * followed / visits

@@ -1,0 +1,117 @@
+"""Bad input gets one sentence that says what, where and what to do; nothing is changed."""
+
+import pytest
+import torch
+
+from permll import PermutationLayer
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ({"labels": [0, 1, 3]}, ValueError, r"1 of 3 labels lie outside 0\.\.2, the first is 3 at position 2"),
+        ({"labels": [0, -1, 2]}, ValueError, r"the first is -1 at position 1"),
+        ({"labels": []}, ValueError, r"N > 0; got shape \(0,\)"),
+        ({"labels": torch.tensor([], dtype=torch.int64)}, ValueError, r"N > 0; got shape \(0,\)"),
+        ({"labels": [[0, 1], [1, 2]]}, ValueError, r"got shape \(2, 2\)"),
+        ({"labels": [0.0, 1.5]}, TypeError, r"labels must be whole numbers, got float64"),
+        ({"labels": torch.tensor([0.0, 1.0])}, TypeError, r"labels must be whole numbers, got torch.float32"),
+        ({"labels": ["cat", "dog"]}, TypeError, r"map names to 0\.\.c-1 first: np\.unique"),
+        ({"labels": [True, False]}, TypeError, r"got bool values"),
+        ({"num_classes": 1}, ValueError, r"num_classes must be at least 2, got 1"),
+        ({"init": 1 / 3}, ValueError, r"init must lie between 1/c = 0\.333333 and 1, both excluded; got 0\.33"),
+        ({"init": 1.0}, ValueError, r"got 1\.0"),
+        ({"init": NAN}, ValueError, r"got nan"),
+        ({"lr": -0.1}, ValueError, r"lr must be a number not below 0, got -0\.1"),
+        ({"lr": NAN}, ValueError, r"got nan"),
+        ({"lr": 0.1, "turn_after": 0.5, "epochs": 10}, ValueError, r"lr and turn_after both set the step"),
+        ({"turn_after": 0.5}, ValueError, r"give epochs as well"),
+        ({"turn_after": 0.0, "epochs": 10}, ValueError, r"turn_after must be positive"),
+        ({"epochs": 0}, ValueError, r"epochs at least 1"),
+        ({"epochs": 10, "on": "label"}, ValueError, r"give lr for on='label'"),
+        ({"on": "labels"}, ValueError, r"on must be one of prediction, label; got 'labels'"),
+        ({"loss": "mse"}, ValueError, r"loss must be one of ce, kl, l1, l2; got 'mse'"),
+        ({"ids": ["a", "b"]}, ValueError, r"3 labels but 2 ids"),
+        ({"ids": ["a", "b", "a"]}, ValueError, r"'a' names more than one row"),
+        ({"ids": ["a", 1, "b"]}, TypeError, r"all strings or all integers, got int and str"),
+    ],
+)
+def test_building(settings: dict, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        PermutationLayer(**({"labels": [0, 1, 2], "num_classes": 3} | settings))
+    assert "\n" not in str(caught.value)
+
+
+def logits_with(value: float, row: int = 1) -> torch.Tensor:
+    logits = torch.zeros(2, 3)
+    logits[row, 2] = value
+    return logits
+
+
+@pytest.mark.parametrize(
+    ("logits", "index", "error", "message"),
+    [
+        (torch.zeros(2, 4), [0, 1], ValueError, r"shape \(B, 3\), got torch.float32 of shape \(2, 4\)"),
+        (torch.zeros(3), [0], ValueError, r"of shape \(3,\)"),
+        (torch.zeros(2, 3, dtype=torch.int64), [0, 1], ValueError, r"got torch.int64"),
+        (torch.zeros(2, 3), [0], ValueError, r"one sample per row of logits, got 1 for 2 rows"),
+        (torch.zeros(0, 3), torch.tensor([], dtype=torch.int64), ValueError, r"got 0 for 0 rows"),
+        (torch.zeros(2, 3), [[0, 1]], ValueError, r"index must be one position per sample"),
+        (torch.zeros(2, 3), [0, 5], IndexError, r"index 5 \(row 1 of the batch\) lies outside the 5 training samples"),
+        (torch.zeros(2, 3), [-1, 0], IndexError, r"index -1 \(row 0 of the batch\)"),
+        (torch.zeros(2, 3), [0.0, 1.0], TypeError, r"index must be whole numbers"),
+        (torch.zeros(2, 3), torch.tensor([True, False]), TypeError, r"index must be whole numbers, got torch.bool"),
+        (torch.zeros(2, 3), ["a", "b"], TypeError, r"the layer has no ids"),
+        (logits_with(NAN), [4, 3], ValueError, r"1 of 2 samples are NaN or infinite, the first is sample 3 \(row 1"),
+        (logits_with(INF), [4, 3], ValueError, r"NaN or infinite"),
+        (logits_with(-INF, row=0), [4, 3], ValueError, r"the first is sample 4 \(row 0"),
+    ],
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_calling(logits, index, error: type[Exception], message: str, training: bool) -> None:
+    layer = PermutationLayer([0, 1, 2, 0, 1], num_classes=3).train(training)
+    before = layer.alpha.clone()
+    with pytest.raises(error, match=message) as caught:
+        layer(logits.requires_grad_(logits.is_floating_point()), index)
+    assert "\n" not in str(caught.value)
+    layer.step()
+    assert torch.equal(layer.alpha, before)
+
+
+def test_asking() -> None:
+    layer = PermutationLayer([0, 1, 2], num_classes=3, ids=["a", "b", "c"])
+    with pytest.raises(ValueError, match="reduction must be mean, sum or none; got 'max'"):
+        layer(torch.zeros(1, 3), [0], reduction="max")
+    with pytest.raises(IndexError, match="index 3 .* lies outside the 3 training samples"):
+        layer.weights([3])
+    with pytest.raises(IndexError, match="index 7"):
+        layer.matrix(7)
+    with pytest.raises(KeyError, match="no row has the id 'd'"):
+        layer(torch.zeros(1, 3), ["d"])
+    with pytest.raises(ValueError, match=r"logits must have shape \(3, 3\), got \(2, 3\)"):
+        layer.label_quality(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="limit must be 0 or more, got -1"):
+        layer.suspects(limit=-1)
+
+
+def test_finite_logits_whose_sum_overflows_are_fine() -> None:
+    layer = PermutationLayer([0, 1], num_classes=2)
+    assert layer(torch.full((2, 2), 3e38), [0, 1]).isfinite()
+
+
+def test_a_loss_that_is_not_finite_never_reaches_alpha() -> None:
+    """On an accelerator bad logits are not looked for, since reading them back would stall it; α must not suffer."""
+    from permll.layer import equations
+    from permll.layer.visits import VisitedLoss
+
+    layer = PermutationLayer([0, 1], num_classes=2)
+    logits = torch.tensor([[NAN, 0.0], [0.0, 1.0]], requires_grad=True)
+    index = torch.arange(2)
+    losses = VisitedLoss.apply(logits, layer.alpha.clone(), layer.labels, index, equations.prediction_ce, layer._visits)
+    losses.sum().backward()
+    before = layer.alpha.clone()
+    layer.step()
+    assert torch.equal(layer.alpha[0], before[0])
+    assert not torch.equal(layer.alpha[1], before[1])

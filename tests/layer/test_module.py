@@ -1,0 +1,155 @@
+"""The public surface of ``PermutationLayer`` outside a training step."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from permll import PermutationLayer
+from permll.layer.reference import permutation_layer
+
+LABELS = [2, 0, 1, 1, 2]
+
+
+@pytest.fixture
+def layer() -> PermutationLayer:
+    layer = PermutationLayer(LABELS, num_classes=3, init=0.5, lr=0.1)
+    layer.alpha.add_(torch.randn(5, 3))
+    return layer
+
+
+def learned(labels: list[int], ids: list | None = None, num_classes: int = 3) -> PermutationLayer:
+    layer = PermutationLayer(labels, num_classes=num_classes, ids=ids)
+    layer.alpha.normal_()
+    return layer
+
+
+@pytest.mark.parametrize("labels", [LABELS, tuple(LABELS), np.array(LABELS, dtype=np.uint8), torch.tensor(LABELS)])
+def test_labels_come_in_many_forms(labels) -> None:
+    layer = PermutationLayer(labels, num_classes=3)
+    assert layer.labels.tolist() == LABELS
+    assert layer.corrected_labels().tolist() == LABELS
+    logits = torch.randn(2, 3)
+    assert torch.equal(layer(logits, [1, 3]), layer(logits, torch.tensor([1, 3])))
+    assert torch.equal(layer(logits, np.array([1, 3])), layer(logits, torch.tensor([1, 3], dtype=torch.int32)))
+
+
+def test_labels_are_copied() -> None:
+    labels = torch.tensor(LABELS)
+    layer = PermutationLayer(labels, num_classes=3)
+    labels[0] = 0
+    assert layer.labels.tolist() == LABELS
+
+
+def test_weights_matrix_and_corrected_labels_describe_alpha(layer: PermutationLayer) -> None:
+    assert_close(layer.weights(), layer.alpha.softmax(-1))
+    assert_close(layer.weights([4, 0]), layer.alpha[[4, 0]].softmax(-1))
+    assert_close(layer.matrix(3), permutation_layer(layer.alpha[3], 1))
+    assert_close(layer.matrix(3).sum(0), torch.ones(3))
+    assert torch.equal(layer.corrected_labels(), layer.alpha.argmax(-1))
+
+
+def test_quality_is_the_belief_in_the_given_label(layer: PermutationLayer) -> None:
+    quality = layer.label_quality()
+    expected = [float(layer.alpha[i].softmax(-1)[y]) for i, y in enumerate(LABELS)]
+    assert_close(quality, torch.tensor(expected))
+    assert ((quality >= 0) & (quality <= 1)).all()
+
+    logits = torch.randn(5, 3)
+    expected = [float((layer.alpha[i] + logits[i]).softmax(-1)[y]) for i, y in enumerate(LABELS)]
+    assert_close(layer.label_quality(logits), torch.tensor(expected))
+    assert_close(layer.posterior(logits[[3]], [3]), (layer.alpha[[3]] + logits[[3]]).softmax(-1))
+
+
+def test_suspects_are_ordered_worst_first(layer: PermutationLayer) -> None:
+    quality = layer.label_quality()
+    order = layer.suspects()
+    assert sorted(order.tolist()) == [0, 1, 2, 3, 4]
+    assert (quality[order].diff() >= 0).all()
+    assert torch.equal(layer.suspects(limit=2), order[:2])
+    assert layer.suspects(limit=0).tolist() == []
+    logits = torch.randn(5, 3)
+    assert torch.equal(layer.suspects(logits=logits), layer.label_quality(logits).argsort())
+
+
+def test_nothing_is_a_parameter_and_the_settings_can_be_read(layer: PermutationLayer) -> None:
+    assert list(layer.parameters()) == []
+    assert repr(layer) == "PermutationLayer(5 rows, num_classes=3, init=0.5, lr=0.1, on='prediction', loss='ce')"
+
+
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "float"])
+def test_alpha_never_falls_below_float32(layer: PermutationLayer, cast: str) -> None:
+    before = layer.alpha.clone()
+    getattr(torch.nn.Sequential(layer), cast)()
+    assert layer.alpha.dtype == torch.float32
+    assert torch.equal(layer.alpha, before)
+
+
+def test_double_and_another_device(layer: PermutationLayer) -> None:
+    before = layer.alpha.clone()
+    logits = torch.randn(2, 3)
+    assert layer.double()(logits, [0, 1]).dtype == torch.float64
+    assert torch.equal(layer.alpha, before.double())
+    assert layer.float().to("meta").alpha.device.type == "meta"
+
+
+def test_state_dict_round_trips(layer: PermutationLayer, tmp_path) -> None:
+    torch.save(layer.state_dict(), tmp_path / "layer.pt")
+    other = PermutationLayer(LABELS, num_classes=3)
+    other.load_state_dict(torch.load(tmp_path / "layer.pt", weights_only=True))
+    assert torch.equal(other.alpha, layer.alpha)
+    assert set(layer.state_dict()) == {"alpha", "labels"}
+    assert torch.equal(copy.deepcopy(layer).alpha, layer.alpha)
+
+
+@pytest.mark.parametrize("ids", [["e", "b", "c", "d", "a"], [50, 20, 30, 40, 10]])
+def test_a_state_finds_its_rows_by_id(ids: list) -> None:
+    """Re-ordered, one row gone, one row new."""
+    saved = learned(LABELS, ids)
+    new = "z" if isinstance(ids[0], str) else 99
+    here = PermutationLayer([1, 2, 0, 1], num_classes=3, ids=[ids[3], ids[0], new, ids[2]])
+    start = here.alpha.clone()
+    here.load_state_dict(saved.state_dict())
+    assert torch.equal(here.alpha[[0, 1, 3]], saved.alpha[[3, 0, 2]])
+    assert torch.equal(here.alpha[2], start[2])
+    assert here.labels.tolist() == [1, 2, 0, 1]
+    assert all(isinstance(value, torch.Tensor) for value in saved.state_dict().values())
+
+
+def test_string_ids_can_be_the_index() -> None:
+    layer = learned(LABELS, ["e", "b", "c", "d", "a"])
+    logits = torch.randn(2, 3)
+    assert torch.equal(layer(logits, ["a", "e"]), layer(logits, [4, 0]))
+    assert layer.ids is not None
+    assert layer.ids.positions(["d"]).tolist() == [3]
+
+
+def test_rows_match_by_position_when_one_side_has_no_ids() -> None:
+    saved = learned(LABELS, ["e", "b", "c", "d", "a"])
+    here = PermutationLayer(LABELS, num_classes=3)
+    here.load_state_dict(saved.state_dict())
+    assert torch.equal(here.alpha, saved.alpha)
+
+
+@pytest.mark.parametrize(
+    ("saved", "message"),
+    [
+        (learned([2, 0, 1, 1, 0]), r"other labels: 1 differ, the first is row 4 with 0 in the state and 2 here"),
+        (learned([2, 0, 1]), r"the state holds 3 rows and this layer 5"),
+        (learned(LABELS, num_classes=4), r"shape \(5, 4\), but this layer has 3 classes"),
+    ],
+)
+def test_a_state_of_other_labels_is_refused_and_changes_nothing(saved: PermutationLayer, message: str) -> None:
+    layer = learned(LABELS)
+    before = layer.alpha.clone()
+    with pytest.raises(RuntimeError, match=message):
+        layer.load_state_dict(saved.state_dict())
+    assert torch.equal(layer.alpha, before)
+
+
+def test_a_changed_label_is_named_by_its_id() -> None:
+    layer = PermutationLayer([1, 2], num_classes=3, ids=["x.png", "y.png"])
+    with pytest.raises(RuntimeError, match=r"the first is row 'y.png' with 0 in the state and 2 here"):
+        layer.load_state_dict(learned([0, 1], ["y.png", "x.png"]).state_dict())

@@ -1,0 +1,265 @@
+"""The layer inside a training loop: what moves α, by how much, and what does not."""
+
+import shutil
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from permll import PermutationLayer
+from permll.layer import equations
+from permll.layer.reference import reference_loss
+
+N, C, D = 24, 4, 6
+VARIANTS = [(on, loss) for on in equations.SIDES for loss in equations.LOSSES]
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(N, D)
+
+
+@pytest.fixture
+def labels() -> Tensor:
+    return torch.randint(C, (N,))
+
+
+@pytest.fixture
+def layer(labels: Tensor) -> PermutationLayer:
+    return PermutationLayer(labels, num_classes=C, init=0.4, lr=0.3)
+
+
+def tiny_net(dtype: torch.dtype = torch.float32) -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(D, 16), nn.Tanh(), nn.Linear(16, C)).to(dtype)
+
+
+def own_gradient(layer: PermutationLayer, logits: Tensor, index: Tensor) -> Tensor:
+    """The slow way: autograd through the definition, one sample's loss at a time."""
+    alpha = layer.alpha[index].clone().requires_grad_()
+    loss = reference_loss(alpha, logits.detach(), layer.labels[index], layer.on, layer.loss)
+    return torch.autograd.grad(loss.sum(), alpha)[0]
+
+
+@pytest.mark.parametrize(("on", "loss"), VARIANTS)
+def test_a_hundred_steps_equal_a_plain_implementation(x: Tensor, labels: Tensor, on: str, loss: str) -> None:
+    """α as a dense parameter, two SGD optimizers, the loss averaged over the batch, η = lr * B."""
+    batch, lr = 8, 0.05
+    nets = tiny_net(torch.float64), tiny_net(torch.float64)
+    x = x.double()
+    layer = PermutationLayer(labels, num_classes=C, init=0.4, lr=lr, on=on, loss=loss).double()
+    alpha = nn.Parameter(equations.initial_alpha(labels, C, 0.4, torch.float64))
+    ours = torch.optim.SGD(nets[0].parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    theirs = torch.optim.SGD(nets[1].parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    theirs_alpha = torch.optim.SGD([alpha], lr=lr * batch)
+    for _ in range(100):
+        index = torch.randperm(N)[:batch]
+
+        ours.zero_grad()
+        our_loss = layer(nets[0](x[index]), index)
+        our_loss.backward()
+        ours.step()
+        layer.step()
+
+        theirs.zero_grad()
+        theirs_alpha.zero_grad()
+        their_loss = reference_loss(alpha[index], nets[1](x[index]), labels[index], on, loss).mean()
+        their_loss.backward()
+        theirs.step()
+        theirs_alpha.step()
+        assert_close(our_loss, their_loss, rtol=1e-6, atol=1e-6)
+
+    assert_close(layer.alpha, alpha.data, rtol=1e-6, atol=1e-6)
+    for mine, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert_close(mine, other, rtol=1e-6, atol=1e-6)
+    assert (layer.alpha - equations.initial_alpha(labels, C, 0.4, torch.float64)).abs().max() > 0.05  # it learned
+
+
+def test_a_step_moves_the_visited_rows_by_their_own_gradient_and_no_other(layer: PermutationLayer, x: Tensor) -> None:
+    net, index, before = tiny_net(), torch.tensor([3, 7, 20]), layer.alpha.clone()
+    logits = net(x[index])
+    expected = before.index_add(0, index, own_gradient(layer, logits, index), alpha=-layer.lr)
+    layer(logits, index).backward()
+    assert torch.equal(layer.alpha, before)  # backward notes, step moves
+    layer.step()
+    assert_close(layer.alpha, expected)
+    others = torch.ones(N, dtype=torch.bool).index_fill(0, index, False)
+    assert torch.equal(layer.alpha[others], before[others])
+    layer.step()
+    assert_close(layer.alpha, expected)  # nothing is left to apply
+
+
+def test_the_network_gets_the_gradient_of_the_batch_mean(layer: PermutationLayer, x: Tensor) -> None:
+    net, index = tiny_net(), torch.arange(10)
+    layer(net(x[index]), index).backward()
+    got = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    reference_loss(layer.alpha[index], net(x[index]), layer.labels[index], "prediction", "ce").mean().backward()
+    for mine, other in zip(got, net.parameters(), strict=True):
+        assert_close(mine, other.grad)
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**16, 1e-3])
+def test_scaling_the_loss_does_not_change_the_step(labels: Tensor, x: Tensor, scale: float) -> None:
+    """As a gradient scaler does, or a division by the number of accumulated batches."""
+    net, index = tiny_net(), torch.arange(8)
+    plain, scaled = (PermutationLayer(labels, num_classes=C, lr=0.3) for _ in range(2))
+    plain(net(x[index]), index).backward()
+    plain.step()
+    (scaled(net(x[index]), index) * scale).backward()
+    scaled.step()
+    assert torch.equal(plain.alpha, scaled.alpha)
+
+
+def test_a_grad_scaler_that_skips_the_optimizer_leaves_alpha_sound(layer: PermutationLayer, x: Tensor) -> None:
+    net, index = tiny_net(), torch.arange(8)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1e38)  # overflows: the optimizer's step is skipped
+    before = net[0].weight.clone()
+    scaler.scale(layer(net(x[index]) * 1e4, index)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    layer.step()
+    assert torch.equal(net[0].weight, before)
+    assert layer.alpha.isfinite().all()
+
+
+def test_accumulated_batches_equal_one_large_batch(labels: Tensor, x: Tensor) -> None:
+    net = tiny_net()
+    large, small = (PermutationLayer(labels, num_classes=C, lr=0.3) for _ in range(2))
+    large(net(x), torch.arange(N)).backward()
+    large.step()
+    net.zero_grad()
+    for index in torch.arange(N).split(7):
+        (small(net(x[index]), index) / 4).backward()
+    small.step()
+    assert_close(large.alpha, small.alpha)
+
+
+def test_an_index_drawn_twice_takes_both_steps(layer: PermutationLayer, x: Tensor) -> None:
+    net, before = tiny_net(), layer.alpha.clone()
+    index = torch.tensor([5, 5, 9])
+    logits = net(x[index])
+    step = -layer.lr * own_gradient(layer, logits, index)
+    layer(logits, index).backward()
+    layer.step()
+    assert_close(layer.alpha[5], before[5] + step[0] + step[1])
+    assert_close(layer.alpha[9], before[9] + step[2])
+
+
+def test_a_weighted_sampler_moves_a_row_as_often_as_it_draws_it(layer: PermutationLayer, x: Tensor) -> None:
+    sampler = torch.utils.data.WeightedRandomSampler(torch.arange(1.0, N + 1), num_samples=64, replacement=True)
+    draws = torch.tensor(list(sampler))
+    logits = torch.zeros(N, C).scatter(1, ((layer.labels + 1) % C)[:, None], 2.0).requires_grad_()
+    per_visit = -layer.lr * own_gradient(layer, logits, torch.arange(N))
+    before = layer.alpha.clone()
+    layer(logits[draws], draws).backward()
+    layer.step()
+    visits = draws.bincount(minlength=N)
+    assert visits.max() > 1
+    assert_close(layer.alpha - before, per_visit * visits[:, None], rtol=1e-5, atol=1e-6)
+
+
+def test_a_loss_that_never_met_backward_leaves_no_trace(layer: PermutationLayer, x: Tensor) -> None:
+    net, before = tiny_net(), layer.alpha.clone()
+    layer(net(x[:8]), torch.arange(8))  # aborted: the loss was computed and thrown away
+    with torch.no_grad():
+        layer(net(x[8:16]), torch.arange(8, 16))
+    layer(net(x[16:]), torch.arange(16, N)).backward()
+    layer.step()
+    assert torch.equal(layer.alpha[:16], before[:16])
+    assert not torch.equal(layer.alpha[16:], before[16:])
+
+
+def test_zero_grad_forgets_a_step_that_is_not_to_be_taken(layer: PermutationLayer, x: Tensor) -> None:
+    net, before = tiny_net(), layer.alpha.clone()
+    layer(net(x), torch.arange(N)).backward()
+    layer.zero_grad()
+    layer.step()
+    assert torch.equal(layer.alpha, before)
+
+
+def test_a_sample_left_out_of_the_loss_does_not_move(layer: PermutationLayer, x: Tensor) -> None:
+    net, index, before = tiny_net(), torch.arange(6), layer.alpha.clone()
+    keep = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.5, 2.0])
+    (layer(net(x[index]), index, reduction="none") * keep).sum().backward()
+    layer.step()
+    moved = (layer.alpha[index] != before[index]).any(-1)
+    assert moved.tolist() == [True, False, True, False, True, True]
+
+
+def test_reductions(layer: PermutationLayer, x: Tensor) -> None:
+    logits, index = tiny_net()(x), torch.arange(N)
+    each = layer(logits, index, reduction="none")
+    assert each.shape == (N,)
+    assert_close(layer(logits, index), each.mean())
+    assert_close(layer(logits, index, reduction="sum"), each.sum())
+
+
+@pytest.mark.parametrize("loss", equations.LOSSES)
+def test_eval_discards_the_layer(labels: Tensor, x: Tensor, loss: str) -> None:
+    layer = PermutationLayer(labels, num_classes=C, lr=0.3, loss=loss).eval()
+    net, before = tiny_net(), layer.alpha.clone()
+    logits = net(x)
+    got = layer(logits, torch.arange(N))
+    assert_close(got, equations.plain_loss(logits, labels, loss).mean())
+    if loss == "ce":
+        assert_close(got, nn.functional.cross_entropy(logits, labels))
+    got.backward()
+    assert net[0].weight.grad is not None
+    layer.step()
+    assert torch.equal(layer.alpha, before)
+    assert not torch.equal(layer.train()(logits, torch.arange(N)), got)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_logits_are_computed_in_float32(layer: PermutationLayer, dtype: torch.dtype) -> None:
+    logits, index = (3 * torch.randn(N, C)).to(dtype).requires_grad_(), torch.arange(N)
+    got = layer(logits, index)
+    assert got.dtype == torch.float32
+    assert_close(got, layer(logits.float(), index))
+    got.backward()
+    assert logits.grad.dtype == dtype
+    layer.step()
+    assert layer.alpha.dtype == torch.float32
+
+
+def test_under_autocast_the_loss_is_float32(layer: PermutationLayer, x: Tensor) -> None:
+    net, index, before = tiny_net(), torch.arange(N), layer.alpha.clone()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = net(x)
+        loss = layer(logits, index)
+    assert logits.dtype == torch.bfloat16
+    assert loss.dtype == torch.float32
+    expected = before.index_add(0, index, own_gradient(layer, logits.float(), index), alpha=-layer.lr)
+    loss.backward()
+    layer.step()
+    assert_close(layer.alpha, expected)
+
+
+# Inductor needs a C++ compiler; without one, everything up to code generation is still exercised.
+BACKEND = "inductor" if shutil.which("g++") or shutil.which("c++") else "aot_eager"
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own deprecations are not ours
+def test_a_compiled_training_step_equals_the_eager_one(labels: Tensor, x: Tensor) -> None:
+    def train(compiled: bool) -> tuple[Tensor, Tensor]:
+        net, layer = tiny_net(), PermutationLayer(labels, num_classes=C, lr=0.3)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+        def training_step(x: Tensor, index: Tensor) -> Tensor:
+            optimizer.zero_grad()
+            loss = layer(net(x), index)
+            loss.backward()
+            optimizer.step()
+            layer.step()
+            return loss
+
+        step = torch.compile(training_step, backend=BACKEND) if compiled else training_step
+        for index in torch.arange(N).split(8):
+            step(x[index], index)
+        return layer.alpha, net[0].weight.detach()
+
+    for mine, other in zip(train(compiled=True), train(compiled=False), strict=True):
+        assert_close(mine, other)
