@@ -84,7 +84,7 @@ def test_asking() -> None:
     layer = PermutationLayer([0, 1, 2], num_classes=3, ids=["a", "b", "c"])
     with pytest.raises(ValueError, match="reduction must be mean, sum or none; got 'max'"):
         layer(torch.zeros(1, 3), [0], reduction="max")
-    with pytest.raises(IndexError, match="index 3 .* lies outside the 3 training samples"):
+    with pytest.raises(IndexError, match=r"index 3 .* lies outside the 3 training samples"):
         layer.weights([3])
     with pytest.raises(IndexError, match="index 7"):
         layer.matrix(7)
@@ -109,7 +109,9 @@ def test_a_loss_that_is_not_finite_never_reaches_alpha() -> None:
     layer = PermutationLayer([0, 1], num_classes=2)
     logits = torch.tensor([[NAN, 0.0], [0.0, 1.0]], requires_grad=True)
     index = torch.arange(2)
-    losses = VisitedLoss.apply(logits, layer.alpha.clone(), layer.labels, index, equations.prediction_ce, layer._visits)
+    losses = VisitedLoss.apply(
+        logits, layer.alpha.clone(), layer.labels, index, equations.prediction_ce, layer._visits, "none"
+    )
     losses.sum().backward()
     before = layer.alpha.clone()
     layer.step()

@@ -96,7 +96,7 @@ def prediction_ce(
     joint = a * p
     evidence = joint.sum(-1, keepdim=True)
     r = joint.div_(evidence)
-    return Correction(evidence.squeeze(-1).log().neg_(), p - r, a.sub_(r))
+    return Correction(evidence.squeeze(-1).log().neg_(), p.sub_(r), a.sub_(r))
 
 
 def prediction_l1(

@@ -1,7 +1,7 @@
 """``PermutationLayer``: the closed forms, with the rows of α they move."""
 
 from collections.abc import Callable
-from typing import Any, Literal, Self
+from typing import Any, Self, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from permll.layer import equations, reference
 from permll.layer.rows import Ids, Index, Labels, RowIds, check_batch, check_range, read_index, read_labels
 from permll.layer.turning import choose_init, choose_step
-from permll.layer.visits import Visit, VisitedLoss
+from permll.layer.visits import Reduction, Visit, VisitedLoss
 
 
 class PermutationLayer(nn.Module):
@@ -89,24 +89,23 @@ class PermutationLayer(nn.Module):
         self.register_buffer("encoded_ids", None if self.ids is None else self.ids.to_tensor())
         self._visits: list[Visit] = []
 
-    # Recording a visit from inside backward is a side effect that a compiled graph cannot hold: a training step
-    # compiles around the layer, whose handful of small operations has little to gain.
-    @torch.compiler.disable
-    def forward(self, logits: Tensor, index: Index, reduction: Literal["mean", "sum", "none"] = "mean") -> Tensor:
+    def forward(self, logits: Tensor, index: Index, reduction: Reduction = "mean") -> Tensor:
         """Return the loss of the samples at ``index`` (B,) from their ``logits`` (B, c); see the class."""
-        if reduction not in ("mean", "sum", "none"):
+        if torch.compiler.is_compiling():
+            return _forward_outside_the_graph(self, logits, index, reduction)
+        if reduction not in get_args(Reduction):
             raise ValueError(f"reduction must be mean, sum or none; got {reduction!r}.")
         index = read_index(index, self.ids)
         check_batch(logits, index, self.num_classes)
         index = self._on_device(index)
         labels, rows = self._take(self.labels, index), self._take(self.alpha, index)
-        compute = torch.promote_types(logits.dtype, rows.dtype)  # float32 at least: rows are
-        logits, rows = logits.to(compute), rows.to(compute)
+        if logits.dtype != rows.dtype:
+            compute = torch.promote_types(logits.dtype, rows.dtype)  # float32 at least: rows are
+            logits, rows = logits.to(compute), rows.to(compute)
         if self.training:
             closed_form = equations.CLOSED_FORMS[self.on, self.loss]
-            losses = VisitedLoss.apply(logits, rows, labels, index, closed_form, self._visits)
-        else:
-            losses = equations.plain_loss(logits, labels, self.loss)
+            return VisitedLoss.apply(logits, rows, labels, index, closed_form, self._visits, reduction)
+        losses = equations.plain_loss(logits, labels, self.loss)
         return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
 
     @torch.no_grad()
@@ -229,3 +228,8 @@ class PermutationLayer(nn.Module):
         found = self.alpha.cpu().clone()
         found[here] = alpha.cpu().to(found)[there]
         return found
+
+
+# Recording a visit from inside backward is a side effect that a compiled graph cannot hold: a compiled training step
+# leaves the graph for the layer, whose handful of small operations has little to gain there.
+_forward_outside_the_graph = torch.compiler.disable(PermutationLayer.forward)

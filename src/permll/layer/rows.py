@@ -58,7 +58,7 @@ def check_batch(logits: Tensor, index: Tensor, num_classes: int) -> None:
         raise ValueError(f"index must name one sample per row of logits, got {len(index)} for {len(logits)} rows.")
     # A sum is not finite when a term is not. Elsewhere than on the CPU reading it back would stall the device, so there
     # bad logits show as a loss that is not finite, as with any loss, and their rows stay as they are.
-    if logits.device.type == "cpu" and not math.isfinite(logits.detach().sum(dtype=torch.float32).item()):
+    if logits.device.type == "cpu" and not math.isfinite(logits.detach().sum().item()):
         bad = (~logits.detach().isfinite().all(-1)).nonzero().flatten()
         if len(bad):
             raise ValueError(

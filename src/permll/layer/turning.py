@@ -15,7 +15,7 @@ from permll.layer.equations import CLOSED_FORMS, LossName, Side, initial_alpha
 
 PAPER_INIT, PAPER_CLASSES = 0.35, 10  # the paper's settings for CIFAR-10
 PAPER_STEP = 1.5 / 128  # its η = 1.5 multiplies the gradient of a mean over 128 samples
-PAPER_TURN = 0.9  # which turns a contradicted label after about so much of its 120 epochs
+PAPER_TURN = 0.9  # a round number near what those amount to: a contradicted label turns after 0.97 of 120 epochs
 
 _CANDIDATES = 64
 _LONGEST = 1000  # beyond so many visits the path is a smooth curve in n * lr, and lr simply scales as 1 / n

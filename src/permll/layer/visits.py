@@ -5,13 +5,16 @@ whatever happens to the loss on its way to ``backward``; the closed form knows t
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from permll.layer.equations import Correction
+
+Reduction = Literal["mean", "sum", "none"]
 
 
 class Visit(NamedTuple):
@@ -22,7 +25,7 @@ class Visit(NamedTuple):
 
 
 class VisitedLoss(Function):
-    """The corrected loss of each sample (B,); its ``backward`` appends to ``visits`` what it has passed."""
+    """The corrected loss, reduced; its ``backward`` appends to ``visits`` what it has passed."""
 
     @staticmethod
     def forward(
@@ -33,18 +36,23 @@ class VisitedLoss(Function):
         index: Tensor,
         closed_form: Callable[[Tensor, Tensor, Tensor], Correction],
         visits: list[Visit],
+        reduction: Reduction,
     ) -> Tensor:
         """Compute loss and gradients together: they share every term."""
         loss, grad_logits, grad_alpha = closed_form(rows, logits, labels)
         ctx.save_for_backward(loss, grad_logits, grad_alpha, index)
-        ctx.visits = visits
-        return loss
+        ctx.visits, ctx.share = visits, 1 / len(loss) if reduction == "mean" else 1.0
+        return loss if reduction == "none" else loss.sum().mul_(ctx.share)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale the network's gradient as autograd asks; leave the row's own gradient as it is."""
+        """Scale the network's gradient as autograd asks; leave each row's own gradient as it is."""
         loss, grad_logits, grad_alpha, index = ctx.saved_tensors
-        counts = (grad_output != 0) & loss.isfinite()
+        if grad_output.ndim == 0 and grad_output.device.type == "cpu" and grad_output.item() != 0:
+            ctx.visits.append(Visit(index, grad_alpha))  # the common case: the whole batch counts
+            return grad_logits * (ctx.share * grad_output.item()), *[None] * 6
+        # On an accelerator bad logits are not looked for, so that here they must be kept from α; NaN is not < inf.
+        counts = (grad_output != 0) & (loss < torch.inf)
         ctx.visits.append(Visit(index, grad_alpha.where(counts.unsqueeze(-1), 0.0)))
-        return grad_logits * grad_output.unsqueeze(-1), None, None, None, None, None
+        return grad_logits * (ctx.share * grad_output).unsqueeze(-1), *[None] * 6

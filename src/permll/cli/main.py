@@ -1,0 +1,38 @@
+"""``permll``: the commands, and how their errors look."""
+
+import sys
+
+import typer
+
+from permll._version import __version__
+from permll.cli.demo import demo
+from permll.cli.figures import figures
+
+app = typer.Typer(
+    name="permll",
+    help="Train on wrong labels, find them, correct them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.add_typer(figures, name="figures")
+
+
+@app.callback(invoke_without_command=True)
+def _options(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the command line: what a user can mend is one sentence and exit code 1, not a traceback."""
+    try:
+        app()
+    except (ImportError, OSError, ValueError) as problem:
+        typer.echo(f"permll: {problem}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        typer.echo("permll: stopped.", err=True)
+        sys.exit(130)

@@ -1,0 +1,125 @@
+"""The main job in miniature: digits with 40 % wrong labels, one small network, with and without the layer.
+
+Everything here is what a user's own script would hold; ``permll demo`` shows it with a progress display.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from permll.layer.module import PermutationLayer
+from permll.report.figures.suspects import Suspect
+
+Method = Literal["ce", "permll"]
+METHODS: dict[Method, str] = {"ce": "Cross-entropy", "permll": "PermLL"}
+EPOCHS = 60
+NOISE = 0.4
+CLASSES = 10
+_TEST, _BATCH, _HIDDEN = 450, 64, 256
+
+
+class Digits(NamedTuple):
+    """Images as rows of 64 grey values in [0, 1]; ``given`` labels to train on, true ones only to judge by."""
+
+    train: Tensor
+    given: Tensor
+    true: Tensor
+    test: Tensor
+    test_true: Tensor
+
+
+class Training(NamedTuple):
+    """How one training went: test accuracy after each epoch, and the layer if there was one."""
+
+    accuracy: list[float]
+    layer: PermutationLayer | None
+
+
+class Correction(NamedTuple):
+    """What the layer made of the labels, counted against the truth."""
+
+    right_before: float
+    right_after: float
+    wrong: int
+    found: int
+    precision: float
+    recall: float
+
+
+def load_digits(seed: int, noise: float = NOISE) -> Digits:
+    """Split scikit-learn's digits and give exactly the share ``noise`` of the training labels another class."""
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    x, y = load_digits(return_X_y=True)
+    x = (x / 16).astype(np.float32)
+    split = train_test_split(x, y.astype(np.int64), test_size=_TEST, stratify=y, random_state=seed)
+    train, test, true, test_true = (torch.from_numpy(part) for part in split)
+    random = np.random.default_rng(seed)
+    flipped = random.choice(len(true), round(noise * len(true)), replace=False)
+    given = true.clone()
+    given[flipped] = (true[flipped] + torch.from_numpy(random.integers(1, CLASSES, len(flipped)))) % CLASSES
+    return Digits(train, given, true, test, test_true)
+
+
+def train(data: Digits, method: Method, seed: int, epochs: int = EPOCHS) -> Iterator[Training]:
+    """Train the network; yield the state of affairs after every epoch."""
+    net, order = _network(seed), torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+    layer = PermutationLayer(data.given, CLASSES, turn_after=0.3, epochs=epochs) if method == "permll" else None
+    accuracy: list[float] = []
+    for _ in range(epochs):
+        net.train()
+        for index in torch.randperm(len(data.train), generator=order).split(_BATCH):
+            optimizer.zero_grad()
+            logits = net(data.train[index])
+            if layer is None:
+                nn.functional.cross_entropy(logits, data.given[index]).backward()
+                optimizer.step()
+            else:
+                layer(logits, index).backward()
+                optimizer.step()
+                layer.step()
+        schedule.step()
+        net.eval()
+        with torch.no_grad():
+            accuracy.append((net(data.test).argmax(-1) == data.test_true).double().mean().item())
+        yield Training(accuracy, layer)
+
+
+def _network(seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return nn.Sequential(
+            nn.Linear(64, _HIDDEN), nn.BatchNorm1d(_HIDDEN), nn.ReLU(),
+            nn.Linear(_HIDDEN, _HIDDEN), nn.BatchNorm1d(_HIDDEN), nn.ReLU(),
+            nn.Linear(_HIDDEN, CLASSES),
+        )  # fmt: skip
+
+
+def judge(layer: PermutationLayer, data: Digits) -> Correction:
+    """Compare given and corrected labels with the true ones; a label counts as found where the layer changed it."""
+    corrected = layer.corrected_labels()
+    wrong, changed = data.given != data.true, corrected != data.given
+    found = int((wrong & changed).sum())
+    return Correction(
+        right_before=(~wrong).double().mean().item(),
+        right_after=(corrected == data.true).double().mean().item(),
+        wrong=int(wrong.sum()),
+        found=found,
+        precision=found / max(int(changed.sum()), 1),
+        recall=found / max(int(wrong.sum()), 1),
+    )
+
+
+def worst_suspects(layer: PermutationLayer, data: Digits, limit: int) -> list[Suspect]:
+    """Return the samples the layer trusts least, as pictures with their labels."""
+    corrected = layer.corrected_labels()
+    return [
+        Suspect(data.train[i].reshape(8, 8).numpy(), int(data.given[i]), int(corrected[i]), int(data.true[i]))
+        for i in layer.suspects(limit).tolist()
+    ]

@@ -1,0 +1,1 @@
+"""What came out, for eyes: figures and tables made from results."""

@@ -1,0 +1,187 @@
+"""The paper's Figure 1: what the layer of a sample does on the label (eq. 1), and on the prediction (eq. 2)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from permll.layer.reference import permutation_layer
+from permll.report.figures.style import ACCENT, GRID, INK, MUTED, look, shades
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+CLASSES = ("cat", "dog", "deer", "horse")
+
+
+@dataclass(frozen=True)
+class DiagramSample:
+    """A training sample after training: its labels, what its row α has become, and what the network says."""
+
+    name: str
+    given: int
+    clean: int
+    alpha: Float[Tensor, " classes"]
+    prediction: Float[Tensor, " classes"]
+
+    @property
+    def layer(self) -> Float[Tensor, "classes classes"]:
+        """P̄ of Definition 1."""
+        return permutation_layer(self.alpha, self.given)
+
+    @property
+    def given_label(self) -> Float[Tensor, " classes"]:
+        """The given label as a basis vector, e_ỹ."""
+        return torch.eye(len(self.alpha), dtype=self.alpha.dtype)[self.given]
+
+    @property
+    def corrected_label(self) -> Float[Tensor, " classes"]:
+        """P̄ e_ỹ, which eq. (1) compares with the prediction."""
+        return self.layer @ self.given_label
+
+    @property
+    def noisified_prediction(self) -> Float[Tensor, " classes"]:
+        """P̄ p, which eq. (2) compares with the given label."""
+        return self.layer @ self.prediction
+
+
+def diagram_samples() -> tuple[DiagramSample, ...]:
+    """Return the paper's samples 1, 2 and N, of which the first and the last are given a wrong label.
+
+    >>> [(CLASSES[s.given], CLASSES[s.clean]) for s in diagram_samples()]
+    [('deer', 'dog'), ('cat', 'cat'), ('horse', 'deer')]
+    """
+    return (
+        _sample("sample 1", 2, 1, weights=(0.02, 0.93, 0.04, 0.01), prediction=(0.06, 0.82, 0.09, 0.03)),
+        _sample("sample 2", 0, 0, weights=(0.95, 0.03, 0.01, 0.01), prediction=(0.88, 0.07, 0.02, 0.03)),
+        _sample("sample N", 3, 2, weights=(0.01, 0.02, 0.91, 0.06), prediction=(0.04, 0.05, 0.79, 0.12)),
+    )
+
+
+def draw_diagram(samples: Sequence[DiagramSample]) -> "Figure":
+    """Draw one row for each sample: at the left the layer on its label, at the right the layer on its prediction.
+
+    Dots before the last row stand for the samples in between.
+    """
+    with look():
+        from matplotlib.figure import Figure
+
+        width, height = _RIGHT + _HALF + 0.2, _HEAD + len(samples) * _ROW + _FOOT
+        figure = Figure(figsize=(_INCHES_PER_CELL * width, _INCHES_PER_CELL * height))
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal")  # y downwards, as matrices are read
+        axes.set_axis_off()
+        _draw_heads(axes)
+        for k, sample in enumerate(samples):
+            _draw_sample(axes, _HEAD + k * _ROW, sample)
+        bottom = _HEAD + len(samples) * _ROW
+        for x in (_MARGIN + 0.9, _LEFT + _MATRIX + _SIZE / 2, _RIGHT + _MATRIX + _SIZE / 2):
+            axes.text(x, bottom - _ROW - 0.6, "⋮", fontsize=13, color=MUTED, ha="center", va="center")
+        axes.plot([_RIGHT, _RIGHT], [0.7, bottom - _ROW + _SIZE], color=GRID, linewidth=1.2)
+        _draw_key(axes, bottom)
+    return figure
+
+
+# Where things stand, in cells: a half is the matrix, three vectors, and what is written between them.
+_INCHES_PER_CELL = 0.40
+_MARGIN, _LEFT = 0.6, 4.6
+_MATRIX, _FIRST, _RESULT, _TARGET, _HALF = 1.8, 6.7, 8.8, 11.2, 13.0
+_RIGHT = _LEFT + _HALF
+_HEAD, _ROW, _FOOT = 3.9, 5.2, 0.5
+_SIZE = len(CLASSES)
+
+
+def _sample(
+    name: str, given: int, clean: int, *, weights: tuple[float, ...], prediction: tuple[float, ...]
+) -> DiagramSample:
+    alpha = torch.tensor(weights, dtype=torch.float64).log()
+    return DiagramSample(name, given, clean, alpha, torch.tensor(prediction, dtype=torch.float64))
+
+
+def _draw_heads(axes: "Axes") -> None:
+    label, prediction = "given\nlabel", "prediction"
+    halves = (
+        (_LEFT, "On the label (eq. 1)", r"$\ell(p,\ \bar{P}\,e_{\tilde y})$"),
+        (_RIGHT, "On the prediction (eq. 2)", r"$\ell(\bar{P}\,p,\ e_{\tilde y})$"),
+    )
+    sentences = ("the layer cleans the given label", "the layer makes the prediction err like the label")
+    columns = ((label, "corrected\nlabel", prediction), (prediction, "noisified\nprediction", label))
+    for (x, title, formula), seen, names in zip(halves, sentences, columns, strict=True):
+        axes.text(x + _MATRIX, 0.9, title, fontsize=13, fontweight="bold", va="center")
+        axes.text(x + _TARGET + 1, 0.9, formula, fontsize=13, ha="right", va="center")
+        axes.text(x + _MATRIX, 1.65, seen, fontsize=10, color=MUTED, va="center")
+        axes.text(x + _MATRIX + _SIZE / 2, _HEAD - 0.5, "layer of the sample", ha="center", va="center")
+        for column, name in zip((_FIRST, _RESULT, _TARGET), names, strict=True):
+            axes.text(x + column + 0.5, _HEAD - 0.5, name, ha="center", va="center", linespacing=1.1)
+
+
+def _draw_sample(axes: "Axes", y: float, sample: DiagramSample) -> None:
+    _draw_story(axes, y, sample)
+    wrong = sample.given != sample.clean
+    for x in (_LEFT, _RIGHT):
+        for row, name in enumerate(CLASSES):
+            axes.text(x + _MATRIX - 0.2, y + row + 0.5, name, ha="right", va="center", fontsize=8, color=MUTED)
+        _draw_cells(axes, x + _MATRIX, y, sample.layer)
+        for column, sign in ((_MATRIX + _SIZE + _FIRST) / 2, "×"), ((_FIRST + 1 + _RESULT) / 2, "="):
+            axes.text(x + column, y + _SIZE / 2, sign, fontsize=15, ha="center", va="center")
+        _draw_comparison(axes, x + _RESULT + 1, x + _TARGET, y + _SIZE / 2)
+    _draw_cells(axes, _LEFT + _FIRST, y, sample.given_label, wrong=wrong)
+    _draw_cells(axes, _LEFT + _RESULT, y, sample.corrected_label)
+    _draw_cells(axes, _LEFT + _TARGET, y, sample.prediction)
+    _draw_cells(axes, _RIGHT + _FIRST, y, sample.prediction)
+    _draw_cells(axes, _RIGHT + _RESULT, y, sample.noisified_prediction)
+    _draw_cells(axes, _RIGHT + _TARGET, y, sample.given_label, wrong=wrong)
+
+
+def _draw_story(axes: "Axes", y: float, sample: DiagramSample) -> None:
+    """Say at the left of a row what the sample is, how it is labelled, and what its layer has learned."""
+    given, clean, learned = CLASSES[sample.given], CLASSES[sample.clean], CLASSES[int(sample.alpha.argmax())]
+    color, weight, sign = (INK, "normal", "✓") if given == clean else (ACCENT, "bold", "✗")
+    swap = "no swap" if learned == given else f"{given} ↔ {learned}"
+    axes.text(_MARGIN, y + 0.5, sample.name, fontsize=11, fontweight="bold", va="center")
+    axes.text(_MARGIN, y + 1.5, f"a photo of a {clean}", va="center")
+    axes.text(_MARGIN, y + 2.2, f"given as {given} {sign}", color=color, fontweight=weight, va="center")
+    axes.text(_MARGIN, y + 2.9, f"learned: {swap}", va="center")
+
+
+def _draw_cells(axes: "Axes", x: float, y: float, values: Tensor, wrong: bool = False) -> None:
+    """Draw a matrix or a column, its corner at (x, y); ``wrong`` puts an outline and a cross at the largest entry."""
+    from matplotlib.patches import Rectangle
+
+    colors = shades()
+    table = values if values.ndim == 2 else values[:, None]
+    for row, entries in enumerate(table.tolist()):
+        for column, value in enumerate(entries):
+            corner = (x + column, y + row)
+            axes.add_patch(Rectangle(corner, 1, 1, facecolor=colors(value), edgecolor="white", linewidth=1.2))
+            ink = "white" if value > 0.5 else MUTED
+            axes.text(corner[0] + 0.5, corner[1] + 0.5, _digits(value), color=ink, fontsize=8, ha="center", va="center")
+    if wrong:
+        row = int(values.argmax())
+        axes.add_patch(Rectangle((x, y + row), 1, 1, fill=False, edgecolor=ACCENT, linewidth=2.6, zorder=3))
+        axes.text(x + 1.15, y + row + 0.5, "✗", color=ACCENT, fontsize=11, va="center", fontweight="bold")
+
+
+def _draw_comparison(axes: "Axes", start: float, end: float, y: float) -> None:
+    arrow = {"arrowstyle": "<->", "color": INK, "linewidth": 1.1, "shrinkA": 4, "shrinkB": 4}
+    axes.annotate("", (end, y), (start, y), arrowprops=arrow)
+    axes.text((start + end) / 2, y - 0.5, r"$\ell$", fontsize=13, ha="center", va="center")
+
+
+def _draw_key(axes: "Axes", y: float) -> None:
+    text = "light = 0, dark = 1      ✗  wrong given label      ℓ  the loss, which compares the two"
+    axes.text(_LEFT + _MATRIX, y - 0.45, text, color=MUTED, va="center", fontsize=8.5)
+
+
+def _digits(value: float) -> str:
+    """Return two decimals without the leading zero; what rounds to 0 or 1 as such.
+
+    >>> [_digits(v) for v in (0.0, 0.004, 0.07, 0.82, 1.0)]
+    ['0', '0', '.07', '.82', '1']
+    """
+    text = f"{value:.2f}"
+    return text[0] if text in ("0.00", "1.00") else text[1:]

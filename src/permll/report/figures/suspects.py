@@ -1,0 +1,80 @@
+"""What wrong labels do, and which they are: accuracy over training beside the labels trusted least."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from permll.report.figures.style import ACCENT, INK, MUTED, STROKES, look, panel_title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMNS = 6
+
+
+class Suspect(NamedTuple):
+    """A training image with the label it was given, the one proposed for it, and the true one to judge by."""
+
+    image: np.ndarray[Any, Any]
+    given: int | str
+    proposed: int | str
+    true: int | str
+
+
+def draw_suspects(curves: Mapping[str, Sequence[float]], suspects: Sequence[Suspect]) -> "Figure":
+    """Draw test accuracy over epochs (a curve per method, shares in [0, 1]) beside a grid of suspects, worst first."""
+    with look():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(10.4, 4.3), layout="constrained")
+        panels: Any = figure.subfigures(1, 2, width_ratios=(1, 1.25), wspace=0.05)
+        left, right = panels
+        axes = left.subplots()
+        _draw_curves(axes, curves)
+        panel_title(axes, "a", "Accuracy on clean test images", "after each epoch of training on wrong labels")
+        rows = -(-len(suspects) // COLUMNS)
+        grid = right.subplots(rows, COLUMNS, squeeze=False)
+        for cell in grid.flat[len(suspects) :]:
+            cell.set_axis_off()
+        for cell, suspect in zip(grid.flat, suspects, strict=False):
+            _draw_suspect(cell, suspect)
+        right.suptitle("(b)  The labels trusted least", x=0.02, ha="left", fontsize=10, fontweight="bold")
+        right.supxlabel(
+            "given label (struck through) → proposed label; ✓ = it is the true one", fontsize=8.5, color=MUTED
+        )
+    return figure
+
+
+def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]]) -> None:
+    # Named at their ends and apart in lightness; a dashed line would hide how much the curves jump.
+    for (name, accuracy), stroke in zip(curves.items(), reversed(STROKES[: 2 * len(curves) : 2]), strict=True):
+        epochs = range(1, len(accuracy) + 1)
+        axes.plot(epochs, [100 * value for value in accuracy], color=stroke.color)
+        axes.annotate(
+            f"{name}\n{100 * accuracy[-1]:.1f} %",
+            (len(accuracy), 100 * accuracy[-1]),
+            (6, 0),
+            textcoords="offset points",
+            va="center",
+            color=stroke.color,
+            fontweight="bold",
+            annotation_clip=False,
+        )
+    axes.set(xlabel="epoch", ylabel="test accuracy, %")
+    axes.margins(x=0.01)
+
+
+def _draw_suspect(axes: "Axes", suspect: Suspect) -> None:
+    axes.imshow(suspect.image, cmap="gray_r", interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=MUTED, linewidth=0.6)
+    right = suspect.proposed == suspect.true
+    axes.text(0.30, 1.13, f"{suspect.given}", transform=axes.transAxes, ha="center", va="center", color=MUTED)
+    axes.plot([0.21, 0.39], [1.13, 1.13], transform=axes.transAxes, color=MUTED, linewidth=1.1, clip_on=False)
+    text = f"→ {suspect.proposed} {'✓' if right else '✗'}"
+    color = INK if right else ACCENT
+    axes.text(0.45, 1.13, text, transform=axes.transAxes, va="center", color=color, fontweight="bold")

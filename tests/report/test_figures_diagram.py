@@ -1,0 +1,106 @@
+"""The diagram: what it shows is Definition 1 and Proposition 1 on the paper's samples, and nothing of it is cut."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+
+from permll.layer.equations import permuted_prediction
+from permll.report.figures.diagram import DiagramSample, diagram_samples, draw_diagram
+from permll.report.figures.style import STROKES, save, shades
+
+SAMPLES = diagram_samples()
+each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+
+
+def test_samples_are_those_of_the_paper() -> None:
+    assert [(sample.given, sample.clean) for sample in SAMPLES] == [(2, 1), (0, 0), (3, 2)]
+
+
+@each_sample
+def test_the_network_is_confident_and_right(sample: DiagramSample) -> None:
+    assert sample.prediction.sum() == pytest.approx(1, abs=1e-12)
+    assert sample.prediction.argmax() == sample.clean
+    assert 0.7 < sample.prediction.max() < 1
+
+
+@each_sample
+def test_on_the_label_the_given_label_becomes_the_clean_one(sample: DiagramSample) -> None:
+    torch.testing.assert_close(sample.corrected_label, sample.alpha.softmax(0), rtol=0, atol=1e-12)
+    assert sample.corrected_label.argmax() == sample.clean
+
+
+@each_sample
+def test_on_the_prediction_the_prediction_becomes_as_wrong_as_the_label(sample: DiagramSample) -> None:
+    (expected,) = permuted_prediction(sample.alpha[None], sample.prediction[None], torch.tensor([sample.given]))
+    torch.testing.assert_close(sample.noisified_prediction, expected, rtol=0, atol=1e-12)
+    assert sample.noisified_prediction.argmax() == sample.given
+
+
+def test_no_text_is_cut_or_overlaps_another() -> None:
+    figure = draw_diagram(SAMPLES)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    boxes = [text.get_window_extent(renderer) for text in figure.axes[0].texts if text.get_text()]
+    assert len(boxes) > 3 * 2 * (16 + 3 * 4)
+    for k, box in enumerate(boxes):
+        assert figure.bbox.x0 < box.x0 < box.x1 < figure.bbox.x1
+        assert figure.bbox.y0 < box.y0 < box.y1 < figure.bbox.y1
+        assert box.count_overlaps(boxes[k + 1 :]) == 0
+
+
+def test_a_wrong_given_label_is_marked_without_colour_too() -> None:
+    texts = [text.get_text() for text in draw_diagram(SAMPLES).axes[0].texts]
+    wrong = sum(sample.given != sample.clean for sample in SAMPLES)
+    assert texts.count("✗") == 2 * wrong  # once in each half
+    assert [text for text in texts if text.startswith("given as")] == [
+        "given as deer ✗",
+        "given as cat ✓",
+        "given as horse ✗",
+    ]
+
+
+def test_strokes_and_shades_are_told_apart_in_grey() -> None:
+    def grey(color: object) -> float:
+        red, green, blue = to_rgb(color)  # type: ignore[arg-type]
+        return 0.299 * red + 0.587 * green + 0.114 * blue
+
+    strokes = [grey(stroke.color) for stroke in STROKES]
+    assert all(lighter - darker > 0.07 for darker, lighter in pairwise(strokes))
+    assert len({stroke.linestyle for stroke in STROKES}) == len({stroke.marker for stroke in STROKES}) == len(STROKES)
+    cells = [grey(shades()(k / 20)[:3]) for k in range(21)]
+    assert cells == sorted(cells, reverse=True)
+    assert len(set(cells)) == len(cells)
+
+
+def test_saves_png_and_svg_the_latter_byte_for_byte_the_same(tmp_path: Path) -> None:
+    png, svg = save(draw_diagram(SAMPLES), tmp_path / "one", "diagram")
+    _, again = save(draw_diagram(SAMPLES), tmp_path / "two", "diagram")
+    assert png.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert png.stat().st_size > 10_000
+    assert ElementTree.parse(svg).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert svg.read_bytes() == again.read_bytes()
+
+
+def test_without_matplotlib_the_data_are_there_and_drawing_says_what_to_install() -> None:
+    # A fresh interpreter in which importing matplotlib fails as it does where it is not installed.
+    script = """
+import sys
+sys.modules["matplotlib"] = None
+from permll.report.figures import confidence, diagram
+confidence.confidence_curves(), diagram.diagram_samples()
+for draw in (lambda: confidence.draw_confidence(confidence.confidence_curves()),
+             lambda: diagram.draw_diagram(diagram.diagram_samples())):
+    try:
+        draw()
+    except ImportError as error:
+        assert str(error) == "figures need matplotlib: pip install 'permll[plots]'", error
+    else:
+        raise AssertionError("drew without matplotlib")
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
