@@ -31,7 +31,7 @@ bench: $(VENV)/dev ## Measure speed as ratios; writes results/*.csv
 	@$(BIN)/python benchmarks/layer.py
 
 docs: $(VENV)/docs ## Build the documentation into site/
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/zensical build --strict --clean
 
 clean: ## Remove everything that can be made again
 	rm -rf $(VENV) build dist site demo .hypothesis .pytest_cache .mypy_cache .ruff_cache

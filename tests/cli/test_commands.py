@@ -52,7 +52,7 @@ def test_demo_convinces(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["demo", "--seed", "many"], "'many' is not a valid integer"),
+        (["demo", "--seed", "many"], "Invalid value for '--seed'"),
         (["figures", "confidnce"], "No such command 'confidnce'"),
     ],
 )

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from permll import PermutationLayer
+from permll.layer.visits import only_where
 
 NAN, INF = float("nan"), float("inf")
 
@@ -103,17 +104,12 @@ def test_finite_logits_whose_sum_overflows_are_fine() -> None:
 
 def test_a_loss_that_is_not_finite_never_reaches_alpha() -> None:
     """On an accelerator bad logits are not looked for, since reading them back would stall it; α must not suffer."""
-    from permll.layer import equations
-    from permll.layer.visits import VisitedLoss
+    loss, gradient = torch.tensor([NAN, 1.0, INF]), torch.tensor([[NAN, NAN], [1.0, -1.0], [INF, NAN]])
+    assert only_where(loss < torch.inf, gradient).tolist() == [[0, 0], [1, -1], [0, 0]]
 
-    layer = PermutationLayer([0, 1], num_classes=2)
-    logits = torch.tensor([[NAN, 0.0], [0.0, 1.0]], requires_grad=True)
-    index = torch.arange(2)
-    losses = VisitedLoss.apply(
-        logits, layer.alpha.clone(), layer.labels, index, equations.prediction_ce, layer._visits, "none"
-    )
-    losses.sum().backward()
-    before = layer.alpha.clone()
-    layer.step()
-    assert torch.equal(layer.alpha[0], before[0])
-    assert not torch.equal(layer.alpha[1], before[1])
+
+def test_a_second_derivative_is_refused() -> None:
+    logits = torch.zeros(1, 3, requires_grad=True)
+    loss = PermutationLayer([0], num_classes=3)(logits, [0])
+    with pytest.raises(RuntimeError, match="differentiated only once"):
+        torch.autograd.grad(loss, logits, create_graph=True)

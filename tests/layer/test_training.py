@@ -189,6 +189,35 @@ def test_a_sample_left_out_of_the_loss_does_not_move(layer: PermutationLayer, x:
     assert moved.tolist() == [True, False, True, False, True, True]
 
 
+def test_a_batch_whose_loss_counts_nothing_does_not_move(layer: PermutationLayer, x: Tensor) -> None:
+    """As in a warm-up by a factor in front of the loss."""
+    net, before = tiny_net(), layer.alpha.clone()
+    (0.0 * layer(net(x), torch.arange(N))).backward()
+    layer.step()
+    assert torch.equal(layer.alpha, before)
+
+
+def test_every_backward_is_a_visit(layer: PermutationLayer, x: Tensor) -> None:
+    net, index, before = tiny_net(), torch.arange(N), layer.alpha.clone()
+    loss = layer(net(x), index)
+    step = -layer.lr * own_gradient(layer, net(x), index)
+    loss.backward(retain_graph=True)
+    loss.backward()
+    layer.step()
+    assert_close(layer.alpha, before + 2 * step)
+
+
+def test_double_precision_logits_meet_float32_rows(layer: PermutationLayer) -> None:
+    logits = torch.randn(N, C, dtype=torch.float64, requires_grad=True)
+    loss = layer(logits, torch.arange(N))
+    assert loss.dtype == torch.float64
+    before = layer.alpha.clone()
+    loss.backward()
+    layer.step()
+    assert layer.alpha.dtype == torch.float32
+    assert not torch.equal(layer.alpha, before)
+
+
 def test_reductions(layer: PermutationLayer, x: Tensor) -> None:
     logits, index = tiny_net()(x), torch.arange(N)
     each = layer(logits, index, reduction="none")

@@ -36,8 +36,9 @@ class Correction(NamedTuple):
 def initial_gap(num_classes: int, init: float) -> float:
     """Return g = log(m (c-1) / (1-m)), the head start in α that gives the given label the weight m = ``init``.
 
-    >>> round(initial_gap(10, 0.35), 3)
-    1.578
+    Examples:
+        >>> round(initial_gap(10, 0.35), 3)
+        1.578
     """
     odds = torch.tensor(init * (num_classes - 1) / (1 - init), dtype=torch.float64)
     return float(odds.log())
@@ -48,8 +49,9 @@ def initial_alpha(
 ) -> Float[Tensor, "rows classes"]:
     """Return the paper's start: softmax(α)_y = ``init``, the rest shared equally; α is 0 off the given label.
 
-    >>> initial_alpha(torch.tensor([2]), 3, 0.5).softmax(-1)
-    tensor([[0.2500, 0.2500, 0.5000]])
+    Examples:
+        >>> initial_alpha(torch.tensor([2]), 3, 0.5).softmax(-1)
+        tensor([[0.2500, 0.2500, 0.5000]])
     """
     alpha = torch.zeros(len(labels), num_classes, dtype=dtype, device=labels.device)
     return alpha.scatter_(1, labels[:, None], initial_gap(num_classes, init))
@@ -62,10 +64,11 @@ def permuted_prediction(
 ) -> Float[Tensor, "batch classes"]:
     """Return P̄ p (Definition 1 applied to a prediction) without building P̄.
 
-    >>> p = torch.tensor([[0.7, 0.2, 0.1]])
-    >>> swap_0_and_1 = torch.tensor([[-50.0, 0.0, -50.0]])
-    >>> permuted_prediction(swap_0_and_1, p, torch.tensor([0]))
-    tensor([[0.2000, 0.7000, 0.1000]])
+    Examples:
+        >>> p = torch.tensor([[0.7, 0.2, 0.1]])
+        >>> swap_0_and_1 = torch.tensor([[-50.0, 0.0, -50.0]])
+        >>> permuted_prediction(swap_0_and_1, p, torch.tensor([0]))
+        tensor([[0.2000, 0.7000, 0.1000]])
     """
     return _permuted(alpha.softmax(-1), probabilities, labels[:, None])
 
@@ -190,8 +193,9 @@ def plain_loss(
 ) -> Float[Tensor, " batch"]:
     """Return ℓ(p, e_y), the loss with the layer discarded. Differentiable by autograd.
 
-    >>> plain_loss(torch.zeros(1, 4), torch.tensor([2]), "l1")
-    tensor([1.5000])
+    Examples:
+        >>> plain_loss(torch.zeros(1, 4), torch.tensor([2]), "l1")
+        tensor([1.5000])
     """
     if loss in ("ce", "kl"):
         return torch.nn.functional.cross_entropy(logits, labels, reduction="none")

@@ -22,8 +22,9 @@ def best_alpha(
     - On the prediction, L2 also rewards spreading what is left over the other classes, so its minimum may mix swaps
       with several likely classes; see ``_best_weights_for_l2``.
 
-    >>> best_alpha(torch.tensor([[0.0, 1.0, 2.0]]), torch.tensor([0]), "prediction", "ce")
-    tensor([[-inf, -inf, 0.]])
+    Examples:
+        >>> best_alpha(torch.tensor([[0.0, 1.0, 2.0]]), torch.tensor([0]), "prediction", "ce")
+        tensor([[-inf, -inf, 0.]])
     """
     if on == "prediction" and loss == "l2":
         p = logits.softmax(-1)

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from permll.layer import equations, reference
-from permll.layer.rows import Ids, Index, Labels, RowIds, check_batch, check_range, read_index, read_labels
+from permll.layer.rows import Ids, Index, Labels, RowIds, check_batch, read_index, read_labels, take_rows
 from permll.layer.turning import choose_init, choose_step
 from permll.layer.visits import Reduction, Visit, VisitedLoss
 
@@ -18,16 +18,17 @@ class PermutationLayer(nn.Module):
 
     Three lines of a training loop change: build it from the given labels, ask it for the loss, and let it step.
 
-    >>> _ = torch.manual_seed(0)
-    >>> x, labels = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
-    >>> net = torch.nn.Linear(4, 3)
-    >>> optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    >>> layer = PermutationLayer(labels, num_classes=3, epochs=20)
-    >>> index = torch.tensor([0, 3, 5])       # which training samples the batch holds
-    >>> loss = layer(net(x[index]), index)
-    >>> loss.backward(); optimizer.step(); layer.step()
-    >>> layer.corrected_labels()
-    tensor([0, 1, 2, 0, 1, 2])
+    Examples:
+        >>> _ = torch.manual_seed(0)
+        >>> x, labels = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+        >>> net = torch.nn.Linear(4, 3)
+        >>> optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        >>> layer = PermutationLayer(labels, num_classes=3, epochs=20)
+        >>> index = torch.tensor([0, 3, 5])       # which training samples the batch holds
+        >>> loss = layer(net(x[index]), index)
+        >>> loss.backward(); optimizer.step(); layer.step()
+        >>> layer.corrected_labels()
+        tensor([0, 1, 2, 0, 1, 2])
 
     Per sample with given label y, row α, a = softmax(α) and p = softmax(logits), the loss is ℓ(P̄ p, e_y) with
     P̄ = Σ_k a_k P(y, k) (eq. 2 of the paper, ``on="prediction"``) or ℓ(p, P̄ e_y) (eq. 1, ``on="label"``). ``backward``
@@ -97,8 +98,7 @@ class PermutationLayer(nn.Module):
             raise ValueError(f"reduction must be mean, sum or none; got {reduction!r}.")
         index = read_index(index, self.ids)
         check_batch(logits, index, self.num_classes)
-        index = self._on_device(index)
-        labels, rows = self._take(self.labels, index), self._take(self.alpha, index)
+        labels, rows = take_rows(self.labels, index), take_rows(self.alpha, index)
         if logits.dtype != rows.dtype:
             compute = torch.promote_types(logits.dtype, rows.dtype)  # float32 at least: rows are
             logits, rows = logits.to(compute), rows.to(compute)
@@ -108,11 +108,11 @@ class PermutationLayer(nn.Module):
         losses = equations.plain_loss(logits, labels, self.loss)
         return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
 
-    @torch.no_grad()
     def step(self) -> None:
         """Move each row that went through ``backward`` since the last step by ``-lr`` times its own gradient."""
+        alpha = self.alpha
         for rows, gradient in self._visits:
-            self.alpha.index_add_(0, rows.to(self.alpha.device), gradient.to(self.alpha), alpha=-self.lr)
+            alpha.index_add_(0, rows.to(alpha.device), gradient.to(alpha), alpha=-self.lr)
         self._visits.clear()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -164,19 +164,7 @@ class PermutationLayer(nn.Module):
         return f"{size}, init={self.init:g}, lr={self.lr:g}, on={self.on!r}, loss={self.loss!r}"
 
     def _alpha(self, index: Index | None) -> Tensor:
-        return self.alpha if index is None else self._take(self.alpha, self._on_device(read_index(index, self.ids)))
-
-    def _on_device(self, index: Tensor) -> Tensor:
-        if index.device.type == "cpu" and self.alpha.device.type != "cpu":
-            check_range(index, len(self.labels))  # the device itself would only abort
-        return index.to(self.alpha.device, non_blocking=True)
-
-    def _take(self, table: Tensor, index: Tensor) -> Tensor:
-        try:
-            return table.index_select(0, index)
-        except (IndexError, RuntimeError):
-            check_range(index, len(table))
-            raise
+        return self.alpha if index is None else take_rows(self.alpha, read_index(index, self.ids))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         alpha = self.alpha
@@ -230,6 +218,10 @@ class PermutationLayer(nn.Module):
         return found
 
 
-# Recording a visit from inside backward is a side effect that a compiled graph cannot hold: a compiled training step
-# leaves the graph for the layer, whose handful of small operations has little to gain there.
-_forward_outside_the_graph = torch.compiler.disable(PermutationLayer.forward)
+def _forward_outside_the_graph(layer: PermutationLayer, logits: Tensor, index: Index, reduction: Reduction) -> Tensor:
+    """Leave a graph that is being compiled, for the layer's own forward.
+
+    Recording a visit from inside backward is a side effect that a compiled graph cannot hold, and the layer's handful
+    of small operations has little to gain there. Made when first needed: it would import the compiler with permll.
+    """
+    return torch.compiler.disable(PermutationLayer.forward)(layer, logits, index, reduction)

@@ -13,8 +13,9 @@ from permll.layer.equations import LossName, Side
 def swap_matrix(num_classes: int, i: int, j: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Return P(i, j): the identity with rows i and j exchanged.
 
-    >>> swap_matrix(3, 0, 2) @ torch.tensor([10.0, 20.0, 30.0], dtype=torch.float64)
-    tensor([30., 20., 10.], dtype=torch.float64)
+    Examples:
+        >>> swap_matrix(3, 0, 2) @ torch.tensor([10.0, 20.0, 30.0], dtype=torch.float64)
+        tensor([30., 20., 10.], dtype=torch.float64)
     """
     order = list(range(num_classes))
     order[i], order[j] = order[j], order[i]

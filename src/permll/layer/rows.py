@@ -54,11 +54,11 @@ def check_batch(logits: Tensor, index: Tensor, num_classes: int) -> None:
             f"logits must be floating point numbers of shape (B, {num_classes}), got {logits.dtype} of shape "
             f"{tuple(logits.shape)}."
         )
-    if len(index) != len(logits) or len(index) == 0:
+    if index.shape[0] != logits.shape[0] or index.shape[0] == 0:
         raise ValueError(f"index must name one sample per row of logits, got {len(index)} for {len(logits)} rows.")
     # A sum is not finite when a term is not. Elsewhere than on the CPU reading it back would stall the device, so there
     # bad logits show as a loss that is not finite, as with any loss, and their rows stay as they are.
-    if logits.device.type == "cpu" and not math.isfinite(logits.detach().sum().item()):
+    if logits.is_cpu and not math.isfinite(logits.detach().sum().item()):
         bad = (~logits.detach().isfinite().all(-1)).nonzero().flatten()
         if len(bad):
             raise ValueError(
@@ -67,8 +67,18 @@ def check_batch(logits: Tensor, index: Tensor, num_classes: int) -> None:
             )
 
 
-def check_range(index: Tensor, rows: int) -> None:
-    """Raise if a position lies outside 0..rows-1."""
+def take_rows(table: Tensor, index: Tensor) -> Tensor:
+    """Return the rows of ``table`` at ``index``; a position outside it is named."""
+    if index.is_cpu and not table.is_cpu:
+        _check_range(index, len(table))  # the device itself would only abort
+    try:
+        return table.index_select(0, index.to(table.device, non_blocking=True))
+    except (IndexError, RuntimeError):
+        _check_range(index, len(table))
+        raise
+
+
+def _check_range(index: Tensor, rows: int) -> None:
     outside = ((index < 0) | (index >= rows)).nonzero().flatten()
     if len(outside):
         raise IndexError(
@@ -91,9 +101,10 @@ def _integers(values: Any, name: str, remedy: str = "pass whole numbers") -> Ten
 class RowIds:
     """The names of the rows: all strings (paths, keys) or all integers, each of them once.
 
-    >>> ids = RowIds(["a.png", "b.png"], rows=2)
-    >>> ids.positions(["b.png"])
-    tensor([1])
+    Examples:
+        >>> ids = RowIds(["a.png", "b.png"], rows=2)
+        >>> ids.positions(["b.png"])
+        tensor([1])
     """
 
     def __init__(self, ids: Ids, rows: int) -> None:

@@ -27,8 +27,9 @@ def choose_init(init: float | None, num_classes: int) -> float:
     0.35 of ten classes is a head start of log(0.35 * 9 / 0.65) = 1.58 over any other; of three it would be 0.07, which
     says next to nothing, and of two it would contradict the label.
 
-    >>> [round(choose_init(None, c), 3) for c in (2, 3, 10, 1000)]
-    [0.829, 0.708, 0.35, 0.35]
+    Examples:
+        >>> [round(choose_init(None, c), 3) for c in (2, 3, 10, 1000)]
+        [0.829, 0.708, 0.35, 0.35]
     """
     if init is None:
         odds = PAPER_INIT * (PAPER_CLASSES - 1) / (1 - PAPER_INIT)
@@ -50,11 +51,12 @@ def choose_step(
 ) -> float:
     """Return the step of α per visit: ``lr`` itself, or what makes a contradicted label turn in time.
 
-    >>> case = dict(num_classes=10, init=0.35, on="prediction", loss="ce")
-    >>> round(choose_step(None, 0.5, 40, **case), 3)
-    0.068
-    >>> choose_step(None, None, None, **case) == 1.5 / 128
-    True
+    Examples:
+        >>> case = dict(num_classes=10, init=0.35, on="prediction", loss="ce")
+        >>> round(choose_step(None, 0.5, 40, **case), 3)
+        0.068
+        >>> choose_step(None, None, None, **case) == 1.5 / 128
+        True
     """
     if lr is not None:
         if turn_after is not None:
@@ -79,10 +81,11 @@ def choose_step(
 def turned_after(visits: int, lr: Tensor, *, num_classes: int, init: float, loss: LossName = "ce") -> Tensor:
     """Return for each candidate step in ``lr`` (K,) whether ``visits`` certain contradictions turn the label.
 
-    >>> turned_after(1, torch.tensor([1.0, 1.25]), num_classes=14, init=0.275)  # the paper's Clothing1M: 80 / 64
-    tensor([False, False])
-    >>> turned_after(2, torch.tensor([1.0, 1.25]), num_classes=14, init=0.275)
-    tensor([True, True])
+    Examples:
+        >>> turned_after(1, torch.tensor([1.0, 1.25]), num_classes=14, init=0.275)  # the paper's Clothing1M: 80 / 64
+        tensor([False, False])
+        >>> turned_after(2, torch.tensor([1.0, 1.25]), num_classes=14, init=0.275)
+        tensor([True, True])
     """
     given, certain = 0, 1
     label = torch.full((len(lr),), given)
@@ -97,11 +100,12 @@ def turned_after(visits: int, lr: Tensor, *, num_classes: int, init: float, loss
 def step_to_turn(visits: int, *, num_classes: int, init: float, loss: LossName = "ce") -> float:
     """Return the smallest step with which a label contradicted at every visit turns by its ``visits``-th one.
 
-    >>> lr = step_to_turn(100, num_classes=10, init=0.35)
-    >>> round(lr, 4)
-    0.0137
-    >>> turned_after(100, torch.tensor([0.999 * lr, 1.001 * lr]), num_classes=10, init=0.35)
-    tensor([False,  True])
+    Examples:
+        >>> lr = step_to_turn(100, num_classes=10, init=0.35)
+        >>> round(lr, 4)
+        0.0137
+        >>> turned_after(100, torch.tensor([0.999 * lr, 1.001 * lr]), num_classes=10, init=0.35)
+        tensor([False,  True])
     """
     followed = min(visits, _LONGEST)
     low, high = 1e-4 / followed, 1e4

@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
 from permll.layer.equations import Correction
 
@@ -40,19 +39,30 @@ class VisitedLoss(Function):
     ) -> Tensor:
         """Compute loss and gradients together: they share every term."""
         loss, grad_logits, grad_alpha = closed_form(rows, logits, labels)
-        ctx.save_for_backward(loss, grad_logits, grad_alpha, index)
+        if not loss.is_cpu:
+            grad_alpha = only_where(loss < torch.inf, grad_alpha)  # bad logits were not looked for; NaN is not < inf
+        ctx.save_for_backward(grad_logits, grad_alpha, index)
         ctx.visits, ctx.share = visits, 1 / len(loss) if reduction == "mean" else 1.0
         return loss if reduction == "none" else loss.sum().mul_(ctx.share)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         """Scale the network's gradient as autograd asks; leave each row's own gradient as it is."""
-        loss, grad_logits, grad_alpha, index = ctx.saved_tensors
-        if grad_output.ndim == 0 and grad_output.device.type == "cpu" and grad_output.item() != 0:
-            ctx.visits.append(Visit(index, grad_alpha))  # the common case: the whole batch counts
-            return grad_logits * (ctx.share * grad_output.item()), *[None] * 6
-        # On an accelerator bad logits are not looked for, so that here they must be kept from α; NaN is not < inf.
-        counts = (grad_output != 0) & (loss < torch.inf)
-        ctx.visits.append(Visit(index, grad_alpha.where(counts.unsqueeze(-1), 0.0)))
+        if torch.is_grad_enabled():  # create_graph=True
+            raise RuntimeError(
+                "the permutation layer's loss can be differentiated only once: for second derivatives differentiate "
+                "permll.layer.reference.reference_loss."
+            )
+        grad_logits, grad_alpha, index = ctx.saved_tensors
+        if grad_output.ndim == 0 and grad_output.is_cpu:
+            weight = grad_output.item()
+            if weight != 0:
+                ctx.visits.append(Visit(index, grad_alpha))
+            return grad_logits * (ctx.share * weight), *[None] * 6
+        ctx.visits.append(Visit(index, only_where(grad_output != 0, grad_alpha)))
         return grad_logits * (ctx.share * grad_output).unsqueeze(-1), *[None] * 6
+
+
+def only_where(counts: Tensor, gradient: Tensor) -> Tensor:
+    """Return the gradients (B, c) of the samples that count, (B,) or one flag for all, and zeros for the others."""
+    return gradient.where(counts.unsqueeze(-1), 0.0)

@@ -48,11 +48,12 @@ class ConfidenceCurves(NamedTuple):
 def confidence_curves(weights: Sequence[float] = WEIGHTS, resolution: int = 200) -> ConfidenceCurves:
     """Return the curves of all panels at p_1 = 1/``resolution``, 2/``resolution``, ... below 1, in float64.
 
-    >>> curves = confidence_curves([0.5], resolution=4)
-    >>> curves.p
-    tensor([0.2500, 0.5000, 0.7500], dtype=torch.float64)
-    >>> curves.norms["prediction", "kl"]
-    tensor([[0.5000, 0.0000, 0.5000]], dtype=torch.float64)
+    Examples:
+        >>> curves = confidence_curves([0.5], resolution=4)
+        >>> curves.p
+        tensor([0.2500, 0.5000, 0.7500], dtype=torch.float64)
+        >>> curves.norms["prediction", "kl"]
+        tensor([[0.5000, 0.0000, 0.5000]], dtype=torch.float64)
     """
     p = torch.arange(1, resolution, dtype=torch.float64) / resolution
     a = torch.tensor(weights, dtype=torch.float64)

@@ -52,8 +52,9 @@ class DiagramSample:
 def diagram_samples() -> tuple[DiagramSample, ...]:
     """Return the paper's samples 1, 2 and N, of which the first and the last are given a wrong label.
 
-    >>> [(CLASSES[s.given], CLASSES[s.clean]) for s in diagram_samples()]
-    [('deer', 'dog'), ('cat', 'cat'), ('horse', 'deer')]
+    Examples:
+        >>> [(CLASSES[s.given], CLASSES[s.clean]) for s in diagram_samples()]
+        [('deer', 'dog'), ('cat', 'cat'), ('horse', 'deer')]
     """
     return (
         _sample("sample 1", 2, 1, weights=(0.02, 0.93, 0.04, 0.01), prediction=(0.06, 0.82, 0.09, 0.03)),
@@ -180,8 +181,9 @@ def _draw_key(axes: "Axes", y: float) -> None:
 def _digits(value: float) -> str:
     """Return two decimals without the leading zero; what rounds to 0 or 1 as such.
 
-    >>> [_digits(v) for v in (0.0, 0.004, 0.07, 0.82, 1.0)]
-    ['0', '0', '.07', '.82', '1']
+    Examples:
+        >>> [_digits(v) for v in (0.0, 0.004, 0.07, 0.82, 1.0)]
+        ['0', '0', '.07', '.82', '1']
     """
     text = f"{value:.2f}"
     return text[0] if text in ("0.00", "1.00") else text[1:]

@@ -78,13 +78,14 @@ def require_matplotlib() -> None:
 def look() -> Iterator[None]:
     """Draw in the package's look inside the block, whatever the caller's own settings, and give those back after it.
 
-    >>> import matplotlib
-    >>> before = matplotlib.rcParams["axes.grid"]
-    >>> with look():
-    ...     matplotlib.rcParams["axes.grid"]
-    True
-    >>> matplotlib.rcParams["axes.grid"] == before
-    True
+    Examples:
+        >>> import matplotlib
+        >>> before = matplotlib.rcParams["axes.grid"]
+        >>> with look():
+        ...     matplotlib.rcParams["axes.grid"]
+        True
+        >>> matplotlib.rcParams["axes.grid"] == before
+        True
     """
     require_matplotlib()
     import matplotlib

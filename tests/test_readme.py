@@ -1,0 +1,64 @@
+"""The README tells the truth: its code runs, its numbers are those of the committed results."""
+
+import csv
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+import torch
+
+import permll
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return found
+
+
+def results(name: str) -> list[dict[str, str]]:
+    with (ROOT / "results" / f"{name}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_changed_loop_runs_and_learns() -> None:
+    changed = "\n".join(line[1:] for line in block("diff").splitlines() if not line.startswith("-"))
+    x, train_labels = torch.randn(32, 5), torch.arange(32) % 10
+    net = torch.nn.Linear(5, 10)
+    names = {
+        "permll": permll,
+        "train_labels": train_labels,
+        "net": net,
+        "optimizer": torch.optim.SGD(net.parameters(), lr=0.1),
+        "loader": [(x[i], train_labels[i], i) for i in torch.arange(32).split(8)],
+    }
+    exec(changed, names)
+    exec(block("python"), names)
+    start = permll.PermutationLayer(train_labels, num_classes=10).alpha
+    assert not torch.equal(names["layer"].alpha, start)
+
+
+@pytest.mark.parametrize(
+    ("method", "column"),
+    [("ce", "last"), ("permll", "last"), ("permll", "right_after"), ("permll", "precision"), ("permll", "recall")],
+)
+def test_the_demos_numbers_are_those_of_the_results(method: str, column: str) -> None:
+    values = [100 * float(row[column]) for row in results("demo") if row["method"] == method]
+    assert len(values) == 5
+    assert f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}" in README
+
+
+def test_the_costs_are_those_of_the_results() -> None:
+    steps = [row for row in results("layer") if row["what"].startswith("step: layer")]
+    judged = [float(row["ratio_median"]) for row in steps if row["target"]]
+    bare = [float(row["ratio_median"]) for row in steps if not row["target"]]
+    dense = {row["classes"]: float(row["ratio_median"]) for row in results("layer") if row["what"].startswith("dense")}
+    rows = max(float(row["ratio_median"]) for row in results("layer") if row["what"].startswith("step: N"))
+    assert f"{min(judged):.3f} to {max(judged):.3f}" in README
+    assert f"{min(bare):.2f} to {max(bare):.2f}" in README
+    assert f"{dense['10']:.0f}" in README
+    assert f"{dense['100']:,.0f}" in README
+    assert f"{rows:.2f}" in README
