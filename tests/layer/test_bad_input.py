@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from permll import PermutationLayer
-from permll.layer.visits import only_where
+from permll.layer.visits import counted_only, finite_only
 
 NAN, INF = float("nan"), float("inf")
 
@@ -27,7 +27,8 @@ NAN, INF = float("nan"), float("inf")
         ({"init": NAN}, ValueError, r"got nan"),
         ({"lr": -0.1}, ValueError, r"lr must be a number not below 0, got -0\.1"),
         ({"lr": NAN}, ValueError, r"got nan"),
-        ({"lr": 0.1, "turn_after": 0.5, "epochs": 10}, ValueError, r"lr and turn_after both set the step"),
+        ({"lr": 0.1, "turn_after": 0.5, "epochs": 10}, ValueError, r"lr and turn_after with epochs both set the step"),
+        ({"lr": 0.1, "epochs": 10}, ValueError, r"give one of them"),
         ({"turn_after": 0.5}, ValueError, r"give epochs as well"),
         ({"turn_after": 0.0, "epochs": 10}, ValueError, r"turn_after must be positive"),
         ({"epochs": 0}, ValueError, r"epochs at least 1"),
@@ -93,6 +94,8 @@ def test_asking() -> None:
         layer(torch.zeros(1, 3), ["d"])
     with pytest.raises(ValueError, match=r"logits must have shape \(3, 3\), got \(2, 3\)"):
         layer.label_quality(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match="1 of 3 samples are NaN or infinite, the first is sample 1:"):
+        layer.label_quality(torch.tensor([[0.0, 0, 0], [NAN, 0, 0], [0, 0, 0]]))
     with pytest.raises(ValueError, match="limit must be 0 or more, got -1"):
         layer.suspects(limit=-1)
 
@@ -105,7 +108,14 @@ def test_finite_logits_whose_sum_overflows_are_fine() -> None:
 def test_a_loss_that_is_not_finite_never_reaches_alpha() -> None:
     """On an accelerator bad logits are not looked for, since reading them back would stall it; α must not suffer."""
     loss, gradient = torch.tensor([NAN, 1.0, INF]), torch.tensor([[NAN, NAN], [1.0, -1.0], [INF, NAN]])
-    assert only_where(loss < torch.inf, gradient).tolist() == [[0, 0], [1, -1], [0, 0]]
+    assert finite_only(gradient, loss).tolist() == [[0, 0], [1, -1], [0, 0]]
+
+
+def test_a_weight_of_zero_leaves_out_one_sample_or_all() -> None:
+    gradient = torch.tensor([[1.0, -1.0], [2.0, -2.0]])
+    assert counted_only(gradient, torch.tensor([0.0, 0.5])).tolist() == [[0, 0], [2, -2]]
+    assert counted_only(gradient, torch.tensor(0.0)).tolist() == [[0, 0], [0, 0]]
+    assert counted_only(gradient, torch.tensor(3.0)).tolist() == gradient.tolist()
 
 
 def test_a_second_derivative_is_refused() -> None:

@@ -49,6 +49,12 @@ def test_permuted_prediction_is_the_matrix_times_p(sample: Samples) -> None:
         assert_close(row, permutation_layer(alpha, int(y)) @ p, **EXACT)
 
 
+@given(samples(max_classes=10))
+def test_layer_matrix_is_definition_1(sample: Samples) -> None:
+    for alpha, y in zip(sample.alpha, sample.labels.tolist(), strict=True):
+        assert_close(equations.layer_matrix(alpha, y), permutation_layer(alpha, y), **EXACT)
+
+
 @given(samples())
 def test_prediction_ce_pulls_both_ways_towards_the_posterior(sample: Samples) -> None:
     r = equations.posterior(sample.alpha, sample.logits)

@@ -1,6 +1,7 @@
 """The public surface of ``PermutationLayer`` outside a training step."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_weights_matrix_and_corrected_labels_describe_alpha(layer: PermutationLa
     assert_close(layer.weights(), layer.alpha.softmax(-1))
     assert_close(layer.weights([4, 0]), layer.alpha[[4, 0]].softmax(-1))
     assert_close(layer.matrix(3), permutation_layer(layer.alpha[3], 1))
-    assert_close(layer.matrix(3).sum(0), torch.ones(3))
+    assert_close(layer.matrix(0), permutation_layer(layer.alpha[0], 2))
     assert torch.equal(layer.corrected_labels(), layer.alpha.argmax(-1))
 
 
@@ -126,11 +127,53 @@ def test_string_ids_can_be_the_index() -> None:
     assert layer.ids.positions(["d"]).tolist() == [3]
 
 
-def test_rows_match_by_position_when_one_side_has_no_ids() -> None:
+@pytest.mark.parametrize("kind", [np.array, list, lambda ids: [np.str_(name) for name in ids]])
+def test_ids_and_index_may_be_numpys(kind) -> None:
+    layer = learned(LABELS, kind(["e", "b", "c", "d", "a"]))
+    logits = torch.randn(2, 3)
+    assert torch.equal(layer(logits, kind(["a", "e"])), layer(logits, [4, 0]))
+    assert torch.equal(layer.matrix("a"), layer.matrix(4))
+    numbers = PermutationLayer(LABELS, num_classes=3, ids=[np.int64(k) for k in range(10, 15)])
+    assert numbers.ids is not None
+    assert numbers.ids.values == [10, 11, 12, 13, 14]
+
+
+def test_arrays_may_be_reversed_or_read_only() -> None:
+    labels = np.array(LABELS)
+    labels.setflags(write=False)
+    layer = PermutationLayer(labels[::-1], num_classes=3)
+    assert layer.labels.tolist() == LABELS[::-1]
+    logits = torch.randn(5, 3)
+    assert torch.equal(layer(logits, np.arange(5)[::-1]), layer(logits, [4, 3, 2, 1, 0]))
+
+
+def test_loading_forgets_what_waits_for_a_step() -> None:
+    layer = learned(LABELS)
+    saved = {name: value.clone() for name, value in layer.state_dict().items()}
+    layer(torch.randn(5, 3, requires_grad=True), range(5)).backward()
+    layer.load_state_dict(saved)
+    layer.step()
+    assert torch.equal(layer.alpha, saved["alpha"])
+
+
+def test_a_copy_keeps_what_waits_for_a_step_to_itself() -> None:
+    layer = learned(LABELS)
+    layer(torch.randn(5, 3, requires_grad=True), range(5)).backward()
+    before = layer.alpha.clone()
+    other = pickle.loads(pickle.dumps(copy.deepcopy(layer)))
+    other.step()
+    assert torch.equal(layer.alpha, before)
+    layer.step()
+    assert torch.equal(layer.alpha, other.alpha)
+    assert not torch.equal(layer.alpha, before)
+
+
+def test_a_state_loads_into_a_layer_of_another_dtype() -> None:
     saved = learned(LABELS, ["e", "b", "c", "d", "a"])
-    here = PermutationLayer(LABELS, num_classes=3)
+    here = PermutationLayer(LABELS, num_classes=3, ids=["e", "b", "c", "d", "a"]).double()
     here.load_state_dict(saved.state_dict())
-    assert torch.equal(here.alpha, saved.alpha)
+    assert here.alpha.dtype == torch.float64
+    assert torch.equal(here.alpha, saved.alpha.double())
 
 
 @pytest.mark.parametrize(
@@ -139,6 +182,7 @@ def test_rows_match_by_position_when_one_side_has_no_ids() -> None:
         (learned([2, 0, 1, 1, 0]), r"other labels: 1 differ, the first is row 4 with 0 in the state and 2 here"),
         (learned([2, 0, 1]), r"the state holds 3 rows and this layer 5"),
         (learned(LABELS, num_classes=4), r"shape \(5, 4\), but this layer has 3 classes"),
+        (learned(LABELS, list("abcde")), r"the state names its rows by ids and this layer does not"),
     ],
 )
 def test_a_state_of_other_labels_is_refused_and_changes_nothing(saved: PermutationLayer, message: str) -> None:
@@ -147,6 +191,15 @@ def test_a_state_of_other_labels_is_refused_and_changes_nothing(saved: Permutati
     with pytest.raises(RuntimeError, match=message):
         layer.load_state_dict(saved.state_dict())
     assert torch.equal(layer.alpha, before)
+
+
+@pytest.mark.parametrize("ids", [["x", "y"], [0, 1]])
+def test_a_state_that_knows_no_row_is_refused(ids: list) -> None:
+    layer = PermutationLayer([0, 1], num_classes=3, ids=["a", "b"])
+    with pytest.raises(RuntimeError, match=r"no id of the state is known here: it holds .* this layer 'a' and others"):
+        layer.load_state_dict(learned([0, 1], ids).state_dict())
+    with pytest.raises(RuntimeError, match="this layer names its rows by ids and the state does not"):
+        layer.load_state_dict(learned([0, 1]).state_dict())
 
 
 def test_a_changed_label_is_named_by_its_id() -> None:

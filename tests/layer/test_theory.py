@@ -99,6 +99,14 @@ def test_best_alpha_is_the_minimum(on: str, loss: str, sample: Samples) -> None:
         assert float(value[k]) <= found + 1e-7
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@given(samples(max_classes=12, logit_scales=(100.0, 1e4)))
+def test_best_alpha_for_l2_survives_classes_too_close_to_tell_apart(dtype: torch.dtype, sample: Samples) -> None:
+    weights = best_alpha(sample.logits.to(dtype), sample.labels, "prediction", "l2").softmax(-1)
+    assert weights.isfinite().all()
+    assert weights.dtype == dtype
+
+
 @given(samples(max_classes=12, logit_scales=MODERATE))
 def test_inequality_3_2_a_row_moves_the_permuted_prediction_by_at_most_a_quarter_of_its_spread(sample: Samples) -> None:
     for alpha, logits, y in rows(sample):
@@ -112,7 +120,9 @@ def test_inequality_3_2_a_row_moves_the_permuted_prediction_by_at_most_a_quarter
 
 def gradient_bound(loss: str, num_classes: int) -> float:
     """M of Assumption 2; for CE and KL it is derived in docs/theory.md."""
-    return {"ce": num_classes**2, "kl": num_classes**2, "l1": num_classes, "l2": math.sqrt(num_classes)}[loss]
+    return {"ce": float(num_classes**2), "kl": float(num_classes**2), "l1": num_classes, "l2": math.sqrt(num_classes)}[
+        loss
+    ]
 
 
 @given(unsure_samples())
@@ -129,6 +139,9 @@ def test_one_over_c_squared_cannot_be_improved() -> None:
         p[0] = 1 / c**2
         assert_close(p.sum(), torch.ones((), dtype=torch.float64), **EXACT)
         assert_close(p.max() - p.min(), torch.tensor(1 / c, dtype=torch.float64), **EXACT)
+        p.requires_grad_()
+        (slope,) = torch.autograd.grad(-p[0].log(), p)  # cross-entropy with the target on the first class
+        assert_close(slope.abs().sum(), torch.tensor(gradient_bound("ce", c), dtype=torch.float64), **EXACT)
 
 
 @pytest.mark.parametrize("loss", equations.LOSSES)

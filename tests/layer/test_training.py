@@ -116,13 +116,14 @@ def test_a_grad_scaler_that_skips_the_optimizer_leaves_alpha_sound(layer: Permut
     net, index = tiny_net(), torch.arange(8)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=1e38)  # overflows: the optimizer's step is skipped
-    before = net[0].weight.clone()
+    before, start = net[0].weight.clone(), layer.alpha.clone()
     scaler.scale(layer(net(x[index]) * 1e4, index)).backward()
     scaler.step(optimizer)
     scaler.update()
     layer.step()
     assert torch.equal(net[0].weight, before)
     assert layer.alpha.isfinite().all()
+    assert not torch.equal(layer.alpha, start)  # its own gradient never was scaled: the visit counts
 
 
 def test_accumulated_batches_equal_one_large_batch(labels: Tensor, x: Tensor) -> None:
@@ -170,6 +171,24 @@ def test_a_loss_that_never_met_backward_leaves_no_trace(layer: PermutationLayer,
     layer.step()
     assert torch.equal(layer.alpha[:16], before[:16])
     assert not torch.equal(layer.alpha[16:], before[16:])
+
+
+def test_an_index_that_is_filled_anew_before_the_step_is_remembered(layer: PermutationLayer, x: Tensor) -> None:
+    net, before, index = tiny_net(), layer.alpha.clone(), torch.tensor([1, 2])
+    layer(net(x[index]), index).backward()
+    index.copy_(torch.tensor([3, 4]))
+    layer(net(x[index]), index).backward()
+    layer.step()
+    assert (layer.alpha != before).any(-1).nonzero().flatten().tolist() == [1, 2, 3, 4]
+
+
+def test_a_forgotten_step_is_mentioned(layer: PermutationLayer) -> None:
+    logits = torch.zeros(1, C, requires_grad=True)
+    for _ in range(999):
+        layer(logits, [0]).backward()
+    loss = layer(logits, [0])
+    with pytest.warns(UserWarning, match=r"1000 batches went through backward since the last layer.step\(\)"):
+        loss.backward()
 
 
 def test_zero_grad_forgets_a_step_that_is_not_to_be_taken(layer: PermutationLayer, x: Tensor) -> None:
@@ -226,15 +245,20 @@ def test_reductions(layer: PermutationLayer, x: Tensor) -> None:
     assert_close(layer(logits, index, reduction="sum"), each.sum())
 
 
-@pytest.mark.parametrize("loss", equations.LOSSES)
-def test_eval_discards_the_layer(labels: Tensor, x: Tensor, loss: str) -> None:
-    layer = PermutationLayer(labels, num_classes=C, lr=0.3, loss=loss).eval()
+def plainly(logits: Tensor, labels: Tensor, loss: str) -> Tensor:
+    if loss in ("ce", "kl"):
+        return nn.functional.cross_entropy(logits, labels)
+    difference = logits.softmax(-1) - nn.functional.one_hot(labels, C)
+    return (difference.abs().sum(-1) if loss == "l1" else difference.square().sum(-1).sqrt()).mean()
+
+
+@pytest.mark.parametrize(("on", "loss"), VARIANTS)
+def test_eval_discards_the_layer(labels: Tensor, x: Tensor, on: str, loss: str) -> None:
+    layer = PermutationLayer(labels, num_classes=C, lr=0.3, on=on, loss=loss).eval()
     net, before = tiny_net(), layer.alpha.clone()
     logits = net(x)
     got = layer(logits, torch.arange(N))
-    assert_close(got, equations.plain_loss(logits, labels, loss).mean())
-    if loss == "ce":
-        assert_close(got, nn.functional.cross_entropy(logits, labels))
+    assert_close(got, plainly(logits, labels, loss))
     got.backward()
     assert net[0].weight.grad is not None
     layer.step()

@@ -12,6 +12,7 @@ e_y (``on="prediction"``). Each function below returns the loss of each sample w
 The slow form with matrices is in ``reference.py``; the tests hold the two together.
 """
 
+import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
@@ -40,8 +41,7 @@ def initial_gap(num_classes: int, init: float) -> float:
         >>> round(initial_gap(10, 0.35), 3)
         1.578
     """
-    odds = torch.tensor(init * (num_classes - 1) / (1 - init), dtype=torch.float64)
-    return float(odds.log())
+    return math.log(init * (num_classes - 1) / (1 - init))
 
 
 def initial_alpha(
@@ -73,6 +73,21 @@ def permuted_prediction(
     return _permuted(alpha.softmax(-1), probabilities, labels[:, None])
 
 
+def layer_matrix(alpha: Float[Tensor, " classes"], label: int) -> Float[Tensor, "classes classes"]:
+    """Return P̄ of one sample: a in row and column y, 1 - a on the rest of the diagonal.
+
+    Examples:
+        >>> layer_matrix(torch.tensor([0.0, 0.0, -torch.inf]), 0)
+        tensor([[0.5000, 0.5000, 0.0000],
+                [0.5000, 0.5000, 0.0000],
+                [0.0000, 0.0000, 1.0000]])
+    """
+    a = alpha.softmax(-1)
+    matrix = torch.diag(1 - a)
+    matrix[label], matrix[:, label] = a, a
+    return matrix
+
+
 def posterior(
     alpha: Float[Tensor, "batch classes"], logits: Float[Tensor, "batch classes"]
 ) -> Float[Tensor, "batch classes"]:
@@ -95,7 +110,7 @@ def prediction_ce(
     """Return -log <a, p>; with r = a p / <a, p>: ∂/∂z = p - r, ∂/∂α = a - r. KL(e_y || P̄ p) is the same number."""
     a, p = alpha.softmax(-1), logits.softmax(-1)
     # <a, p> >= min(a), so it can only vanish where α's own spread exceeds what its dtype can exponentiate.
-    a = a.clamp_min_(_FLOOR[a.dtype])
+    a = a.clamp_min_(torch.finfo(a.dtype).tiny)
     joint = a * p
     evidence = joint.sum(-1, keepdim=True)
     r = joint.div_(evidence)
@@ -201,9 +216,6 @@ def plain_loss(
         return torch.nn.functional.cross_entropy(logits, labels, reduction="none")
     p, y = logits.softmax(-1), labels[:, None]
     return torch.linalg.vector_norm(p - _one_hot(p, y), ord=int(loss[1]), dim=-1)
-
-
-_FLOOR = {torch.float32: 1e-30, torch.float64: 1e-300}
 
 
 def _permuted(a: Tensor, p: Tensor, y: Tensor) -> Tensor:

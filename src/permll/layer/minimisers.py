@@ -27,9 +27,9 @@ def best_alpha(
         tensor([[-inf, -inf, 0.]])
     """
     if on == "prediction" and loss == "l2":
-        p = logits.softmax(-1)
+        p = logits.double().softmax(-1)
         rows = [_best_weights_for_l2(row, int(y)) for row, y in zip(p, labels, strict=True)]
-        return torch.stack(rows).log()
+        return torch.stack(rows).log().to(logits)
     if on == "label" and loss != "ce":
         return logits.clone()
     corner = torch.full_like(logits, -torch.inf)
@@ -51,7 +51,7 @@ def _best_weights_for_l2(p: Tensor, y: int) -> Tensor:
     for k in range(2, len(likelier) + 1):
         used = likelier[:k]
         shares = _equal_gains(p[used], p[used] - p[y], float(p[y]))
-        if (shares < 0).any():
+        if not (shares >= 0).all():  # nor NaN, where classes are too close to tell apart
             break
         weights[used] = shares
     return weights

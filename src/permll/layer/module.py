@@ -7,10 +7,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from permll.layer import equations, reference
-from permll.layer.rows import Ids, Index, Labels, RowIds, check_batch, read_index, read_labels, take_rows
+from permll.layer import equations
+from permll.layer.rows import (
+    Ids,
+    Index,
+    Labels,
+    RowIds,
+    check_batch,
+    check_finite,
+    check_range,
+    match_rows,
+    read_index,
+    read_labels,
+    take_rows,
+)
 from permll.layer.turning import choose_init, choose_step
-from permll.layer.visits import Reduction, Visit, VisitedLoss
+from permll.layer.visits import Reduction, Visit, VisitedLoss, reduced
 
 
 class PermutationLayer(nn.Module):
@@ -60,7 +72,6 @@ class PermutationLayer(nn.Module):
 
     alpha: Tensor
     labels: Tensor
-    encoded_ids: Tensor | None
 
     def __init__(
         self,
@@ -87,7 +98,6 @@ class PermutationLayer(nn.Module):
         self.ids = None if ids is None else RowIds(ids, len(given))
         self.register_buffer("labels", given)
         self.register_buffer("alpha", equations.initial_alpha(given, num_classes, self.init))
-        self.register_buffer("encoded_ids", None if self.ids is None else self.ids.to_tensor())
         self._visits: list[Visit] = []
 
     def forward(self, logits: Tensor, index: Index, reduction: Reduction = "mean") -> Tensor:
@@ -98,21 +108,23 @@ class PermutationLayer(nn.Module):
             raise ValueError(f"reduction must be mean, sum or none; got {reduction!r}.")
         index = read_index(index, self.ids)
         check_batch(logits, index, self.num_classes)
-        labels, rows = take_rows(self.labels, index), take_rows(self.alpha, index)
-        if logits.dtype != rows.dtype:
-            compute = torch.promote_types(logits.dtype, rows.dtype)  # float32 at least: rows are
-            logits, rows = logits.to(compute), rows.to(compute)
-        if self.training:
-            closed_form = equations.CLOSED_FORMS[self.on, self.loss]
-            return VisitedLoss.apply(logits, rows, labels, index, closed_form, self._visits, reduction)
-        losses = equations.plain_loss(logits, labels, self.loss)
-        return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
+        index = self._on_device(index)
+        labels = take_rows(self.labels, index).to(logits.device)
+        if not self.training:
+            return reduced(equations.plain_loss(logits, labels, self.loss), reduction)
+        # In float32 at least, as the rows are, and where the network is: the table may stay on the host.
+        alpha = take_rows(self.alpha, index).to(logits.device)
+        compute = torch.promote_types(logits.dtype, alpha.dtype)
+        closed_form = equations.CLOSED_FORMS[self.on, self.loss]
+        return VisitedLoss.apply(
+            logits.to(compute), alpha.to(compute), labels, index, closed_form, self._visits, reduction
+        )
 
     def step(self) -> None:
         """Move each row that went through ``backward`` since the last step by ``-lr`` times its own gradient."""
         alpha = self.alpha
-        for rows, gradient in self._visits:
-            alpha.index_add_(0, rows.to(alpha.device), gradient.to(alpha), alpha=-self.lr)
+        for visit in self._visits:
+            alpha.index_add_(0, visit.index.to(alpha.device), visit.gradient.to(alpha), alpha=-self.lr)
         self._visits.clear()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -124,10 +136,11 @@ class PermutationLayer(nn.Module):
         """Return a = softmax(α), for all samples or those at ``index``: how far each class is believed to be right."""
         return self._alpha(index).softmax(-1)
 
-    def matrix(self, i: int) -> Float[Tensor, "classes classes"]:
+    def matrix(self, i: int | str) -> Float[Tensor, "classes classes"]:
         """Return the c x c layer P̄ = Σ_k a_k P(y, k) of sample ``i``, for eyes and tests."""
-        (row,) = self._alpha([i])
-        return reference.permutation_layer(row, int(self.labels[i]))
+        index = self._on_device(read_index([i], self.ids))  # type: ignore[arg-type]
+        (alpha,), (label,) = take_rows(self.alpha, index), take_rows(self.labels, index)
+        return equations.layer_matrix(alpha, int(label))
 
     def posterior(self, logits: Tensor, index: Index | None = None) -> Float[Tensor, "rows classes"]:
         """Return r = softmax(α + logits): what input and given label together say of the true class.
@@ -137,6 +150,7 @@ class PermutationLayer(nn.Module):
         alpha = self._alpha(index)
         if logits.shape != alpha.shape:
             raise ValueError(f"logits must have shape {tuple(alpha.shape)}, got {tuple(logits.shape)}.")
+        check_finite(logits.detach())
         return equations.posterior(alpha, logits.detach().to(alpha))
 
     def corrected_labels(self) -> Int[Tensor, " rows"]:
@@ -164,7 +178,12 @@ class PermutationLayer(nn.Module):
         return f"{size}, init={self.init:g}, lr={self.lr:g}, on={self.on!r}, loss={self.loss!r}"
 
     def _alpha(self, index: Index | None) -> Tensor:
-        return self.alpha if index is None else take_rows(self.alpha, read_index(index, self.ids))
+        return self.alpha if index is None else take_rows(self.alpha, self._on_device(read_index(index, self.ids)))
+
+    def _on_device(self, index: Tensor) -> Tensor:
+        if index.is_cpu and not self.alpha.is_cpu:
+            check_range(index, len(self.labels))  # while it can still be told: an accelerator would only abort
+        return index.to(self.alpha.device, non_blocking=True)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         alpha = self.alpha
@@ -173,49 +192,33 @@ class PermutationLayer(nn.Module):
             self.alpha = alpha.to(self.alpha.device)
         return self
 
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.ids is not None:
+            destination[prefix + "ids"] = self.ids.to_tensor()
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        own = ("alpha", "labels", "encoded_ids")
-        alpha, labels, encoded_ids = (state_dict.get(prefix + name) for name in own)
+        alpha, labels, ids = (state_dict.get(prefix + name) for name in ("alpha", "labels", "ids"))
         if alpha is not None and labels is not None:
-            ids = None if encoded_ids is None else RowIds.from_tensor(encoded_ids)
             try:
-                alpha = self._find_rows(alpha, labels, ids)
+                alpha = self._find_rows(alpha, labels, None if ids is None else RowIds.from_tensor(ids))
             except ValueError as problem:
                 args[-1].append(str(problem))  # error_msgs: load_state_dict raises them together
                 return
-            state_dict = {key: value for key, value in state_dict.items() if key != prefix + "encoded_ids"}
+            state_dict = {key: value for key, value in state_dict.items() if key != prefix + "ids"}
             state_dict |= {prefix + "alpha": alpha, prefix + "labels": self.labels}
-            if self.encoded_ids is not None:
-                state_dict[prefix + "encoded_ids"] = self.encoded_ids
         super()._load_from_state_dict(state_dict, prefix, *args)
+        self._visits.clear()  # what went through backward belongs to the rows that are no more
 
     def _find_rows(self, alpha: Tensor, labels: Tensor, ids: RowIds | None) -> Tensor:
-        """Return this layer's α with the saved rows put where their ids (or, without ids, positions) say."""
         if alpha.ndim != 2 or alpha.shape[1] != self.num_classes:
             raise ValueError(
                 f"the state is of shape {tuple(alpha.shape)}, but this layer has {self.num_classes} classes."
             )
-        if ids is not None and self.ids is not None:
-            here, there = self.ids.find(ids)
-        elif len(labels) == len(self.labels):
-            here = there = torch.arange(len(labels))
-        else:
-            raise ValueError(
-                f"the state holds {len(labels)} rows and this layer {len(self.labels)}: only ids, given to "
-                "both when they were built, could match them."
-            )
-        ours, theirs = self.labels.cpu()[here], labels.cpu()[there]
-        changed = (ours != theirs).nonzero().flatten()
-        if len(changed):
-            first = int(changed[0])
-            name = int(here[first]) if self.ids is None else repr(self.ids.values[int(here[first])])
-            raise ValueError(
-                f"the state was learned from other labels: {len(changed)} differ, the first is row {name} with "
-                f"{int(theirs[first])} in the state and {int(ours[first])} here."
-            )
+        here, there = match_rows(self.labels.cpu(), self.ids, labels.cpu(), ids)
         found = self.alpha.cpu().clone()
         found[here] = alpha.cpu().to(found)[there]
-        return found
+        return found.to(self.alpha.device)
 
 
 def _forward_outside_the_graph(layer: PermutationLayer, logits: Tensor, index: Index, reduction: Reduction) -> Tensor:

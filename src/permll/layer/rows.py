@@ -6,6 +6,7 @@ Everything a user hands to the layer passes through here once. A bad value gets 
 import json
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -37,11 +38,13 @@ def read_labels(labels: Labels, num_classes: int) -> Tensor:
 
 def read_index(index: Index, ids: "RowIds | None") -> Tensor:
     """Return batch positions as an int64 tensor (B,); strings are looked up among the layer's ids."""
-    if not isinstance(index, Tensor | np.ndarray) and len(index) and isinstance(index[0], str):
+    if isinstance(index, Tensor) and index.dtype == torch.int64 and index.ndim == 1:
+        return index
+    if not isinstance(index, Tensor) and len(index) and isinstance(index[0], str):
         if ids is None:
             raise TypeError("index holds strings but the layer has no ids: pass ids=... when you build it.")
         return ids.positions(index)
-    tensor = index if isinstance(index, Tensor) and index.dtype == torch.int64 else _integers(index, "index")
+    tensor = _integers(index, "index")
     if tensor.ndim != 1:
         raise ValueError(f"index must be one position per sample, shape (B,); got shape {tuple(tensor.shape)}.")
     return tensor
@@ -56,29 +59,37 @@ def check_batch(logits: Tensor, index: Tensor, num_classes: int) -> None:
         )
     if index.shape[0] != logits.shape[0] or index.shape[0] == 0:
         raise ValueError(f"index must name one sample per row of logits, got {len(index)} for {len(logits)} rows.")
-    # A sum is not finite when a term is not. Elsewhere than on the CPU reading it back would stall the device, so there
-    # bad logits show as a loss that is not finite, as with any loss, and their rows stay as they are.
-    if logits.is_cpu and not math.isfinite(logits.detach().sum().item()):
-        bad = (~logits.detach().isfinite().all(-1)).nonzero().flatten()
-        if len(bad):
-            raise ValueError(
-                f"logits of {len(bad)} of {len(logits)} samples are NaN or infinite, the first is sample "
-                f"{int(index[bad[0]])} (row {int(bad[0])} of the batch): lower the learning rate or look at its input."
-            )
+    # Elsewhere than on the CPU reading the answer back would stall the device: there NaN and +inf show in the loss, as
+    # with any loss, and their rows stay as they are.
+    if logits.is_cpu:
+        check_finite(logits.detach(), index)
+
+
+def check_finite(logits: Tensor, index: Tensor | None = None) -> None:
+    """Raise if a logit is NaN or infinite, naming the sample: a position in ``index``, or its row."""
+    if math.isfinite(logits.sum().item()):  # as it is not when a term is not
+        return
+    bad = (~logits.isfinite().all(-1)).nonzero().flatten()
+    if len(bad):
+        row = int(bad[0])
+        sample = row if index is None else f"{int(index[row])} (row {row} of the batch)"
+        raise ValueError(
+            f"logits of {len(bad)} of {len(logits)} samples are NaN or infinite, the first is sample {sample}: lower "
+            "the learning rate or look at its input."
+        )
 
 
 def take_rows(table: Tensor, index: Tensor) -> Tensor:
-    """Return the rows of ``table`` at ``index``; a position outside it is named."""
-    if index.is_cpu and not table.is_cpu:
-        _check_range(index, len(table))  # the device itself would only abort
+    """Return the rows of ``table`` at ``index`` (on the same device); a position outside is named."""
     try:
-        return table.index_select(0, index.to(table.device, non_blocking=True))
+        return table.index_select(0, index)
     except (IndexError, RuntimeError):
-        _check_range(index, len(table))
+        check_range(index, len(table))
         raise
 
 
-def _check_range(index: Tensor, rows: int) -> None:
+def check_range(index: Tensor, rows: int) -> None:
+    """Raise if a position lies outside 0..rows-1."""
     outside = ((index < 0) | (index >= rows)).nonzero().flatten()
     if len(outside):
         raise IndexError(
@@ -92,7 +103,7 @@ def _integers(values: Any, name: str, remedy: str = "pass whole numbers") -> Ten
         array = np.asarray(values)
         if array.size and array.dtype.kind not in "iu":
             raise TypeError(f"{name} must be whole numbers, got {array.dtype} values: {remedy}.")
-        values = torch.from_numpy(array.astype(np.int64, copy=False))
+        values = torch.from_numpy(np.array(array, dtype=np.int64))  # a copy: the caller's may change, or be read-only
     if values.dtype.is_floating_point or values.dtype.is_complex or values.dtype == torch.bool:
         raise TypeError(f"{name} must be whole numbers, got {values.dtype} values: {remedy}.")
     return values.detach().to(torch.int64)
@@ -108,7 +119,7 @@ class RowIds:
     """
 
     def __init__(self, ids: Ids, rows: int) -> None:
-        values = ids.tolist() if isinstance(ids, Tensor | np.ndarray) else list(ids)
+        values = [_plain(value) for value in (ids.tolist() if isinstance(ids, Tensor | np.ndarray) else ids)]
         kinds = {type(value) for value in values}
         if not (kinds <= {str} or kinds <= {int}):
             raise TypeError(f"ids must be all strings or all integers, got {_names(kinds)}: convert them first.")
@@ -142,8 +153,48 @@ class RowIds:
     @classmethod
     def from_tensor(cls, tensor: Tensor) -> "RowIds":
         """Undo ``to_tensor``."""
-        values = tensor.tolist() if tensor.dtype == torch.int64 else json.loads(bytes(tensor.tolist()))
+        values = tensor.tolist() if tensor.dtype == torch.int64 else json.loads(tensor.cpu().numpy().tobytes())
         return cls(values, len(values))
+
+
+def match_rows(labels: Tensor, ids: RowIds | None, saved: Tensor, saved_ids: RowIds | None) -> tuple[Tensor, Tensor]:
+    """Return the positions, here and in a saved state, of the rows they share: by id, or without ids by position.
+
+    Rows that only one side knows are left out; a row whose label has changed since is an error.
+    """
+    if (ids is None) != (saved_ids is None):
+        has, lacks = ("this layer", "the state") if saved_ids is None else ("the state", "this layer")
+        raise ValueError(f"{has} names its rows by ids and {lacks} does not: build both with ids, or both without.")
+    if ids is not None and saved_ids is not None:
+        here, there = ids.find(saved_ids)
+        if len(here) == 0:
+            raise ValueError(
+                f"no id of the state is known here: it holds {saved_ids.values[0]!r} and others, this layer "
+                f"{ids.values[0]!r} and others."
+            )
+    elif len(saved) == len(labels):
+        here = there = torch.arange(len(labels))
+    else:
+        raise ValueError(
+            f"the state holds {len(saved)} rows and this layer {len(labels)}: only ids, given to both when they were "
+            "built, could match them."
+        )
+    changed = (labels[here] != saved[there]).nonzero().flatten()
+    if len(changed):
+        mine, its = int(here[changed[0]]), int(there[changed[0]])
+        name = mine if ids is None else repr(ids.values[mine])
+        raise ValueError(
+            f"the state was learned from other labels: {len(changed)} differ, the first is row {name} with "
+            f"{int(saved[its])} in the state and {int(labels[mine])} here."
+        )
+    return here, there
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy's strings and integers as Python's, which hash, compare and print alike everywhere."""
+    if isinstance(value, bool):
+        return value
+    return str(value) if isinstance(value, str) else int(value) if isinstance(value, Integral) else value
 
 
 def _names(kinds: set[type]) -> str:

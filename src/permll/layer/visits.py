@@ -4,8 +4,10 @@ The layer's rows are not autograd leaves. A table of N rows would get a gradient
 whatever happens to the loss on its way to ``backward``; the closed form knows the gradient of each visited row itself.
 """
 
+import warnings
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -14,13 +16,20 @@ from torch.autograd import Function
 from permll.layer.equations import Correction
 
 Reduction = Literal["mean", "sum", "none"]
+FORGOTTEN = 1000  # batches gone through backward without a step: nobody accumulates that many
 
 
-class Visit(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Visit:
     """The positions of a batch (B,) and the gradient of each one's own loss in its own row (B, c)."""
 
-    rows: Tensor
+    index: Tensor
     gradient: Tensor
+
+
+def reduced(losses: Tensor, reduction: Reduction) -> Tensor:
+    """Return the mean, the sum, or the losses (B,) themselves."""
+    return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
 
 
 class VisitedLoss(Function):
@@ -30,7 +39,7 @@ class VisitedLoss(Function):
     def forward(
         ctx: Any,
         logits: Tensor,
-        rows: Tensor,
+        alpha: Tensor,
         labels: Tensor,
         index: Tensor,
         closed_form: Callable[[Tensor, Tensor, Tensor], Correction],
@@ -38,12 +47,12 @@ class VisitedLoss(Function):
         reduction: Reduction,
     ) -> Tensor:
         """Compute loss and gradients together: they share every term."""
-        loss, grad_logits, grad_alpha = closed_form(rows, logits, labels)
+        loss, grad_logits, grad_alpha = closed_form(alpha, logits, labels)
         if not loss.is_cpu:
-            grad_alpha = only_where(loss < torch.inf, grad_alpha)  # bad logits were not looked for; NaN is not < inf
+            grad_alpha = finite_only(grad_alpha, loss)  # on the CPU bad logits were looked for
         ctx.save_for_backward(grad_logits, grad_alpha, index)
         ctx.visits, ctx.share = visits, 1 / len(loss) if reduction == "mean" else 1.0
-        return loss if reduction == "none" else loss.sum().mul_(ctx.share)
+        return reduced(loss, reduction)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
@@ -57,12 +66,27 @@ class VisitedLoss(Function):
         if grad_output.ndim == 0 and grad_output.is_cpu:
             weight = grad_output.item()
             if weight != 0:
-                ctx.visits.append(Visit(index, grad_alpha))
+                _note(ctx.visits, index, grad_alpha)
             return grad_logits * (ctx.share * weight), *[None] * 6
-        ctx.visits.append(Visit(index, only_where(grad_output != 0, grad_alpha)))
+        _note(ctx.visits, index, counted_only(grad_alpha, grad_output))
         return grad_logits * (ctx.share * grad_output).unsqueeze(-1), *[None] * 6
 
 
-def only_where(counts: Tensor, gradient: Tensor) -> Tensor:
-    """Return the gradients (B, c) of the samples that count, (B,) or one flag for all, and zeros for the others."""
-    return gradient.where(counts.unsqueeze(-1), 0.0)
+def finite_only(gradient: Tensor, loss: Tensor) -> Tensor:
+    """Return the gradients (B, c) with zeros for samples whose loss (B,) is not finite: bad logits must not reach α."""
+    return gradient.where((loss < torch.inf).unsqueeze(-1), 0.0)  # which NaN is not
+
+
+def counted_only(gradient: Tensor, weight: Tensor) -> Tensor:
+    """Return the gradients (B, c) with zeros for samples of weight 0; ``weight`` is (B,), or one number for all."""
+    return gradient.where((weight != 0).unsqueeze(-1), 0.0)
+
+
+def _note(visits: list[Visit], index: Tensor, gradient: Tensor) -> None:
+    visits.append(Visit(index.clone(), gradient))  # a caller may fill its index anew before the step
+    if len(visits) == FORGOTTEN:
+        warnings.warn(
+            f"{FORGOTTEN} batches went through backward since the last layer.step(): call it after optimizer.step(), "
+            "or layer.zero_grad() for steps not to be taken.",
+            stacklevel=2,
+        )
