@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := PIP_REQUIRE_VIRTUALENV=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types bench docs check clean
+.PHONY: help demo test lint types bench results docs check clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,8 +27,12 @@ types: $(VENV)/dev ## Type check
 
 check: lint types test ## All of the above
 
-bench: $(VENV)/dev ## Measure speed as ratios; writes results/*.csv
+bench: $(VENV)/dev ## Measure speed as ratios; writes results/layer.csv
 	@$(BIN)/python benchmarks/layer.py
+
+results: $(VENV)/dev ## Make the README's numbers and picture again
+	@$(BIN)/python benchmarks/demo.py
+	@$(BIN)/permll demo --out docs/images
 
 docs: $(VENV)/docs ## Build the documentation into site/
 	@$(BIN)/zensical build --strict --clean

@@ -1,1 +1,1 @@
-"""Speed, as ratios measured side by side in one run. ``make bench`` runs all of it."""
+"""Speed, as ratios measured side by side in one run. ``make bench`` and ``make results`` run it."""

@@ -12,7 +12,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.timing import write_csv
-from permll.demo import EPOCHS, METHODS, judge, load_digits, train
+from permll.demo import EPOCHS, METHODS, judge, noisy_digits, train
 
 SEEDS = range(5)
 
@@ -22,7 +22,7 @@ def main() -> None:
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = []
     for seed in SEEDS:
-        data = load_digits(seed)
+        data = noisy_digits(seed)
         for method in METHODS:
             *_, last = train(data, method, seed)
             row: dict[str, object] = {"method": method, "seed": seed, "epochs": EPOCHS}

@@ -57,21 +57,22 @@ class Trainer:
         self.labels = torch.randint(num_classes, (rows,))
         self.turn = 0
 
-    def batch(self, rows: int) -> tuple[Tensor, Tensor]:
-        """Return images and the positions they stand for."""
+    def batch(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return images, their labels and positions, as a loader would, whoever needs which."""
         self.turn += 1
-        return self.images[self.turn % len(self.images)], torch.randint(rows, (BATCH,))
+        index = torch.randint(len(labels), (BATCH,))
+        return self.images[self.turn % len(self.images)], labels[index], index
 
     def step_with_cross_entropy(self) -> None:
         """Take the step everybody takes."""
-        images, index = self.batch(len(self.labels))
+        images, labels, _ = self.batch(self.labels)
         self.optimizer.zero_grad()
-        nn.functional.cross_entropy(self.net(images), self.labels[index]).backward()
+        nn.functional.cross_entropy(self.net(images), labels).backward()
         self.optimizer.step()
 
     def step_with(self, layer: PermutationLayer) -> None:
         """Take the same step through the layer."""
-        images, index = self.batch(len(layer.labels))
+        images, _, index = self.batch(layer.labels)
         self.optimizer.zero_grad()
         layer(self.net(images), index).backward()
         self.optimizer.step()

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from permll import PermutationLayer
-from permll.demo import CLASSES, Digits, judge, load_digits, train, worst_suspects
+from permll.demo import CLASSES, Digits, judge, noisy_digits, train, worst_suspects
 
 
 @pytest.fixture(scope="module")
 def data() -> Digits:
-    return load_digits(seed=3)
+    return noisy_digits(seed=3)
 
 
 def test_exactly_the_share_of_labels_is_wrong(data: Digits) -> None:
@@ -22,9 +22,9 @@ def test_exactly_the_share_of_labels_is_wrong(data: Digits) -> None:
 
 
 def test_the_same_seed_gives_the_same_data_and_the_same_training(data: Digits) -> None:
-    again = load_digits(seed=3)
+    again = noisy_digits(seed=3)
     assert all(torch.equal(one, other) for one, other in zip(data, again, strict=True))
-    assert not torch.equal(load_digits(seed=4).given, data.given)
+    assert not torch.equal(noisy_digits(seed=4).given, data.given)
     state = torch.get_rng_state()
     runs = [[t.accuracy[-1] for t in train(data, "permll", seed=3, epochs=2)] for _ in range(2)]
     assert runs[0] == runs[1]

@@ -38,7 +38,7 @@ class Training(NamedTuple):
     layer: PermutationLayer | None
 
 
-class Correction(NamedTuple):
+class Verdict(NamedTuple):
     """What the layer made of the labels, counted against the truth."""
 
     right_before: float
@@ -49,7 +49,7 @@ class Correction(NamedTuple):
     recall: float
 
 
-def load_digits(seed: int, noise: float = NOISE) -> Digits:
+def noisy_digits(seed: int, noise: float = NOISE) -> Digits:
     """Split scikit-learn's digits and give exactly the share ``noise`` of the training labels another class."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -101,12 +101,12 @@ def _network(seed: int) -> nn.Module:
         )  # fmt: skip
 
 
-def judge(layer: PermutationLayer, data: Digits) -> Correction:
+def judge(layer: PermutationLayer, data: Digits) -> Verdict:
     """Compare given and corrected labels with the true ones; a label counts as found where the layer changed it."""
     corrected = layer.corrected_labels()
     wrong, changed = data.given != data.true, corrected != data.given
     found = int((wrong & changed).sum())
-    return Correction(
+    return Verdict(
         right_before=(~wrong).double().mean().item(),
         right_after=(corrected == data.true).double().mean().item(),
         wrong=int(wrong.sum()),

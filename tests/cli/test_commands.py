@@ -1,6 +1,7 @@
 """Every command, run as the process a user would start."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +79,16 @@ def test_a_missing_extra_is_named_before_any_work(tmp_path: Path) -> None:
     assert shown.returncode == 1
     assert shown.stderr.strip() == "permll: figures need matplotlib: pip install 'permll[plots]'"
     assert "images to train on" not in shown.stdout
+
+
+def test_an_interrupt_ends_with_a_word(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [PERMLL, "demo", "--out", tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # it has begun
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == "permll: stopped."
+    assert "Traceback" not in errors

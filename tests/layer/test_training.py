@@ -272,6 +272,8 @@ def test_half_precision_logits_are_computed_in_float32(layer: PermutationLayer, 
     got = layer(logits, index)
     assert got.dtype == torch.float32
     assert_close(got, layer(logits.float(), index))
+    assert layer.eval()(logits, index).dtype == torch.float32
+    layer.train()
     got.backward()
     assert logits.grad.dtype == dtype
     layer.step()

@@ -21,6 +21,7 @@ def test_every_suspect_is_shown_with_its_labels(count: int, tmp_path: Path) -> N
     accuracy, *cells = figure.axes
     shown = [[text.get_text() for text in cell.texts] for cell in cells if cell.images]
     assert shown == [["1", "→ 2 ✓" if k % 2 == 0 else "→ 3 ✗"] for k in range(count)]
+    assert all(cell.get_xlabel() == "true: 2" for cell in cells if cell.images)
     assert [text.get_text() for text in accuracy.texts][:2] == ["Cross-entropy\n60.0 %", "PermLL\n95.0 %"]
     assert [list(line.get_ydata()) for line in accuracy.lines] == [[70, 80, 60], [70, 90, 95]]
     png, _ = save(figure, tmp_path, "suspects")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from permll.demo import Correction, Digits, Method, Training
+    from permll.demo import Digits, Method, Training, Verdict
 
 SUSPECTS = 18
 
@@ -22,7 +22,7 @@ def demo(
     import torch
     from rich.console import Console
 
-    from permll.demo import METHODS, judge, load_digits, worst_suspects
+    from permll.demo import METHODS, judge, noisy_digits, worst_suspects
     from permll.report.figures.style import require_matplotlib, save
     from permll.report.figures.suspects import draw_suspects
 
@@ -30,7 +30,7 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
     torch.set_num_threads(1)  # matrices this small only wait for a second thread
     console = Console()
-    data = load_digits(seed)
+    data = noisy_digits(seed)
     wrong = int((data.given != data.true).sum())
     console.print(
         f"scikit-learn's digits: {len(data.train)} images to train on, [b]{wrong} of them with a wrong label[/b]; "
@@ -39,8 +39,8 @@ def demo(
     trainings = _train_all(data, seed, console)
     layer = trainings["permll"].layer
     assert layer is not None
-    correction = judge(layer, data)
-    console.print(_table(trainings, correction))
+    verdict = judge(layer, data)
+    console.print(_table(trainings, verdict))
     curves = {METHODS[method]: training.accuracy for method, training in trainings.items()}
     picture, _ = save(draw_suspects(curves, worst_suspects(layer, data, SUSPECTS)), out, "permll-demo")
     console.print(f"The labels PermLL trusts least, and what it proposes: [b]{picture}[/b]")
@@ -69,7 +69,7 @@ def _train_all(data: "Digits", seed: int, console: "Console") -> "dict[Method, T
     return trainings
 
 
-def _table(trainings: "dict[Method, Training]", correction: "Correction") -> "Table":
+def _table(trainings: "dict[Method, Training]", verdict: "Verdict") -> "Table":
     from rich.table import Table
 
     from permll.demo import METHODS
@@ -81,10 +81,10 @@ def _table(trainings: "dict[Method, Training]", correction: "Correction") -> "Ta
     last, best = ([f(t.accuracy) for t in trainings.values()] for f in (lambda a: a[-1], max))
     table.add_row("Test accuracy, last epoch", *(f"{100 * value:.1f} %" for value in last))
     table.add_row("Test accuracy, best epoch", *(f"{100 * value:.1f} %" for value in best), end_section=True)
-    before, after = f"{100 * correction.right_before:.1f} %", f"{100 * correction.right_after:.1f} %"
+    before, after = f"{100 * verdict.right_before:.1f} %", f"{100 * verdict.right_after:.1f} %"
     table.add_row("Right training labels, before", before, before)
     table.add_row("Right training labels, after", before, after, end_section=True)
-    table.add_row("Wrong labels found", "-", f"{correction.found} of {correction.wrong}")
-    table.add_row("  precision", "-", f"{100 * correction.precision:.1f} %")
-    table.add_row("  recall", "-", f"{100 * correction.recall:.1f} %")
+    table.add_row("Wrong labels found", "-", f"{verdict.found} of {verdict.wrong}")
+    table.add_row("  precision", "-", f"{100 * verdict.precision:.1f} %")
+    table.add_row("  recall", "-", f"{100 * verdict.recall:.1f} %")
     return table

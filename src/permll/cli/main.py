@@ -8,6 +8,8 @@ from permll._version import __version__
 from permll.cli.demo import demo
 from permll.cli.figures import figures
 
+INTERRUPTED = 130  # what typer leaves with after Ctrl-C, without a word
+
 app = typer.Typer(
     name="permll",
     help="Train on wrong labels, find them, correct them.",
@@ -33,6 +35,7 @@ def main() -> None:
     except (ImportError, OSError, ValueError) as problem:
         typer.echo(f"permll: {problem}", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.echo("permll: stopped.", err=True)
-        sys.exit(130)
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            typer.echo("permll: stopped.", err=True)
+        raise

@@ -48,8 +48,9 @@ class PermutationLayer(nn.Module):
     gradient: neither the batch size, nor gradient accumulation, nor a scaled or weighted loss changes its step. A
     sample drawn twice moves twice, one whose loss got the weight 0 does not, and rows outside the batch never do.
 
-    What has not been through ``backward`` leaves no trace. What has waits for ``step``, as gradients do;
-    ``zero_grad`` forgets it. ``eval()`` discards the layer: the plain loss against the given labels, nothing noted.
+    What has not been through ``backward`` leaves no trace. What has waits for ``step``; the layer's own ``zero_grad``
+    forgets it (an optimizer's does not reach it). ``eval()`` discards the layer: the plain loss against the given
+    labels, nothing noted.
 
     Args:
         labels: the given, possibly wrong labels (N,), each in 0..c-1; list, array or tensor.
@@ -64,7 +65,8 @@ class PermutationLayer(nn.Module):
         on: ``"prediction"`` (the paper's choice) or ``"label"``.
         loss: ``"ce"``, ``"kl"``, ``"l1"`` or ``"l2"``.
         ids: optional names of the rows, strings or integers. A saved state then finds its rows by id, however the data
-            set was re-ordered, filtered or extended since; string ids may also be passed as ``index``.
+            set was re-ordered, filtered or extended since. String ids may also be passed as ``index``; integers there
+            are always positions (``layer.ids.positions(ids)`` finds those).
 
     α is a buffer, not a parameter: no optimizer, weight decay or gradient clipping of yours ever reaches it. It
     stays in float32 (or float64) whatever the network is cast to: a step of 0.01 would vanish in half precision.
@@ -110,15 +112,12 @@ class PermutationLayer(nn.Module):
         check_batch(logits, index, self.num_classes)
         index = self._on_device(index)
         labels = take_rows(self.labels, index).to(logits.device)
+        logits = logits.to(torch.promote_types(logits.dtype, self.alpha.dtype))  # float32 at least: α is
         if not self.training:
             return reduced(equations.plain_loss(logits, labels, self.loss), reduction)
-        # In float32 at least, as the rows are, and where the network is: the table may stay on the host.
-        alpha = take_rows(self.alpha, index).to(logits.device)
-        compute = torch.promote_types(logits.dtype, alpha.dtype)
+        alpha = take_rows(self.alpha, index).to(logits)  # where the network is: the table may stay on the host
         closed_form = equations.CLOSED_FORMS[self.on, self.loss]
-        return VisitedLoss.apply(
-            logits.to(compute), alpha.to(compute), labels, index, closed_form, self._visits, reduction
-        )
+        return VisitedLoss.apply(logits, alpha, labels, index, closed_form, self._visits, reduction)
 
     def step(self) -> None:
         """Move each row that went through ``backward`` since the last step by ``-lr`` times its own gradient."""

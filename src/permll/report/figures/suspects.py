@@ -41,9 +41,8 @@ def draw_suspects(curves: Mapping[str, Sequence[float]], suspects: Sequence[Susp
         for cell, suspect in zip(grid.flat, suspects, strict=False):
             _draw_suspect(cell, suspect)
         right.suptitle("(b)  The labels trusted least", x=0.02, ha="left", fontsize=10, fontweight="bold")
-        right.supxlabel(
-            "given label (struck through) → proposed label; ✓ = it is the true one", fontsize=8.5, color=MUTED
-        )
+        caption = "above: given label (struck through) → proposed label; below: true label"
+        right.supxlabel(caption, fontsize=8.5, color=MUTED)
     return figure
 
 
@@ -69,6 +68,7 @@ def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]]) -> None:
 def _draw_suspect(axes: "Axes", suspect: Suspect) -> None:
     axes.imshow(suspect.image, cmap="gray_r", interpolation="nearest")
     axes.set(xticks=[], yticks=[])
+    axes.set_xlabel(f"true: {suspect.true}", fontsize=7.5, color=MUTED, labelpad=2)
     axes.grid(False)
     for spine in axes.spines.values():
         spine.set(visible=True, color=MUTED, linewidth=0.6)
