@@ -14,7 +14,7 @@ def data() -> Digits:
 
 def test_exactly_the_share_of_labels_is_wrong(data: Digits) -> None:
     wrong = data.given != data.true
-    assert int(wrong.sum()) == round(0.4 * len(data.true))
+    assert int(wrong.sum()) == int(0.4 * len(data.true))
     assert len(data.train) == len(data.given) == 1347
     assert len(data.test) == 450
     assert 0 <= data.given.min() <= data.given.max() < CLASSES

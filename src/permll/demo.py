@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from permll.layer.module import PermutationLayer
+from permll.noise.corruption import corrupt
+from permll.noise.kinds import symmetric
 from permll.report.figures.suspects import Suspect
 
 Method = Literal["ce", "permll"]
@@ -58,10 +60,8 @@ def noisy_digits(seed: int, noise: float = NOISE) -> Digits:
     x = (x / 16).astype(np.float32)
     split = train_test_split(x, y.astype(np.int64), test_size=_TEST, stratify=y, random_state=seed)
     train, test, true, test_true = (torch.from_numpy(part) for part in split)
-    random = np.random.default_rng(seed)
-    flipped = random.choice(len(true), round(noise * len(true)), replace=False)
-    given = true.clone()
-    given[flipped] = (true[flipped] + torch.from_numpy(random.integers(1, CLASSES, len(flipped)))) % CLASSES
+    flips = symmetric(CLASSES, noise, include_true=False, pick="exact")
+    given = torch.from_numpy(corrupt(true.numpy(), flips, seed).noisy)
     return Digits(train, given, true, test, test_true)
 
 

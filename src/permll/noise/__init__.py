@@ -1,0 +1,5 @@
+"""Label noise with a pedigree: what was flipped, how, from which seed, and how much it came to."""
+
+from permll.noise.corruption import Corruption as Corruption
+from permll.noise.corruption import corrupt as corrupt
+from permll.noise.kinds import Noise as Noise

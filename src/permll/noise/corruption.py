@@ -1,0 +1,151 @@
+"""``corrupt``: apply noise to clean labels, and keep the record of it in one small file."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from permll.noise.kinds import Noise
+
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Corruption:
+    """Noisy labels and where they come from. ``hash`` names the label vector; two runs on one vector share it."""
+
+    clean: Labels
+    noisy: Labels
+    num_classes: int
+    seed: int
+    noise: dict[str, Any]
+
+    @property
+    def changed(self) -> NDArray[np.bool_]:
+        """(N,) where the noisy label differs from the clean one."""
+        return self.clean != self.noisy
+
+    @property
+    def rate(self) -> float:
+        """The share of labels that are wrong: the realised rate, not the nominal one."""
+        return float(self.changed.mean())
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """(c, c) the realised transition, row i the given labels of class i; a class without samples has a zero row."""
+        counts = np.zeros((self.num_classes, self.num_classes))
+        np.add.at(counts, (self.clean, self.noisy), 1)
+        return counts / np.maximum(counts.sum(1, keepdims=True), 1)
+
+    @property
+    def hash(self) -> str:
+        """The first 16 hex digits of the SHA-256 of the noisy labels as little-endian int64."""
+        return hashlib.sha256(self.noisy.astype("<i8").tobytes()).hexdigest()[:16]
+
+    def save(self, path: Path | str) -> Path:
+        """Write the record as one .npz file, whole or not at all."""
+        path = Path(path)
+        about = {"num_classes": self.num_classes, "seed": self.seed, "noise": self.noise, "hash": self.hash}
+        smallest = np.min_scalar_type(self.num_classes - 1)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+        with partial.open("wb") as file:
+            clean, noisy = self.clean.astype(smallest), self.noisy.astype(smallest)
+            np.savez_compressed(file, about=np.array(json.dumps(about)), clean=clean, noisy=noisy)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        return path
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Corruption":
+        """Read a record; nothing in the file is executed, and its hash must fit its labels."""
+        with np.load(path, allow_pickle=False) as file:
+            missing = {"about", "clean", "noisy"} - set(file.files)
+            if missing:
+                raise ValueError(f"{path} is no noise record: it lacks {', '.join(sorted(missing))}.")
+            about = json.loads(str(file["about"]))
+            clean, noisy = file["clean"].astype(np.int64), file["noisy"].astype(np.int64)
+        record = cls(clean, noisy, about["num_classes"], about["seed"], about["noise"])
+        if record.hash != about["hash"]:
+            raise ValueError(f"{path} is damaged: its labels hash to {record.hash}, its record says {about['hash']}.")
+        return record
+
+
+def corrupt(labels: ArrayLike, noise: Noise, seed: int) -> Corruption:
+    """Return the record of ``noise`` applied to clean ``labels`` (N,).
+
+    Samples are picked, and flipped, by their clean class alone: no label is flipped twice. The result depends on
+    labels, noise and seed, and on nothing else; global random state is neither read nor moved.
+
+    Examples:
+        >>> from permll.noise.kinds import symmetric
+        >>> record = corrupt([0, 1, 2, 3] * 25, symmetric(4, 0.2, include_true=False, pick="exact"), seed=0)
+        >>> record.rate
+        0.2
+    """
+    clean = np.array(labels)
+    if clean.ndim != 1 or len(clean) == 0 or clean.dtype.kind not in "iu":
+        raise ValueError(
+            f"labels must be whole numbers of shape (N,), N > 0; got {clean.dtype} of shape {clean.shape}."
+        )
+    clean = clean.astype(np.int64)
+    outside = np.flatnonzero((clean < 0) | (clean >= noise.num_classes))
+    if len(outside):
+        raise ValueError(
+            f"{len(outside)} labels lie outside 0..{noise.num_classes - 1}, the first is {clean[outside[0]]} at "
+            f"position {outside[0]}: the noise is made for {noise.num_classes} classes."
+        )
+    random = np.random.default_rng(seed)
+    picked = _pick(clean, noise, random)
+    noisy = clean.copy()
+    noisy[picked] = _deal(clean[picked], noise.num_classes) if noise.cycle else _draw(clean[picked], noise, random)
+    about = {
+        "name": noise.name,
+        "rate": noise.rate,
+        "pick": noise.pick,
+        "cycle": noise.cycle,
+        "destinations": hashlib.sha256(noise.destinations.tobytes()).hexdigest()[:16],
+    }
+    return Corruption(clean, noisy, noise.num_classes, seed, about)
+
+
+def _pick(clean: Labels, noise: Noise, random: np.random.Generator) -> NDArray[np.int64]:
+    """Return the positions of the picked samples; for exact picks in random order."""
+    if noise.pick == "coin":
+        return np.flatnonzero(random.random(len(clean)) < noise.rate)
+    if noise.pick == "exact":
+        return random.permutation(len(clean))[: _share(noise.rate, len(clean))]
+    members = [np.flatnonzero(clean == label) for label in range(noise.num_classes)]
+    return np.concatenate([random.permutation(own)[: _share(noise.rate, len(own))] for own in members])
+
+
+def _share(rate: float, count: int) -> int:
+    """Return rate * count, rounded down, but not because 0.6 * 5 is 2.9999999999999996 or the like.
+
+    Examples:
+        >>> _share(0.29, 100), int(0.29 * 100)
+        (29, 28)
+    """
+    return int(rate * count + 1e-9)
+
+
+def _draw(clean: Labels, noise: Noise, random: np.random.Generator) -> Labels:
+    """Draw a destination for each label by inverting the distribution function of its row."""
+    edges = noise.destinations.cumsum(1)
+    edges[:, -1] = 1.0
+    return (random.random(len(clean))[:, None] >= edges[clean]).sum(1)
+
+
+def _deal(clean: Labels, num_classes: int) -> Labels:
+    """Deal each class's picked samples the classes i - 1, i, i + 1, ... in turn."""
+    noisy = np.empty_like(clean)
+    for label in np.unique(clean):
+        own = np.flatnonzero(clean == label)
+        noisy[own] = (label - 1 + np.arange(len(own))) % num_classes
+    return noisy
