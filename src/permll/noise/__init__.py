@@ -3,3 +3,4 @@
 from permll.noise.corruption import Corruption as Corruption
 from permll.noise.corruption import corrupt as corrupt
 from permll.noise.kinds import Noise as Noise
+from permll.noise.presets import named_noise as named_noise

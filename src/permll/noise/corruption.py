@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import random
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,10 +102,13 @@ def corrupt(labels: ArrayLike, noise: Noise, seed: int) -> Corruption:
             f"{len(outside)} labels lie outside 0..{noise.num_classes - 1}, the first is {clean[outside[0]]} at "
             f"position {outside[0]}: the noise is made for {noise.num_classes} classes."
         )
-    random = np.random.default_rng(seed)
-    picked = _pick(clean, noise, random)
     noisy = clean.copy()
-    noisy[picked] = _deal(clean[picked], noise.num_classes) if noise.cycle else _draw(clean[picked], noise, random)
+    if noise.cycle:
+        _deal(noisy, clean, noise, random.Random(seed))
+    else:
+        generator = np.random.default_rng(seed)
+        picked = _pick(clean, noise, generator)
+        noisy[picked] = _draw(clean[picked], noise, generator)
     about = {
         "name": noise.name,
         "rate": noise.rate,
@@ -115,14 +119,14 @@ def corrupt(labels: ArrayLike, noise: Noise, seed: int) -> Corruption:
     return Corruption(clean, noisy, noise.num_classes, seed, about)
 
 
-def _pick(clean: Labels, noise: Noise, random: np.random.Generator) -> NDArray[np.int64]:
-    """Return the positions of the picked samples; for exact picks in random order."""
+def _pick(clean: Labels, noise: Noise, generator: np.random.Generator) -> NDArray[np.int64]:
+    """Return the positions of the picked samples."""
     if noise.pick == "coin":
-        return np.flatnonzero(random.random(len(clean)) < noise.rate)
+        return np.flatnonzero(generator.random(len(clean)) < noise.rate)
     if noise.pick == "exact":
-        return random.permutation(len(clean))[: _share(noise.rate, len(clean))]
+        return generator.permutation(len(clean))[: _share(noise.rate, len(clean))]
     members = [np.flatnonzero(clean == label) for label in range(noise.num_classes)]
-    return np.concatenate([random.permutation(own)[: _share(noise.rate, len(own))] for own in members])
+    return np.concatenate([generator.permutation(own)[: _share(noise.rate, len(own))] for own in members])
 
 
 def _share(rate: float, count: int) -> int:
@@ -135,17 +139,19 @@ def _share(rate: float, count: int) -> int:
     return int(rate * count + 1e-9)
 
 
-def _draw(clean: Labels, noise: Noise, random: np.random.Generator) -> Labels:
+def _draw(clean: Labels, noise: Noise, generator: np.random.Generator) -> Labels:
     """Draw a destination for each label by inverting the distribution function of its row."""
     edges = noise.destinations.cumsum(1)
     edges[:, -1] = 1.0
-    return (random.random(len(clean))[:, None] >= edges[clean]).sum(1)
+    return (generator.random(len(clean))[:, None] >= edges[clean]).sum(1)
 
 
-def _deal(clean: Labels, num_classes: int) -> Labels:
-    """Deal each class's picked samples the classes i - 1, i, i + 1, ... in turn."""
-    noisy = np.empty_like(clean)
-    for label in np.unique(clean):
+def _deal(noisy: Labels, clean: Labels, noise: Noise, generator: random.Random) -> None:
+    """Deal each class's picked samples the classes i - 1, i, i + 1, ... in turn.
+
+    The draws are the paper's own: Python's generator, ``sample`` for one class after the other; its seed is 42.
+    """
+    for label in np.unique(clean).tolist():
         own = np.flatnonzero(clean == label)
-        noisy[own] = (label - 1 + np.arange(len(own))) % num_classes
-    return noisy
+        picked = generator.sample(range(len(own)), _share(noise.rate, len(own)))
+        noisy[own[picked]] = (label - 1 + np.arange(len(picked))) % noise.num_classes

@@ -16,7 +16,7 @@ from permll.noise.maps import ClassMap
 Pick = Literal["coin", "exact", "per_class"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Noise:
     """A share ``rate`` of the samples is picked; a picked sample of class i gets class j with ``destinations[i, j]``.
 
@@ -50,6 +50,10 @@ class Noise:
         if self.cycle and (self.pick != "per_class" or not (matrix > 0).all()):
             raise ValueError("cycle needs pick='per_class' and destinations that allow every class.")
 
+    def __repr__(self) -> str:
+        cycle = ", cycle" if self.cycle else ""
+        return f"Noise({self.name!r}, rate {self.rate:g}, {self.num_classes} classes, pick {self.pick}{cycle})"
+
     @property
     def num_classes(self) -> int:
         """Return c."""
@@ -61,7 +65,15 @@ class Noise:
         return (1 - self.rate) * np.eye(self.num_classes) + self.rate * self.destinations
 
 
-def symmetric(num_classes: int, rate: float, *, include_true: bool, pick: Pick = "coin", cycle: bool = False) -> Noise:
+def symmetric(
+    num_classes: int,
+    rate: float,
+    *,
+    include_true: bool,
+    pick: Pick = "coin",
+    cycle: bool = False,
+    name: str = "symmetric",
+) -> Noise:
     """Return noise that sends a picked label anywhere; ``include_true`` says whether also back to its own class.
 
     Examples:
@@ -74,7 +86,7 @@ def symmetric(num_classes: int, rate: float, *, include_true: bool, pick: Pick =
         destinations = np.full((num_classes, num_classes), 1 / num_classes)
     else:
         destinations = (1 - np.eye(num_classes)) / (num_classes - 1)
-    return Noise(f"symmetric {rate:g}", rate, destinations, pick, cycle)
+    return Noise(name, rate, destinations, pick, cycle)
 
 
 def mapped(class_map: ClassMap, num_classes: int, rate: float, *, pick: Pick = "coin", name: str = "mapped") -> Noise:
@@ -89,7 +101,7 @@ def mapped(class_map: ClassMap, num_classes: int, rate: float, *, pick: Pick = "
     if outside:
         raise ValueError(f"the map names class {outside[0]}, outside 0..{num_classes - 1}.")
     destinations = np.eye(num_classes)[[class_map.get(true, true) for true in range(num_classes)]]
-    return Noise(f"{name} {rate:g}", rate, destinations, pick)
+    return Noise(name, rate, destinations, pick)
 
 
 def from_matrix(transition: Any, name: str = "matrix") -> Noise:

@@ -1,0 +1,109 @@
+"""Noise by name, in the conventions of the papers: ``permll:sym:0.6``, ``dividemix:asym:0.4``.
+
+A name is ``[convention:]kind:rate``. The kinds are ``sym``, ``pair`` and ``asym`` (the map of the data set), and the
+other meanings of asymmetric noise, each under a name of its own. A convention says how samples are picked and whether a
+picked label may keep its class; without one, exactly the share ``rate`` of all labels changes.
+"""
+
+import difflib
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from permll.noise import maps
+from permll.noise.kinds import Noise, Pick, mapped, symmetric
+from permll.noise.maps import ClassMap
+
+
+class Convention(NamedTuple):
+    """How a paper's code draws its noise."""
+
+    include_true: bool  # symmetric: may a picked label keep its class?
+    sym: Pick
+    asym: Pick
+    cycle: bool = False
+    cifar100: str = "asym_blocks"
+
+
+# As read in the authors' code, not in their text.
+CONVENTIONS: dict[str, Convention] = {
+    "plain": Convention(include_true=False, sym="exact", asym="per_class"),
+    "permll": Convention(include_true=True, sym="per_class", asym="per_class", cycle=True),
+    "elr": Convention(include_true=True, sym="exact", asym="coin"),  # without the re-flips of its CIFAR-10 code
+    "joint": Convention(include_true=True, sym="exact", asym="per_class"),
+    "dividemix": Convention(include_true=True, sym="exact", asym="exact"),
+    "pencil": Convention(include_true=True, sym="coin", asym="coin"),
+    "coteaching": Convention(include_true=False, sym="coin", asym="coin"),
+    "forward": Convention(include_true=False, sym="coin", asym="coin"),
+    "sl": Convention(include_true=False, sym="per_class", asym="per_class", cifar100="asym_block_pairs"),
+}
+
+# The maps of certain data sets, and how many classes those have; None where the map is drawn.
+_MAPS: dict[str, tuple[int, ClassMap | None]] = {
+    "asym_cifar10": (10, maps.CIFAR10),
+    "asym_cifar10_without_dog_to_cat": (10, maps.CIFAR10_WITHOUT_DOG_TO_CAT),
+    "asym_fashion_mnist": (10, maps.FASHION_MNIST),
+    "asym_blocks": (100, maps.cifar100_blocks()),
+    "asym_superclasses": (100, maps.cifar100_superclasses()),
+    "asym_block_pairs": (100, None),
+}
+KINDS = ("sym", "pair", "asym", *_MAPS)
+DATA_SETS = ("cifar10", "cifar100", "fashion_mnist")
+
+
+def named_noise(name: str, num_classes: int, *, data_set: str | None = None, seed: int = 0) -> Noise:
+    """Return the noise that ``name`` stands for; ``data_set`` says whose map ``asym`` means.
+
+    ``seed`` matters to ``asym_block_pairs`` alone, whose pairs of classes are drawn.
+
+    Examples:
+        >>> named_noise("permll:sym:0.6", 10)
+        Noise('permll:sym:0.6', rate 0.6, 10 classes, pick per_class, cycle)
+        >>> float(named_noise("permll:asym:0.4", 10, data_set="cifar10").transition[9, 1])
+        0.4
+    """
+    parts = name.split(":")
+    if len(parts) not in (2, 3):
+        raise ValueError(f"noise is named [convention:]kind:rate, like permll:sym:0.6; got {name!r}.")
+    convention_name, kind = (parts[0], parts[1]) if len(parts) == 3 else ("plain", parts[0])
+    convention = CONVENTIONS[_known(convention_name, CONVENTIONS, "convention")]
+    kind = _known(kind, KINDS, "kind of noise")
+    try:
+        rate = float(parts[-1])
+    except ValueError:
+        raise ValueError(f"the rate in {name!r} is not a number: {parts[-1]!r}.") from None
+    if kind == "sym":
+        return symmetric(
+            num_classes,
+            rate,
+            include_true=convention.include_true,
+            pick=convention.sym,
+            cycle=convention.cycle,
+            name=name,
+        )
+    return mapped(
+        _map(kind, convention, num_classes, data_set, seed), num_classes, rate, pick=convention.asym, name=name
+    )
+
+
+def _map(kind: str, convention: Convention, num_classes: int, data_set: str | None, seed: int) -> ClassMap:
+    if kind == "pair":
+        return maps.next_class(num_classes)
+    if kind == "asym":
+        if data_set is None:
+            raise ValueError("asym means another map for each data set: name the data set, or use pair.")
+        data_set = _known(data_set, DATA_SETS, "data set with a published map")
+        kind = convention.cifar100 if data_set == "cifar100" else f"asym_{data_set}"
+    classes, class_map = _MAPS[kind]
+    if num_classes != classes:
+        raise ValueError(f"{kind} is a map of {classes} classes, but there are {num_classes}.")
+    return maps.cifar100_block_pairs(seed) if class_map is None else class_map
+
+
+def _known(word: str, words: Iterable[str], what: str) -> str:
+    """Return ``word`` if it is one of ``words``; otherwise say what there is, the nearest first."""
+    words = list(words)
+    if word in words:
+        return word
+    near = difflib.get_close_matches(word, words, n=1)
+    hint = f" did you mean {near[0]}?" if near else ""
+    raise ValueError(f"{word!r} is no {what};{hint} There are {', '.join(words)}.")
