@@ -90,18 +90,7 @@ def corrupt(labels: ArrayLike, noise: Noise, seed: int) -> Corruption:
         >>> record.rate
         0.2
     """
-    clean = np.array(labels)
-    if clean.ndim != 1 or len(clean) == 0 or clean.dtype.kind not in "iu":
-        raise ValueError(
-            f"labels must be whole numbers of shape (N,), N > 0; got {clean.dtype} of shape {clean.shape}."
-        )
-    clean = clean.astype(np.int64)
-    outside = np.flatnonzero((clean < 0) | (clean >= noise.num_classes))
-    if len(outside):
-        raise ValueError(
-            f"{len(outside)} labels lie outside 0..{noise.num_classes - 1}, the first is {clean[outside[0]]} at "
-            f"position {outside[0]}: the noise is made for {noise.num_classes} classes."
-        )
+    clean = read_labels(labels, noise.num_classes)
     noisy = clean.copy()
     if noise.cycle:
         _deal(noisy, clean, noise, random.Random(seed))
@@ -117,6 +106,23 @@ def corrupt(labels: ArrayLike, noise: Noise, seed: int) -> Corruption:
         "destinations": hashlib.sha256(noise.destinations.tobytes()).hexdigest()[:16],
     }
     return Corruption(clean, noisy, noise.num_classes, seed, about)
+
+
+def read_labels(labels: ArrayLike, num_classes: int) -> Labels:
+    """Return clean labels as a new int64 array (N,), every one of them in 0..c-1."""
+    clean = np.array(labels)
+    if clean.ndim != 1 or len(clean) == 0 or clean.dtype.kind not in "iu":
+        raise ValueError(
+            f"labels must be whole numbers of shape (N,), N > 0; got {clean.dtype} of shape {clean.shape}."
+        )
+    clean = clean.astype(np.int64)
+    outside = np.flatnonzero((clean < 0) | (clean >= num_classes))
+    if len(outside):
+        raise ValueError(
+            f"{len(outside)} labels lie outside 0..{num_classes - 1}, the first is {clean[outside[0]]} at position "
+            f"{outside[0]}: the noise is made for {num_classes} classes."
+        )
+    return clean
 
 
 def _pick(clean: Labels, noise: Noise, generator: np.random.Generator) -> NDArray[np.int64]:
