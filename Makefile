@@ -32,6 +32,7 @@ bench: $(VENV)/dev ## Measure speed as ratios; writes results/layer.csv
 
 results: $(VENV)/dev ## Make the README's numbers and picture again
 	@$(BIN)/python benchmarks/demo.py
+	@$(BIN)/python benchmarks/turn_after.py
 	@$(BIN)/permll demo --out docs/images
 
 docs: $(VENV)/docs ## Build the documentation into site/

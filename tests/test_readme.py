@@ -24,12 +24,14 @@ def results(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_changed_loop_runs_and_learns() -> None:
+def test_the_changed_loop_runs_and_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     changed = "\n".join(line[1:] for line in block("diff").splitlines() if not line.startswith("-"))
     x, train_labels = torch.randn(32, 5), torch.arange(32) % 10
     net = torch.nn.Linear(5, 10)
     names = {
         "permll": permll,
+        "torch": torch,
         "train_labels": train_labels,
         "net": net,
         "optimizer": torch.optim.SGD(net.parameters(), lr=0.1),
@@ -39,6 +41,7 @@ def test_the_changed_loop_runs_and_learns() -> None:
     exec(block("python"), names)
     start = permll.PermutationLayer(train_labels, num_classes=10).alpha
     assert not torch.equal(names["layer"].alpha, start)
+    assert torch.equal(torch.load("layer.pt", weights_only=True)["alpha"], names["layer"].alpha)
 
 
 @pytest.mark.parametrize(

@@ -65,12 +65,14 @@ def noisy_digits(seed: int, noise: float = NOISE) -> Digits:
     return Digits(train, given, true, test, test_true)
 
 
-def train(data: Digits, method: Method, seed: int, epochs: int = EPOCHS) -> Iterator[Training]:
+def train(
+    data: Digits, method: Method, seed: int, epochs: int = EPOCHS, turn_after: float | None = None
+) -> Iterator[Training]:
     """Train the network; yield the state of affairs after every epoch."""
     net, order = _network(seed), torch.Generator().manual_seed(seed)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
-    layer = PermutationLayer(data.given, CLASSES, turn_after=0.3, epochs=epochs) if method == "permll" else None
+    layer = PermutationLayer(data.given, CLASSES, turn_after=turn_after, epochs=epochs) if method == "permll" else None
     accuracy: list[float] = []
     for _ in range(epochs):
         net.train()

@@ -17,11 +17,21 @@ NAN, INF = float("nan"), float("inf")
         ({"labels": []}, ValueError, r"N > 0; got shape \(0,\)"),
         ({"labels": torch.tensor([], dtype=torch.int64)}, ValueError, r"N > 0; got shape \(0,\)"),
         ({"labels": [[0, 1], [1, 2]]}, ValueError, r"got shape \(2, 2\)"),
-        ({"labels": [0.0, 1.5]}, TypeError, r"labels must be whole numbers, got float64"),
-        ({"labels": torch.tensor([0.0, 1.0])}, TypeError, r"labels must be whole numbers, got torch.float32"),
-        ({"labels": ["cat", "dog"]}, TypeError, r"map names to 0\.\.c-1 first: np\.unique"),
+        (
+            {"labels": [0.0, 1.5]},
+            TypeError,
+            r"labels must be whole numbers \(class numbers from 0\), got float64 values: convert",
+        ),
+        ({"labels": torch.tensor([0.0, 1.0])}, TypeError, r"got torch.float32 values: convert them"),
+        (
+            {"labels": ["cat", "dog"]},
+            TypeError,
+            r"got strings: np\.unique\(names, return_inverse=True\)\[1\] numbers them",
+        ),
         ({"labels": [True, False]}, TypeError, r"got bool values"),
-        ({"num_classes": 1}, ValueError, r"num_classes must be at least 2, got 1"),
+        ({"num_classes": 1}, ValueError, r"num_classes must be a whole number, at least 2, got 1"),
+        ({"num_classes": 3.0}, ValueError, r"at least 2, got 3\.0"),
+        ({"num_classes": "3"}, ValueError, r"got '3'"),
         ({"init": 1 / 3}, ValueError, r"init must lie between 1/c = 0\.333333 and 1, both excluded; got 0\.33"),
         ({"init": 1.0}, ValueError, r"got 1\.0"),
         ({"init": NAN}, ValueError, r"got nan"),
@@ -31,13 +41,17 @@ NAN, INF = float("nan"), float("inf")
         ({"lr": 0.1, "epochs": 10}, ValueError, r"give one of them"),
         ({"turn_after": 0.5}, ValueError, r"give epochs as well"),
         ({"turn_after": 0.0, "epochs": 10}, ValueError, r"turn_after must be positive"),
-        ({"epochs": 0}, ValueError, r"epochs at least 1"),
+        ({"epochs": 0}, ValueError, r"epochs a whole number, at least 1"),
+        ({"epochs": "10"}, ValueError, r"epochs='10'"),
+        ({"lr": "a"}, ValueError, r"lr must be a number not below 0, got 'a'"),
         ({"epochs": 10, "on": "label"}, ValueError, r"give lr for on='label'"),
         ({"on": "labels"}, ValueError, r"on must be one of prediction, label; got 'labels'"),
         ({"loss": "mse"}, ValueError, r"loss must be one of ce, kl, l1, l2; got 'mse'"),
         ({"ids": ["a", "b"]}, ValueError, r"3 labels but 2 ids"),
         ({"ids": ["a", "b", "a"]}, ValueError, r"'a' names more than one row"),
         ({"ids": ["a", 1, "b"]}, TypeError, r"all strings or all integers, got int and str"),
+        ({"ids": "abc"}, TypeError, r"got a single string"),
+        ({"ids": [1, 2, 2**70]}, ValueError, r"must fit into 64 bits"),
     ],
 )
 def test_building(settings: dict, error: type[Exception], message: str) -> None:
@@ -55,7 +69,12 @@ def logits_with(value: float, row: int = 1) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("logits", "index", "error", "message"),
     [
-        (torch.zeros(2, 4), [0, 1], ValueError, r"shape \(B, 3\), got torch.float32 of shape \(2, 4\)"),
+        (
+            torch.zeros(2, 4),
+            [0, 1],
+            ValueError,
+            r"shape \(B, 3\), one score per class of num_classes=3; got torch.float32 of shape \(2, 4\)",
+        ),
         (torch.zeros(3), [0], ValueError, r"of shape \(3,\)"),
         (torch.zeros(2, 3, dtype=torch.int64), [0, 1], ValueError, r"got torch.int64"),
         (torch.zeros(2, 3), [0], ValueError, r"one sample per row of logits, got 1 for 2 rows"),
@@ -64,8 +83,16 @@ def logits_with(value: float, row: int = 1) -> torch.Tensor:
         (torch.zeros(2, 3), [0, 5], IndexError, r"index 5 \(row 1 of the batch\) lies outside the 5 training samples"),
         (torch.zeros(2, 3), [-1, 0], IndexError, r"index -1 \(row 0 of the batch\)"),
         (torch.zeros(2, 3), [0.0, 1.0], TypeError, r"index must be whole numbers"),
-        (torch.zeros(2, 3), torch.tensor([True, False]), TypeError, r"index must be whole numbers, got torch.bool"),
+        (
+            torch.zeros(2, 3),
+            torch.tensor([True, False]),
+            TypeError,
+            r"index must be whole numbers \(positions: call layer\(logits, index\)\), got torch.bool",
+        ),
         (torch.zeros(2, 3), ["a", "b"], TypeError, r"the layer has no ids"),
+        (torch.zeros(2, 3), None, TypeError, r"index must be positions, one per sample; got NoneType"),
+        (torch.zeros(2, 3), 0, ValueError, r"got 1 for 2 rows"),
+        ([[0.0, 0, 0]], [0], TypeError, r"logits must be a tensor, got list"),
         (logits_with(NAN), [4, 3], ValueError, r"1 of 2 samples are NaN or infinite, the first is sample 3 \(row 1"),
         (logits_with(INF), [4, 3], ValueError, r"NaN or infinite"),
         (logits_with(-INF, row=0), [4, 3], ValueError, r"the first is sample 4 \(row 0"),
@@ -76,7 +103,7 @@ def test_calling(logits, index, error: type[Exception], message: str, training: 
     layer = PermutationLayer([0, 1, 2, 0, 1], num_classes=3).train(training)
     before = layer.alpha.clone()
     with pytest.raises(error, match=message) as caught:
-        layer(logits.requires_grad_(logits.is_floating_point()), index)
+        layer(logits, index)
     assert "\n" not in str(caught.value)
     layer.step()
     assert torch.equal(layer.alpha, before)
@@ -96,8 +123,22 @@ def test_asking() -> None:
         layer.label_quality(torch.zeros(2, 3))
     with pytest.raises(ValueError, match="1 of 3 samples are NaN or infinite, the first is sample 1:"):
         layer.label_quality(torch.tensor([[0.0, 0, 0], [NAN, 0, 0], [0, 0, 0]]))
-    with pytest.raises(ValueError, match="limit must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="limit must be a whole number, 0 or more, got -1"):
         layer.suspects(limit=-1)
+
+
+def test_what_runs_but_cannot_be_meant_is_mentioned() -> None:
+    layer = PermutationLayer([0, 1, 2], num_classes=3)
+    probabilities = torch.randn(2, 3).softmax(-1).requires_grad_()
+    with pytest.warns(UserWarning, match="the first logits look like probabilities"):
+        loss = layer(probabilities, [0, 1])
+    layer(probabilities, [0, 1])  # once is enough
+    loss.backward()
+    for ask in (layer.corrected_labels, layer.label_quality, layer.suspects):
+        with pytest.warns(UserWarning, match=r"1 batches went through backward and wait for layer.step\(\)"):
+            ask()
+    layer.step()
+    layer.suspects()
 
 
 def test_finite_logits_whose_sum_overflows_are_fine() -> None:

@@ -47,6 +47,7 @@ def test_labels_are_copied() -> None:
 def test_weights_matrix_and_corrected_labels_describe_alpha(layer: PermutationLayer) -> None:
     assert_close(layer.weights(), layer.alpha.softmax(-1))
     assert_close(layer.weights([4, 0]), layer.alpha[[4, 0]].softmax(-1))
+    assert_close(layer.weights(4), layer.alpha[[4]].softmax(-1))
     assert_close(layer.matrix(3), permutation_layer(layer.alpha[3], 1))
     assert_close(layer.matrix(0), permutation_layer(layer.alpha[0], 2))
     assert torch.equal(layer.corrected_labels(), layer.alpha.argmax(-1))
@@ -119,6 +120,12 @@ def test_a_state_finds_its_rows_by_id(ids: list) -> None:
     assert all(isinstance(value, torch.Tensor) for value in saved.state_dict().values())
 
 
+def test_a_state_with_few_of_the_rows_is_mentioned() -> None:
+    here = PermutationLayer([2, 0, 1], num_classes=3, ids=["e", "x", "y"])
+    with pytest.warns(UserWarning, match="only 1 of 3 rows were found in the state; the others start anew"):
+        here.load_state_dict(learned(LABELS, ["e", "b", "c", "d", "a"]).state_dict())
+
+
 def test_string_ids_can_be_the_index() -> None:
     layer = learned(LABELS, ["e", "b", "c", "d", "a"])
     logits = torch.randn(2, 3)
@@ -136,6 +143,7 @@ def test_ids_and_index_may_be_numpys(kind) -> None:
     numbers = PermutationLayer(LABELS, num_classes=3, ids=[np.int64(k) for k in range(10, 15)])
     assert numbers.ids is not None
     assert numbers.ids.values == [10, 11, 12, 13, 14]
+    assert numbers.ids.positions(torch.tensor([14, 10])).tolist() == [4, 0]
 
 
 def test_arrays_may_be_reversed_or_read_only() -> None:

@@ -27,9 +27,9 @@ def test_a_contradicted_label_turns_when_asked(loss: str, num_classes: int, epoc
     assert first_turn(layer, 2 * epochs) == round(turn_after * epochs)
 
 
-def test_epochs_alone_mean_the_papers_fraction() -> None:
+def test_epochs_alone_mean_the_default_fraction() -> None:
     layer = PermutationLayer([0], num_classes=10, epochs=20)
-    assert first_turn(layer, 40) == 18
+    assert first_turn(layer, 40) == 6
 
 
 @pytest.mark.parametrize(("num_classes", "init"), [(2, 0.8), (10, 0.35), (100, 0.225)])

@@ -1,5 +1,6 @@
 """``permll demo``: what wrong labels do to a network, and what the layer does about it, in seconds."""
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ SUSPECTS = 18
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the picture.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Which split, noise and initial weights.")] = 0,
+    seed: Annotated[int, typer.Option(help="Which split, noise and initial weights.", min=0)] = 0,
 ) -> None:
     """Train on digits with 40 % wrong labels, with and without PermLL, and show what became of the labels."""
     import torch
@@ -27,7 +28,9 @@ def demo(
     from permll.report.figures.suspects import draw_suspects
 
     require_matplotlib()
-    out.mkdir(parents=True, exist_ok=True)  # before the work, not after it
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=out):
+        pass  # a folder that cannot be written to is better met before the work than after it
     torch.set_num_threads(1)  # matrices this small only wait for a second thread
     console = Console()
     data = noisy_digits(seed)

@@ -1,5 +1,6 @@
 """``PermutationLayer``: the closed forms, with the rows of α they move."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Self, get_args
 
@@ -16,6 +17,7 @@ from permll.layer.rows import (
     check_batch,
     check_finite,
     check_range,
+    looks_like_probabilities,
     match_rows,
     read_index,
     read_labels,
@@ -58,9 +60,10 @@ class PermutationLayer(nn.Module):
         init: m (the paper's I_α), the initial weight of the given label, in (1/c, 1). The default is the paper's 0.35
             for c >= 10, and what gives the same head start in α for fewer classes (0.83 for two).
         lr: the step of α per visit. The paper's η multiplies the gradient of a mean over B samples: ``lr = η / B``.
-            The default is the paper's 1.5 / 128, made for 120 epochs.
+            The default is the paper's 1.5 / 128, made for 120 epochs of batches from scratch: rather give ``epochs``.
         turn_after: instead of ``lr``: the fraction of ``epochs`` after which a label that the network contradicts with
-            certainty at every visit turns (default 0.9 when only ``epochs`` is given). For ``on="prediction"``.
+            certainty at every visit turns (default 0.3 when only ``epochs`` is given; lower: sooner). For
+            ``on="prediction"``.
         epochs: how often training visits each sample, for ``turn_after``.
         on: ``"prediction"`` (the paper's choice) or ``"label"``.
         loss: ``"ce"``, ``"kl"``, ``"l1"`` or ``"l2"``.
@@ -101,6 +104,7 @@ class PermutationLayer(nn.Module):
         self.register_buffer("labels", given)
         self.register_buffer("alpha", equations.initial_alpha(given, num_classes, self.init))
         self._visits: list[Visit] = []
+        self._met_logits = False
 
     def forward(self, logits: Tensor, index: Index, reduction: Reduction = "mean") -> Tensor:
         """Return the loss of the samples at ``index`` (B,) from their ``logits`` (B, c); see the class."""
@@ -110,6 +114,10 @@ class PermutationLayer(nn.Module):
             raise ValueError(f"reduction must be mean, sum or none; got {reduction!r}.")
         index = read_index(index, self.ids)
         check_batch(logits, index, self.num_classes)
+        if not self._met_logits:
+            self._met_logits = True
+            if looks_like_probabilities(logits.detach()):
+                _warn("the first logits look like probabilities: pass the network's raw scores, without softmax.")
         index = self._on_device(index)
         labels = take_rows(self.labels, index).to(logits.device)
         logits = logits.to(torch.promote_types(logits.dtype, self.alpha.dtype))  # float32 at least: α is
@@ -137,7 +145,7 @@ class PermutationLayer(nn.Module):
 
     def matrix(self, i: int | str) -> Float[Tensor, "classes classes"]:
         """Return the c x c layer P̄ = Σ_k a_k P(y, k) of sample ``i``, for eyes and tests."""
-        index = self._on_device(read_index([i], self.ids))  # type: ignore[arg-type]
+        index = self._on_device(read_index(i, self.ids))
         (alpha,), (label,) = take_rows(self.alpha, index), take_rows(self.labels, index)
         return equations.layer_matrix(alpha, int(label))
 
@@ -147,6 +155,8 @@ class PermutationLayer(nn.Module):
         ``logits`` belong to all N samples in order, or to those at ``index``; best from one pass in evaluation mode.
         """
         alpha = self._alpha(index)
+        if not isinstance(logits, Tensor):
+            raise TypeError(f"logits must be a tensor, got {type(logits).__name__}.")
         if logits.shape != alpha.shape:
             raise ValueError(f"logits must have shape {tuple(alpha.shape)}, got {tuple(logits.shape)}.")
         check_finite(logits.detach())
@@ -154,27 +164,35 @@ class PermutationLayer(nn.Module):
 
     def corrected_labels(self) -> Int[Tensor, " rows"]:
         """Return argmax α (N,): the label the layer has come to believe, equal to the given one until it turns."""
+        self._warn_if_waiting()
         return self.alpha.argmax(-1)
 
     def label_quality(self, logits: Tensor | None = None) -> Float[Tensor, " rows"]:
         """Return how far each given label is believed, (N,) in [0, 1], low = suspect.
 
-        Without ``logits`` it is a_y, what training has left of the given label. With the ``logits`` (N, c) of a pass
-        over the training set it is r_y = softmax(α + logits)_y, which also knows the network's final word.
+        Without ``logits`` it is a_y, what training has left of the given label: a memory of every visit. With the
+        ``logits`` (N, c) of a pass over the training set it is r_y = softmax(α + logits)_y, which adds the network's
+        final word. Which of the two ranks better depends on the data. Both are for ranking; a label counts as
+        contradicted where ``corrected_labels() != labels``.
         """
+        self._warn_if_waiting()
         believed = self.weights() if logits is None else self.posterior(logits)
         return believed.gather(-1, self.labels[:, None]).squeeze(-1)
 
     def suspects(self, limit: int | None = None, logits: Tensor | None = None) -> Int[Tensor, " rows"]:
         """Return the positions of all samples, or the first ``limit``, ordered by ``label_quality``, worst first."""
-        if limit is not None and limit < 0:
-            raise ValueError(f"limit must be 0 or more, got {limit}.")
+        if limit is not None and not (isinstance(limit, int) and limit >= 0):
+            raise ValueError(f"limit must be a whole number, 0 or more, got {limit!r}.")
         return self.label_quality(logits).argsort(stable=True)[:limit]
 
     def extra_repr(self) -> str:
         """Return the settings, in the words of the constructor."""
         size = f"{len(self.labels)} rows, num_classes={self.num_classes}"
         return f"{size}, init={self.init:g}, lr={self.lr:g}, on={self.on!r}, loss={self.loss!r}"
+
+    def _warn_if_waiting(self) -> None:
+        if self._visits:
+            _warn(f"{len(self._visits)} batches went through backward and wait for layer.step(): α has not seen them.")
 
     def _alpha(self, index: Index | None) -> Tensor:
         return self.alpha if index is None else take_rows(self.alpha, self._on_device(read_index(index, self.ids)))
@@ -218,6 +236,10 @@ class PermutationLayer(nn.Module):
         found = self.alpha.cpu().clone()
         found[here] = alpha.cpu().to(found)[there]
         return found.to(self.alpha.device)
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)
 
 
 def _forward_outside_the_graph(layer: PermutationLayer, logits: Tensor, index: Index, reduction: Reduction) -> Tensor:

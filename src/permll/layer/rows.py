@@ -5,7 +5,8 @@ Everything a user hands to the layer passes through here once. A bad value gets 
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
 
@@ -14,15 +15,15 @@ import torch
 from torch import Tensor
 
 Labels = Sequence[int] | np.ndarray[Any, Any] | Tensor
-Index = Sequence[int] | Sequence[str] | np.ndarray[Any, Any] | Tensor
+Index = int | str | Sequence[int] | Sequence[str] | np.ndarray[Any, Any] | Tensor
 Ids = Sequence[str] | Sequence[int] | np.ndarray[Any, Any] | Tensor
 
 
 def read_labels(labels: Labels, num_classes: int) -> Tensor:
     """Return the labels as a new int64 tensor (N,), every one of them in 0..c-1."""
-    if num_classes < 2:
-        raise ValueError(f"num_classes must be at least 2, got {num_classes}.")
-    tensor = _integers(labels, "labels", "map names to 0..c-1 first: np.unique(names, return_inverse=True)[1]")
+    if not isinstance(num_classes, int) or num_classes < 2:
+        raise ValueError(f"num_classes must be a whole number, at least 2, got {num_classes!r}.")
+    tensor = _integers(labels, "labels", "class numbers from 0")
     if tensor.ndim != 1 or len(tensor) == 0:
         raise ValueError(
             f"labels must be one class number per training sample, shape (N,), N > 0; got shape {tuple(tensor.shape)}."
@@ -40,22 +41,32 @@ def read_index(index: Index, ids: "RowIds | None") -> Tensor:
     """Return batch positions as an int64 tensor (B,); strings are looked up among the layer's ids."""
     if isinstance(index, Tensor) and index.dtype == torch.int64 and index.ndim == 1:
         return index
+    if isinstance(index, int | str):
+        index = [index]  # type: ignore[assignment]
+    if not isinstance(index, Tensor | np.ndarray | Sequence):
+        raise TypeError(
+            f"index must be positions, one per sample; got {type(index).__name__}: call layer(logits, index)."
+        )
     if not isinstance(index, Tensor) and len(index) and isinstance(index[0], str):
         if ids is None:
             raise TypeError("index holds strings but the layer has no ids: pass ids=... when you build it.")
         return ids.positions(index)
-    tensor = _integers(index, "index")
+    tensor = _integers(index, "index", "positions: call layer(logits, index)")
     if tensor.ndim != 1:
-        raise ValueError(f"index must be one position per sample, shape (B,); got shape {tuple(tensor.shape)}.")
+        raise ValueError(
+            f"index must be one position per sample, shape (B,); got shape {tuple(tensor.shape)}: flatten it."
+        )
     return tensor
 
 
 def check_batch(logits: Tensor, index: Tensor, num_classes: int) -> None:
     """Raise unless ``logits`` are finite, (B, c), and ``index`` names one sample for each of them."""
+    if not isinstance(logits, Tensor):
+        raise TypeError(f"logits must be a tensor, got {type(logits).__name__}: pass the network's raw scores, (B, c).")
     if logits.ndim != 2 or logits.shape[1] != num_classes or not logits.dtype.is_floating_point:
         raise ValueError(
-            f"logits must be floating point numbers of shape (B, {num_classes}), got {logits.dtype} of shape "
-            f"{tuple(logits.shape)}."
+            f"logits must be floating point numbers of shape (B, {num_classes}), one score per class of "
+            f"num_classes={num_classes}; got {logits.dtype} of shape {tuple(logits.shape)}."
         )
     if index.shape[0] != logits.shape[0] or index.shape[0] == 0:
         raise ValueError(f"index must name one sample per row of logits, got {len(index)} for {len(logits)} rows.")
@@ -75,7 +86,7 @@ def check_finite(logits: Tensor, index: Tensor | None = None) -> None:
         sample = row if index is None else f"{int(index[row])} (row {row} of the batch)"
         raise ValueError(
             f"logits of {len(bad)} of {len(logits)} samples are NaN or infinite, the first is sample {sample}: lower "
-            "the learning rate or look at its input."
+            "the learning rate, look at its input, or mask classes with -1e4 rather than -inf."
         )
 
 
@@ -98,15 +109,25 @@ def check_range(index: Tensor, rows: int) -> None:
         )
 
 
-def _integers(values: Any, name: str, remedy: str = "pass whole numbers") -> Tensor:
+def _integers(values: Any, name: str, what: str) -> Tensor:
     if not isinstance(values, Tensor):
         array = np.asarray(values)
+        if array.size and array.dtype.kind in "US":
+            raise TypeError(
+                f"{name} must be whole numbers ({what}), got strings: np.unique(names, return_inverse=True)[1] "
+                "numbers them."
+            )
         if array.size and array.dtype.kind not in "iu":
-            raise TypeError(f"{name} must be whole numbers, got {array.dtype} values: {remedy}.")
+            raise TypeError(f"{name} must be whole numbers ({what}), got {array.dtype} values: convert them.")
         values = torch.from_numpy(np.array(array, dtype=np.int64))  # a copy: the caller's may change, or be read-only
     if values.dtype.is_floating_point or values.dtype.is_complex or values.dtype == torch.bool:
-        raise TypeError(f"{name} must be whole numbers, got {values.dtype} values: {remedy}.")
+        raise TypeError(f"{name} must be whole numbers ({what}), got {values.dtype} values: convert them.")
     return values.detach().to(torch.int64)
+
+
+def looks_like_probabilities(logits: Tensor) -> bool:
+    """Return whether every row is non-negative and sums to one, as raw scores practically never do."""
+    return bool((logits >= 0).all() and (logits.sum(-1) - 1).abs().max() < 1e-3)
 
 
 class RowIds:
@@ -119,10 +140,14 @@ class RowIds:
     """
 
     def __init__(self, ids: Ids, rows: int) -> None:
-        values = [_plain(value) for value in (ids.tolist() if isinstance(ids, Tensor | np.ndarray) else ids)]
+        if isinstance(ids, str):
+            raise TypeError("ids must be a list of names, one per row, got a single string.")
+        values = _plain(ids)
         kinds = {type(value) for value in values}
         if not (kinds <= {str} or kinds <= {int}):
             raise TypeError(f"ids must be all strings or all integers, got {_names(kinds)}: convert them first.")
+        if kinds == {int} and not all(-(2**63) <= value < 2**63 for value in values):
+            raise ValueError("integer ids must fit into 64 bits: pass them as strings.")
         if len(values) != rows:
             raise ValueError(f"ids must name every row once: {rows} labels but {len(values)} ids.")
         self.values: list[Any] = values
@@ -131,10 +156,10 @@ class RowIds:
             repeated = next(value for position, value in enumerate(values) if self._position[value] != position)
             raise ValueError(f"ids must differ, but {repeated!r} names more than one row.")
 
-    def positions(self, ids: Iterable[Any]) -> Tensor:
+    def positions(self, ids: Ids) -> Tensor:
         """Return the position of each id as an int64 tensor."""
         try:
-            return torch.tensor([self._position[value] for value in ids], dtype=torch.int64)
+            return torch.tensor([self._position[value] for value in _plain(ids)], dtype=torch.int64)
         except KeyError as unknown:
             raise KeyError(f"no row has the id {unknown.args[0]!r}; the layer knows {len(self.values)} ids.") from None
 
@@ -185,13 +210,21 @@ def match_rows(labels: Tensor, ids: RowIds | None, saved: Tensor, saved_ids: Row
         name = mine if ids is None else repr(ids.values[mine])
         raise ValueError(
             f"the state was learned from other labels: {len(changed)} differ, the first is row {name} with "
-            f"{int(saved[its])} in the state and {int(labels[mine])} here."
+            f"{int(saved[its])} in the state and {int(labels[mine])} here: give changed rows new ids to start anew."
+        )
+    if 2 * len(here) < len(labels):
+        warnings.warn(
+            f"only {len(here)} of {len(labels)} rows were found in the state; the others start anew.", stacklevel=2
         )
     return here, there
 
 
-def _plain(value: Any) -> Any:
-    """Return NumPy's strings and integers as Python's, which hash, compare and print alike everywhere."""
+def _plain(values: Any) -> list[Any]:
+    """Return the strings and integers of a list, array or tensor as Python's own, which hash and print alike."""
+    return [_plain_one(value) for value in (values.tolist() if isinstance(values, Tensor | np.ndarray) else values)]
+
+
+def _plain_one(value: Any) -> Any:
     if isinstance(value, bool):
         return value
     return str(value) if isinstance(value, str) else int(value) if isinstance(value, Integral) else value

@@ -14,7 +14,7 @@ from permll.layer.equations import LossName, Side, initial_gap
 
 PAPER_INIT, PAPER_CLASSES = 0.35, 10  # the paper's settings for CIFAR-10
 PAPER_STEP = 1.5 / 128  # its η = 1.5 multiplies the gradient of a mean over 128 samples
-PAPER_TURN = 0.9  # a round number near what those amount to: a contradicted label turns after 0.97 of 120 epochs
+DEFAULT_TURN = 0.3  # of training; docs/decisions/0003 says why it is not the paper's
 
 _LONGEST = 1000  # beyond so many visits the path is a smooth curve in n * lr, and lr simply scales as 1 / n
 
@@ -59,19 +59,20 @@ def choose_step(
     if lr is not None:
         if turn_after is not None or epochs is not None:
             raise ValueError("lr and turn_after with epochs both set the step of alpha: give one of them.")
-        if not 0 <= lr < math.inf:
-            raise ValueError(f"lr must be a number not below 0, got {lr}.")
+        if not (isinstance(lr, int | float) and 0 <= lr < math.inf):
+            raise ValueError(f"lr must be a number not below 0, got {lr!r}.")
         return lr
     if epochs is None:
         if turn_after is not None:
             raise ValueError("turn_after is a fraction of training: give epochs as well.")
         return PAPER_STEP
-    turn_after = PAPER_TURN if turn_after is None else turn_after
+    turn_after = DEFAULT_TURN if turn_after is None else turn_after
     if on == "label":
         raise ValueError("turn_after and epochs set the step for on='prediction' only: give lr for on='label'.")
-    if not (0 < turn_after < math.inf and epochs >= 1):
+    if not (isinstance(epochs, int) and epochs >= 1 and 0 < turn_after < math.inf):
         raise ValueError(
-            f"turn_after must be positive and epochs at least 1, got turn_after={turn_after} and epochs={epochs}."
+            "turn_after must be positive and epochs a whole number, at least 1; got "
+            f"turn_after={turn_after!r} and epochs={epochs!r}."
         )
     return step_to_turn(max(1, round(turn_after * epochs)), num_classes=num_classes, init=init, loss=loss)
 

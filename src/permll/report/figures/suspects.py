@@ -41,7 +41,7 @@ def draw_suspects(curves: Mapping[str, Sequence[float]], suspects: Sequence[Susp
         for cell, suspect in zip(grid.flat, suspects, strict=False):
             _draw_suspect(cell, suspect)
         right.suptitle("(b)  The labels trusted least", x=0.02, ha="left", fontsize=10, fontweight="bold")
-        caption = "above: given label (struck through) → proposed label; below: true label"
+        caption = "above: given label (struck through) → proposed label; below: true label; ✓ where they agree"
         right.supxlabel(caption, fontsize=8.5, color=MUTED)
     return figure
 
