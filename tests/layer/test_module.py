@@ -37,6 +37,14 @@ def test_labels_come_in_many_forms(labels) -> None:
     assert torch.equal(layer(logits, np.array([1, 3])), layer(logits, torch.tensor([1, 3], dtype=torch.int32)))
 
 
+def test_settings_may_be_numpys() -> None:
+    labels = np.array(LABELS)
+    layer = PermutationLayer(labels, num_classes=labels.max() + 1, epochs=np.int64(20))
+    assert layer.num_classes == 3
+    assert type(layer.num_classes) is int
+    assert PermutationLayer(labels, 3, lr=np.float32(0.25)).lr == 0.25
+
+
 def test_labels_are_copied() -> None:
     labels = torch.tensor(LABELS)
     layer = PermutationLayer(labels, num_classes=3)

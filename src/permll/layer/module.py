@@ -97,6 +97,7 @@ class PermutationLayer(nn.Module):
         if loss not in equations.LOSSES:
             raise ValueError(f"loss must be one of {', '.join(equations.LOSSES)}; got {loss!r}.")
         given = read_labels(labels, num_classes)
+        num_classes = int(num_classes)  # from NumPy's
         self.num_classes, self.on, self.loss = num_classes, on, loss
         self.init = choose_init(init, num_classes)
         self.lr = choose_step(lr, turn_after, epochs, num_classes=num_classes, init=self.init, on=on, loss=loss)

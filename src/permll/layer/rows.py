@@ -21,7 +21,7 @@ Ids = Sequence[str] | Sequence[int] | np.ndarray[Any, Any] | Tensor
 
 def read_labels(labels: Labels, num_classes: int) -> Tensor:
     """Return the labels as a new int64 tensor (N,), every one of them in 0..c-1."""
-    if not isinstance(num_classes, int) or num_classes < 2:
+    if not isinstance(num_classes, int | np.integer) or num_classes < 2:
         raise ValueError(f"num_classes must be a whole number, at least 2, got {num_classes!r}.")
     tensor = _integers(labels, "labels", "class numbers from 0")
     if tensor.ndim != 1 or len(tensor) == 0:

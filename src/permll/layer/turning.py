@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
+
 from permll.layer.equations import LossName, Side, initial_gap
 
 PAPER_INIT, PAPER_CLASSES = 0.35, 10  # the paper's settings for CIFAR-10
@@ -59,7 +61,7 @@ def choose_step(
     if lr is not None:
         if turn_after is not None or epochs is not None:
             raise ValueError("lr and turn_after with epochs both set the step of alpha: give one of them.")
-        if not (isinstance(lr, int | float) and 0 <= lr < math.inf):
+        if not (isinstance(lr, int | float | np.floating) and 0 <= lr < math.inf):
             raise ValueError(f"lr must be a number not below 0, got {lr!r}.")
         return lr
     if epochs is None:
@@ -69,7 +71,7 @@ def choose_step(
     turn_after = DEFAULT_TURN if turn_after is None else turn_after
     if on == "label":
         raise ValueError("turn_after and epochs set the step for on='prediction' only: give lr for on='label'.")
-    if not (isinstance(epochs, int) and epochs >= 1 and 0 < turn_after < math.inf):
+    if not (isinstance(epochs, int | np.integer) and epochs >= 1 and 0 < turn_after < math.inf):
         raise ValueError(
             "turn_after must be positive and epochs a whole number, at least 1; got "
             f"turn_after={turn_after!r} and epochs={epochs!r}."
