@@ -56,6 +56,7 @@ def test_weights_matrix_and_corrected_labels_describe_alpha(layer: PermutationLa
     assert_close(layer.weights(), layer.alpha.softmax(-1))
     assert_close(layer.weights([4, 0]), layer.alpha[[4, 0]].softmax(-1))
     assert_close(layer.weights(4), layer.alpha[[4]].softmax(-1))
+    assert_close(layer.weights(np.int64(4)), layer.weights(4))
     assert_close(layer.matrix(3), permutation_layer(layer.alpha[3], 1))
     assert_close(layer.matrix(0), permutation_layer(layer.alpha[0], 2))
     assert torch.equal(layer.corrected_labels(), layer.alpha.argmax(-1))

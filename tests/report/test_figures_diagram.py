@@ -67,7 +67,7 @@ def test_a_wrong_given_label_is_marked_without_colour_too() -> None:
 
 def test_strokes_and_shades_are_told_apart_in_grey() -> None:
     def grey(color: object) -> float:
-        red, green, blue = to_rgb(color)  # type: ignore[arg-type]
+        red, green, blue = to_rgb(color)
         return 0.299 * red + 0.587 * green + 0.114 * blue
 
     strokes = [grey(stroke.color) for stroke in STROKES]

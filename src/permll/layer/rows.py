@@ -41,17 +41,16 @@ def read_index(index: Index, ids: "RowIds | None") -> Tensor:
     """Return batch positions as an int64 tensor (B,); strings are looked up among the layer's ids."""
     if isinstance(index, Tensor) and index.dtype == torch.int64 and index.ndim == 1:
         return index
-    if isinstance(index, int | str):
-        index = [index]  # type: ignore[assignment]
-    if not isinstance(index, Tensor | np.ndarray | Sequence):
+    several: Any = [index] if isinstance(index, int | np.integer | str) else index
+    if not isinstance(several, Tensor | np.ndarray | Sequence):
         raise TypeError(
             f"index must be positions, one per sample; got {type(index).__name__}: call layer(logits, index)."
         )
-    if not isinstance(index, Tensor) and len(index) and isinstance(index[0], str):
+    if not isinstance(several, Tensor) and len(several) and isinstance(several[0], str):
         if ids is None:
             raise TypeError("index holds strings but the layer has no ids: pass ids=... when you build it.")
-        return ids.positions(index)
-    tensor = _integers(index, "index", "positions: call layer(logits, index)")
+        return ids.positions(several)
+    tensor = _integers(several, "index", "positions: call layer(logits, index)")
     if tensor.ndim != 1:
         raise ValueError(
             f"index must be one position per sample, shape (B,); got shape {tuple(tensor.shape)}: flatten it."

@@ -97,7 +97,7 @@ def corrupt(labels: ArrayLike, noise: Noise, seed: int) -> Corruption:
     else:
         generator = np.random.default_rng(seed)
         picked = _pick(clean, noise, generator)
-        noisy[picked] = _draw(clean[picked], noise, generator)
+        noisy[picked] = draw_columns(noise.destinations[clean[picked]], generator)
     about = {
         "name": noise.name,
         "rate": noise.rate,
@@ -145,11 +145,11 @@ def _share(rate: float, count: int) -> int:
     return int(rate * count + 1e-9)
 
 
-def _draw(clean: Labels, noise: Noise, generator: np.random.Generator) -> Labels:
-    """Draw a destination for each label by inverting the distribution function of its row."""
-    edges = noise.destinations.cumsum(1)
-    edges[:, -1] = 1.0
-    return (generator.random(len(clean))[:, None] >= edges[clean]).sum(1)
+def draw_columns(chances: NDArray[np.float64], generator: np.random.Generator) -> Labels:
+    """Draw a column of each row of ``chances`` (N, c), in proportion to its entries."""
+    edges = chances.cumsum(1)
+    edges[:, -1] = np.inf  # whatever the sum is rounded to, the last column takes the rest
+    return (generator.random(len(chances))[:, None] >= edges).sum(1)
 
 
 def _deal(noisy: Labels, clean: Labels, noise: Noise, generator: random.Random) -> None:

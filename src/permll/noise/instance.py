@@ -5,7 +5,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from permll.noise.corruption import Corruption, read_labels
+from permll.noise.corruption import Corruption, draw_columns, read_labels
 
 PolyMargin = Literal["I", "II", "III"]
 _SPREAD = 0.1  # of the flip rates between samples, as published
@@ -52,7 +52,7 @@ def part_dependent(
         scores[:, label] = -np.inf
         chances = _softmax(scores) * q[own, None]
         chances[:, label] = 1 - q[own]
-        noisy[own] = _choose(chances, generator)
+        noisy[own] = draw_columns(chances, generator)
     about = {"name": f"part_dependent:{rate:g}", "rate": rate, "shared": shared}
     return Corruption(clean, noisy, num_classes, seed, about)
 
@@ -93,9 +93,3 @@ def _truncated_normal(mean: float, count: int, generator: np.random.Generator) -
 def _softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     exponentials = np.exp(scores - scores.max(1, keepdims=True))
     return exponentials / exponentials.sum(1, keepdims=True)
-
-
-def _choose(chances: NDArray[np.float64], generator: np.random.Generator) -> NDArray[np.int64]:
-    """Draw a column of each row by its chance."""
-    edges = chances.cumsum(1)
-    return (generator.random(len(chances))[:, None] * edges[:, -1:] >= edges).sum(1).clip(max=chances.shape[1] - 1)
