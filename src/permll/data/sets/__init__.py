@@ -1,0 +1,1 @@
+"""Published data sets, each in its official files."""
