@@ -79,9 +79,13 @@ class Data:
         ids = tuple(self.ids[i] for i in rows.tolist())
         return replace(self, inputs=self.inputs.take(rows), labels=self.labels[rows], ids=ids)
 
-    def relabel(self, labels: Tensor | Sequence[int], **about: Any) -> "Data":
+    def relabel(self, labels: Tensor | Sequence[int]) -> "Data":
         """Return the same samples with other labels (N,): a corruption's, or corrected ones."""
-        return replace(self, labels=torch.as_tensor(labels, dtype=torch.int64), about={**self.about, **about})
+        return replace(self, labels=torch.as_tensor(labels, dtype=torch.int64))
+
+    def noted(self, **about: Any) -> "Data":
+        """Return the same data with more said about it."""
+        return replace(self, about={**self.about, **about})
 
     def with_inputs(self, inputs: Inputs) -> "Data":
         """Return the same samples, labels and ids with other inputs: encoded, resized, embedded."""

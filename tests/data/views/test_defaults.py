@@ -1,0 +1,71 @@
+"""Every kind of data has a plain, a weak and a strong view."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from permll.data import Images, Inputs, Items, LazyImages, Table, Texts, Vectors
+from permll.data.views import default_views
+from permll.data.views.defaults import image_statistics, vector_statistics
+from permll.data.views.randomness import visit_keys
+
+
+def picture(position: int) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(position).integers(0, 256, (40, 50, 3), dtype=np.uint8))
+
+
+KINDS: dict[str, Inputs] = {
+    "colour images": Images(torch.randint(0, 256, (12, 3, 32, 32)).byte()),
+    "grey images": Images(torch.randint(0, 256, (12, 1, 28, 28)).byte()),
+    "tiny images": Images(torch.randint(0, 256, (12, 1, 8, 8)).byte()),
+    "image files": LazyImages(picture, torch.arange(12), size=32),
+    "vectors": Vectors(torch.randn(12, 5) * 30 + 7),
+}
+
+
+@pytest.mark.parametrize("inputs", KINDS.values(), ids=KINDS.keys())
+def test_three_views_of_one_shape_that_differ(inputs: Inputs) -> None:
+    views = default_views(inputs)
+    raw, keys = inputs.batch(torch.arange(12)), visit_keys(0, 0, "x", torch.arange(12))
+    plain, weak, strong = (views[name](raw, keys) for name in ("plain", "weak", "strong"))
+    assert plain.dtype == weak.dtype == strong.dtype == torch.float32
+    assert plain.shape == weak.shape == strong.shape
+    assert not torch.equal(plain, weak)
+    assert (strong - plain).abs().mean() > (weak - plain).abs().mean() * 0.9
+    assert torch.equal(plain, views["plain"](raw, keys + 1)), "to evaluate, nothing is left to chance"
+
+
+def test_grey_images_are_not_mirrored() -> None:
+    digits = Images(torch.randint(0, 256, (50, 1, 8, 8)).byte())
+    assert "Flip" not in str(default_views(digits)["strong"])
+    assert "Flip" in str(default_views(KINDS["colour images"])["weak"])
+
+
+def test_statistics_are_numpys() -> None:
+    images = KINDS["colour images"]
+    assert isinstance(images, Images)
+    found = image_statistics(images)
+    values = images.pixels.numpy() / 255
+    np.testing.assert_allclose(found.mean, values.mean((0, 2, 3)), atol=1e-12)
+    np.testing.assert_allclose(found.std, values.std((0, 2, 3)), atol=1e-9)
+    vectors = torch.cat([torch.randn(40, 3) * 5 + 2, torch.ones(40, 1)], 1)
+    mean, std = vector_statistics(vectors)
+    np.testing.assert_allclose(mean, vectors.numpy().mean(0), atol=1e-5)
+    np.testing.assert_allclose(std, [*vectors.numpy().std(0)[:3], 1.0], atol=1e-5)
+
+
+def test_standardised_vectors_have_mean_0_and_spread_1() -> None:
+    plain = default_views(KINDS["vectors"])["plain"](KINDS["vectors"].batch(torch.arange(12)), torch.arange(12))
+    np.testing.assert_allclose(plain.mean(0), 0, atol=1e-5)
+    np.testing.assert_allclose(plain.std(0, correction=0), 1, atol=1e-5)
+
+
+def test_items_keep_their_own_views_and_raw_kinds_ask_to_be_encoded() -> None:
+    items = Items([(torch.ones(2), 0)], torch.tensor([0]))
+    assert torch.equal(default_views(items)["strong"](torch.ones(1, 2), torch.zeros(1).long()), torch.ones(1, 2))
+    for raw in (Texts(("a",)), Table({"a": np.ones(1)})):
+        with pytest.raises(TypeError, match="encode"):
+            default_views(raw)
+        with pytest.raises(TypeError, match="encode"):
+            raw.batch(torch.tensor([0]))
