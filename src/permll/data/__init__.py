@@ -7,6 +7,7 @@ from permll.data.inputs import LazyImages as LazyImages
 from permll.data.inputs import Table as Table
 from permll.data.inputs import Texts as Texts
 from permll.data.inputs import Vectors as Vectors
+from permll.data.loading import load as load
 from permll.data.record import Data as Data
 from permll.data.splits import split as split
 from permll.data.streams import Batch as Batch

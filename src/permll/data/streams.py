@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from permll.data import orders
+from permll.data.inputs import Images, Vectors
 from permll.data.record import Data
 from permll.data.views.defaults import as_it_is
 from permll.data.views.images import View
@@ -24,7 +25,7 @@ class Batch:
     index: Tensor  # (B,) positions in the data set, for state per sample
     labels: Tensor  # (B,) as given
     views: dict[str, Tensor]  # by name, each (B, ...)
-    keys: Tensor  # (B,) all the chance of these visits, for mixup and the like
+    keys: Tensor  # (B,) all the chance of these visits, for mixup and the like; stays on the CPU
 
     @property
     def x(self) -> Tensor:
@@ -35,7 +36,7 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         """Return the batch in the memory of ``device``."""
         moved = {name: view.to(device, non_blocking=True) for name, view in self.views.items()}
-        return Batch(self.index.to(device), self.labels.to(device), moved, self.keys.to(device))
+        return Batch(self.index.to(device), self.labels.to(device), moved, self.keys)
 
 
 class Stream:
@@ -56,7 +57,8 @@ class Stream:
         seed: of orders and views.
         rank: which process this is.
         ranks: how many there are.
-        workers: processes that read and make views ahead of time; 0 for data in memory.
+        workers: processes that read and make views ahead of time. Data in memory need none: batches come faster than
+            another process could send them.
 
     Examples:
         >>> from permll.data import Vectors
@@ -180,7 +182,7 @@ class Stream:
         """Make the batches from ``start`` on, here or in workers."""
         maker = _Maker(self.data, self.views, plan, self.batch_size, self.seed, self.epoch, self.rank, self.ranks)
         steps = range(start, len(plan))
-        if self.workers == 0 or not steps:
+        if self.workers == 0 or not steps or isinstance(self.data.inputs, Images | Vectors):
             return map(maker.__getitem__, steps)
         loader: torch.utils.data.DataLoader[Batch] = torch.utils.data.DataLoader(
             maker,  # type: ignore[arg-type]
@@ -229,6 +231,5 @@ class _Maker:
         raw = self.inputs.batch(index)
         views = {}
         for name, view in self.views.items():
-            keys = visit_keys(self.seed, self.epoch, name, positions).to(raw.device)
-            views[name] = view(raw, keys)
+            views[name] = view(raw, visit_keys(self.seed, self.epoch, name, positions))
         return Batch(index, self.labels[index], views, visit_keys(self.seed, self.epoch, "", positions))

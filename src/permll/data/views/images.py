@@ -1,7 +1,8 @@
 """Steps of an image's view, each a small record that says what is done and, called with a batch and its keys, does it.
 
-A view is called as ``view(batch, keys)``: the batch is (B, C, H, W), the keys (B,) are all the chance there is. A step
-that needs no chance ignores them. ``Chain`` puts steps one after the other and is itself a view.
+A view is called as ``view(batch, keys)``: the batch is (B, C, H, W), the keys (B,) are all the chance there is and stay
+on the CPU wherever the batch is. A step that needs no chance ignores them. ``Chain`` puts steps one after the other and
+is itself a view.
 """
 
 from collections.abc import Callable
@@ -55,7 +56,7 @@ class Crop:
             raise ValueError(
                 f"a crop of {height} x {width} does not fit into {batch.shape[2]} x {batch.shape[3]} pixels."
             )
-        top, left = (uniform(keys, 2) * torch.tensor(rooms, device=keys.device)).long().unbind(1)
+        top, left = (uniform(keys, 2) * torch.tensor(rooms)).long().to(batch.device).unbind(1)
         return windows(batch, top, left, height, width)
 
 
@@ -81,7 +82,7 @@ class Flip:
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
         """Return the batch, some of it mirrored."""
-        return mirror(batch, uniform(keys, 1)[:, 0] < self.chance)
+        return mirror(batch, (uniform(keys, 1)[:, 0] < self.chance).to(batch.device))
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Cutout:
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
         """Return the batch with a hole in each image."""
         inside = []
-        for draw, length in zip(uniform(keys, 2).unbind(1), batch.shape[2:], strict=True):
+        for draw, length in zip(uniform(keys, 2).to(batch.device).unbind(1), batch.shape[2:], strict=True):
             first = (draw[:, None] * length).long() - self.size // 2
             places = torch.arange(length, device=batch.device)
             inside.append((places >= first) & (places < first + self.size))

@@ -36,7 +36,7 @@ def mixup(keys: Tensor, alpha: float, *, per_sample: bool = False, keep_first: b
     if alpha <= 0:
         raise ValueError(f"mixup's alpha must be positive, got {alpha}: without mixup, do not mix.")
     # One generator for the batch, told apart by all its keys: Beta numbers need a varying number of draws each.
-    generator = np.random.default_rng(keys.cpu().numpy().view(np.uint64))
+    generator = np.random.default_rng(keys.numpy().view(np.uint64))
     share = generator.beta(alpha, alpha, len(keys) if per_sample else 1)
     if keep_first:
         share = np.maximum(share, 1 - share)

@@ -71,7 +71,7 @@ class RandAugment:
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
         """Return the batch, uint8 as it came."""
-        strength = torch.full((len(batch),), self.strength, device=batch.device)
+        strength = torch.full((len(batch),), self.strength)
         for number in range(self.operations):
             own = fold(keys, number)
             batch = apply_operations(batch, whole(own, _RANDOM), strength, _signs(own))
@@ -84,15 +84,15 @@ class AutoAugment:
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
         """Return the batch, uint8 as it came."""
-        pair = whole(fold(keys, 2), len(CIFAR_POLICY)).cpu()
+        pair = whole(fold(keys, 2), len(CIFAR_POLICY))
         for place in (0, 1):
             own = fold(keys, place)
             table = [sub[place] for sub in CIFAR_POLICY]
             operation = torch.tensor([OPERATIONS.index(name) for name, _, _ in table])[pair]
-            chance = torch.tensor([chance for _, chance, _ in table])[pair].to(batch.device)
-            strength = torch.tensor([level / 9 for _, _, level in table])[pair].to(batch.device)
+            chance = torch.tensor([chance for _, chance, _ in table])[pair]
+            strength = torch.tensor([level / 9 for _, _, level in table])[pair]
             skipped = uniform(fold(own, 0), 1)[:, 0] >= chance
-            operation = operation.to(batch.device).masked_fill(skipped, OPERATIONS.index("identity"))
+            operation = operation.masked_fill(skipped, OPERATIONS.index("identity"))
             batch = apply_operations(batch, operation, strength, _signs(own))
         return batch
 
@@ -104,6 +104,9 @@ def apply_operations(batch: Tensor, operation: Tensor, strength: Tensor, sign: T
     if len(batch) == 0:
         return batch
     drawn = {OPERATIONS[number]: _where(operation == number) for number in operation.unique().tolist()}
+    # The draws were made on the CPU; from here on all happens where the images are.
+    drawn = {name: rows.to(batch.device) for name, rows in drawn.items()}
+    strength, sign = strength.to(batch.device), sign.to(batch.device)
     parts = [_moved, _blended, _changed, _left]
     done = [piece for part in parts for piece in part(batch, drawn, strength, sign)]
     order = torch.cat([rows for rows, _ in done]).argsort()  # far faster than writing the pieces into their places

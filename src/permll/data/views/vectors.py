@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from permll.data.views.randomness import fold, normal, uniform
@@ -28,7 +27,8 @@ class Jitter:
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
         """Return the batch with noise."""
-        return batch + self.std * normal(keys, batch[0].numel() if len(batch) else 0).view_as(batch)
+        noise = normal(keys, batch[0].numel() if len(batch) else 0).view_as(batch)
+        return batch + self.std * noise.to(batch.device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,5 +48,5 @@ class Drop:
         count = batch.shape[1] if self.features is None else int(self.features.max()) + 1
         gone = uniform(fold(keys, 0), count) < self.chance
         if self.features is not None:
-            gone = gone[:, self.features.to(batch.device)]
-        return torch.where(gone, 0.0, batch)
+            gone = gone[:, self.features]
+        return batch.masked_fill(gone.to(batch.device), 0.0)

@@ -1,0 +1,46 @@
+"""``load``: the one door to data, built-in sets by name and a user's own by path or object."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from permll.data.record import Data
+
+
+def load(source: Any, *, root: Path | str | None = None, split: str | None = None, **options: Any) -> Data:
+    """Return a data set.
+
+    Args:
+        source: the name of a built-in set (``permll data list``), or a user's own data: a folder of images, a CSV,
+            TSV, Parquet, ``.npz``, ``.npy`` or ``.safetensors`` file, arrays, a data frame, a Hugging Face or a
+            map-style PyTorch data set. A path that happens to be a set's name is written ``./name``.
+        root: where the files of built-in sets are; default ``$PERMLL_DATA``, else ``~/.cache/permll/data``.
+        split: which part. Of a built-in set, default ``"train"``. Of a user's own: a sub-folder, a split of a Hugging
+            Face ``DatasetDict``, or the ending ``_train`` and so on of arrays in a file; default all of it.
+        options: of a built-in set (CIFAR-100: ``labels="coarse"``), or how to read one's own data: see
+            ``permll.data.own.read``.
+
+    Examples:
+        >>> load("digits", split="test")
+        Data(digits test: 450 samples, 10 classes, Images of 1 x 8 x 8)
+        >>> load([[0.1, 2.0], [0.3, 1.0], [0.2, 4.0], [0.9, 3.0]], labels=["cat", "dog", "cat", "dog"]).classes
+        ('cat', 'dog')
+    """
+    if isinstance(source, str) and _is_a_name(source):
+        from permll.data.registry import data_root, find
+
+        info = find(source)
+        return info.load(data_root(root), split or "train", **options)
+    if root is not None:
+        raise ValueError(f"root is where built-in data sets are, but {source!r} names none of them: give a whole path.")
+    from permll.data.own.door import read
+
+    return read(source, split=split, **options)
+
+
+def _is_a_name(source: str) -> bool:
+    """Return whether to look in the registry: a bare word that is a set's name or no file either."""
+    from permll.data.registry import SETS
+
+    bare = not any(mark in source for mark in (os.sep, "/", ".", "~"))
+    return bare and (source in SETS or not Path(source).exists())
