@@ -5,8 +5,10 @@ import sys
 import typer
 
 from permll._version import __version__
+from permll.cli.data import data
 from permll.cli.demo import demo
 from permll.cli.figures import figures
+from permll.cli.noise import noise
 
 INTERRUPTED = 130  # what typer leaves with after Ctrl-C, without a word
 
@@ -19,6 +21,8 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.add_typer(figures, name="figures")
+app.add_typer(noise, name="noise")
+app.add_typer(data, name="data")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,5 +1,6 @@
 """From a PIL image, or a file of one, to pixels."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -26,6 +27,22 @@ class OpenFile:
         except UnidentifiedImageError:
             raise ValueError(f"{path} is not an image that can be read.") from None
 
+    def __repr__(self) -> str:
+        return f"files in {self.root}"
+
+
+def read_pixels(
+    open_image: "Callable[[int], Image]", position: int, size: int, fit: Literal["stretch", "crop"]
+) -> NDArray[np.uint8]:
+    """Open and decode the image at ``position``; one that fails is named."""
+    try:
+        with open_image(position) as image:
+            return to_pixels(image, size, fit)
+    except (OSError, ValueError, SyntaxError) as broken:  # Pillow's decoders raise all of these
+        names = getattr(open_image, "names", None)
+        which = names[position] if names else f"number {position}"
+        raise ValueError(f"image {which} of {open_image} cannot be read: {broken}.") from None
+
 
 def to_pixels(image: "Image", size: int | None, fit: Literal["stretch", "crop"] = "stretch") -> NDArray[np.uint8]:
     """Decode to uint8 RGB (3, size, size), or as large as it is if ``size`` is None; upright as its EXIF data say.
@@ -37,7 +54,7 @@ def to_pixels(image: "Image", size: int | None, fit: Literal["stretch", "crop"] 
     """
     from PIL import Image, ImageOps
 
-    if size is not None and image.format == "JPEG":
+    if size is not None and image.format in ("JPEG", "MPO"):  # phones write the latter
         image.draft("RGB", (2 * size, 2 * size))  # decodes at a fraction of the size where that is still twice enough
     image = ImageOps.exif_transpose(image).convert("RGB")
     if size is not None and fit == "crop":

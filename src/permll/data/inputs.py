@@ -133,10 +133,11 @@ class LazyImages:
         """Open, decode and resize: uint8 RGB (B, 3, size, size)."""
         from permll.data.decoding import to_pixels
 
-        pixels = [to_pixels(self.open(i), self.size, self.fit) for i in self.rows[rows].tolist()]
-        return (
-            torch.from_numpy(np.stack(pixels)) if pixels else torch.empty(0, 3, self.size, self.size, dtype=torch.uint8)
-        )
+        pixels = np.empty((len(rows), 3, self.size, self.size), np.uint8)
+        for place, position in enumerate(self.rows[rows].tolist()):
+            with self.open(position) as image:  # formats of several frames would keep their file open
+                pixels[place] = to_pixels(image, self.size, self.fit)
+        return torch.from_numpy(pixels)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

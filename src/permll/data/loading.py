@@ -1,9 +1,11 @@
 """``load``: the one door to data, built-in sets by name and a user's own by path or object."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from permll.data.problems import nearest
 from permll.data.record import Data
 
 
@@ -15,8 +17,8 @@ def load(source: Any, *, root: Path | str | None = None, split: str | None = Non
             TSV, Parquet, ``.npz``, ``.npy`` or ``.safetensors`` file, arrays, a data frame, a Hugging Face or a
             map-style PyTorch data set. A path that happens to be a set's name is written ``./name``.
         root: where the files of built-in sets are; default ``$PERMLL_DATA``, else ``~/.cache/permll/data``.
-        split: which part. Of a built-in set, default ``"train"``. Of a user's own: a sub-folder, a split of a Hugging
-            Face ``DatasetDict``, or the ending ``_train`` and so on of arrays in a file; default all of it.
+        split: which part. Of a built-in set, default ``"train"``. Of a user's own: a sub-folder, or a split of a
+            Hugging Face ``DatasetDict``; default all of it.
         options: of a built-in set (CIFAR-100: ``labels="coarse"``), or how to read one's own data: see
             ``permll.data.own.read``.
 
@@ -35,7 +37,24 @@ def load(source: Any, *, root: Path | str | None = None, split: str | None = Non
         raise ValueError(f"root is where built-in data sets are, but {source!r} names none of them: give a whole path.")
     from permll.data.own.door import read
 
-    return read(source, split=split, **options)
+    return read(source if split is None else _part(source, split), **options)
+
+
+def _part(source: Any, split: str) -> Any:
+    """Return the part of a user's data that is called ``split``."""
+    if isinstance(source, Mapping):
+        if split not in source:
+            raise ValueError(
+                f"there is no split {split!r}{nearest(split, source) or '.'} There are {', '.join(source)}."
+            )
+        return source[split]
+    if isinstance(source, str | Path) and Path(source).expanduser().is_dir():
+        folder = Path(source).expanduser()
+        if not (folder / split).is_dir():
+            there = [below.name for below in folder.iterdir() if below.is_dir()]
+            raise FileNotFoundError(f"there is no folder {folder / split}{nearest(split, there) or '.'}")
+        return folder / split
+    raise ValueError(f"{split=} has no meaning here: only a folder of folders or a DatasetDict has parts by name.")
 
 
 def _is_a_name(source: str) -> bool:

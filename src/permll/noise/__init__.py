@@ -2,5 +2,8 @@
 
 from permll.noise.corruption import Corruption as Corruption
 from permll.noise.corruption import corrupt as corrupt
+from permll.noise.files import label_file as label_file
+from permll.noise.human import human_labels as human_labels
+from permll.noise.hybrid import then as then
 from permll.noise.kinds import Noise as Noise
 from permll.noise.presets import named_noise as named_noise

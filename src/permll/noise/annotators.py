@@ -6,6 +6,40 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 NO_ANSWER = -1
+Ties = Literal["random", "lowest"]
+
+
+def covered(answers: ArrayLike) -> NDArray[np.bool_]:
+    """Return (N,) which samples have any answer at all.
+
+    Examples:
+        >>> covered([[-1, 2], [-1, -1]])
+        array([ True, False])
+    """
+    covers: NDArray[np.bool_] = (_read(answers) != NO_ANSWER).any(1)
+    return covers
+
+
+def weak_labels(
+    rules: ArrayLike, num_classes: int, seed: int, *, ties: Ties = "random"
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the labels that most rules agree on, and the rows they are for: those that any rule covers.
+
+    Args:
+        rules: (N, rules), what each rule says, -1 where it says nothing.
+        num_classes: c.
+        seed: of broken ties.
+        ties: ``"random"``; ``"lowest"`` takes the lowest class number, which favours the first classes.
+
+    Examples:
+        >>> labels, rows = weak_labels([[1, -1], [-1, -1], [0, 0]], num_classes=2, seed=0)
+        >>> labels, rows
+        (array([1, 0]), array([0, 2]))
+    """
+    rows = np.flatnonzero(covered(rules))
+    if len(rows) == 0:
+        raise ValueError("no rule says anything about any sample: there are no weak labels.")
+    return majority(rules, num_classes, ties=ties, seed=seed)[rows], rows
 
 
 def one_answer(answers: ArrayLike, seed: int) -> NDArray[np.int64]:
@@ -21,9 +55,7 @@ def one_answer(answers: ArrayLike, seed: int) -> NDArray[np.int64]:
     return np.take_along_axis(table, order.argmax(1)[:, None], 1)[:, 0]
 
 
-def majority(
-    answers: ArrayLike, num_classes: int, *, ties: Literal["random", "lowest"] = "random", seed: int = 0
-) -> NDArray[np.int64]:
+def majority(answers: ArrayLike, num_classes: int, *, ties: Ties = "random", seed: int = 0) -> NDArray[np.int64]:
     """Return for each sample its most frequent answer, or -1 if it has none; ties are broken at random by ``seed``.
 
     Examples:

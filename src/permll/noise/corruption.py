@@ -4,6 +4,9 @@ import hashlib
 import json
 import os
 import random
+import zipfile
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from permll.data.problems import listed
 from permll.noise.kinds import Noise
 
 Labels = NDArray[np.int64]
@@ -23,7 +27,7 @@ class Corruption:
     clean: Labels
     noisy: Labels
     num_classes: int
-    seed: int
+    seed: int | None  # None where nothing was drawn: labels that people gave
     noise: dict[str, Any]
 
     @property
@@ -48,6 +52,28 @@ class Corruption:
         """The first 16 hex digits of the SHA-256 of the noisy labels as little-endian int64."""
         return hashlib.sha256(self.noisy.astype("<i8").tobytes()).hexdigest()[:16]
 
+    def labels_for(self, clean: ArrayLike) -> Labels:
+        """Return the noisy labels, once the record is known to be made for exactly these ``clean`` labels (N,).
+
+        Examples:
+            >>> record = Corruption(np.array([0, 1, 1]), np.array([0, 0, 1]), 2, 0, {})
+            >>> record.labels_for([0, 1, 1])
+            array([0, 0, 1])
+            >>> record.labels_for([0, 1, 0])
+            Traceback (most recent call last):
+            ValueError: the noise was made for other labels: they differ at 1 position (2); make it for these.
+        """
+        found = read_labels(clean, self.num_classes)
+        if len(found) != len(self.clean):
+            raise ValueError(
+                f"the noise was made for {len(self.clean):,} labels, but there are {len(found):,}; make it for these."
+            )
+        differ = np.flatnonzero(found != self.clean)
+        if len(differ):
+            where = listed(differ.tolist(), "position")
+            raise ValueError(f"the noise was made for other labels: they differ at {where}; make it for these.")
+        return self.noisy.copy()
+
     def save(self, path: Path | str) -> Path:
         """Write the record as one .npz file, whole or not at all."""
         path = Path(path)
@@ -66,16 +92,49 @@ class Corruption:
     @classmethod
     def load(cls, path: Path | str) -> "Corruption":
         """Read a record; nothing in the file is executed, and its hash must fit its labels."""
-        with np.load(path, allow_pickle=False) as file:
-            missing = {"about", "clean", "noisy"} - set(file.files)
-            if missing:
-                raise ValueError(f"{path} is no noise record: it lacks {', '.join(sorted(missing))}.")
-            about = json.loads(str(file["about"]))
-            clean, noisy = file["clean"].astype(np.int64), file["noisy"].astype(np.int64)
+        arrays = _read_npz(Path(path))
+        _demand(arrays, {"about", "clean", "noisy"}, path)
+        about = _read_about(str(arrays["about"]), path)
+        try:
+            clean, noisy = (read_labels(arrays[key], about["num_classes"]) for key in ("clean", "noisy"))
+        except ValueError as problem:
+            raise ValueError(f"{path} is damaged: {problem}") from None
+        if len(clean) != len(noisy):
+            raise ValueError(f"{path} is damaged: {len(clean)} clean labels, {len(noisy)} noisy ones.")
         record = cls(clean, noisy, about["num_classes"], about["seed"], about["noise"])
         if record.hash != about["hash"]:
             raise ValueError(f"{path} is damaged: its labels hash to {record.hash}, its record says {about['hash']}.")
         return record
+
+
+def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a .npz file; any other file is refused, as is one that holds Python objects."""
+    if path.is_file() and not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is no noise record: it is not a .npz file, or only a part of one.")
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (zipfile.BadZipFile, zlib.error, EOFError) as broken:
+        raise ValueError(f"{path} is damaged: {broken or 'it ends too early'}.") from None
+
+
+def _read_about(text: str, path: Path | str) -> dict[str, Any]:
+    try:
+        about = json.loads(text)
+    except ValueError:
+        about = None
+    if not isinstance(about, dict):
+        raise ValueError(f"{path} is no noise record: its description is no JSON object.")
+    _demand(about, {"num_classes", "seed", "noise", "hash"}, path)
+    if not (isinstance(about["num_classes"], int) and isinstance(about["noise"], dict)):
+        raise ValueError(f"{path} is no noise record: its description is not one that save wrote.")
+    return about
+
+
+def _demand(found: Mapping[str, object], names: set[str], path: Path | str) -> None:
+    missing = names - set(found)
+    if missing:
+        raise ValueError(f"{path} is no noise record: it lacks {', '.join(sorted(missing))}.")
 
 
 def corrupt(labels: ArrayLike, noise: Noise, seed: int) -> Corruption:

@@ -17,6 +17,7 @@ from permll.noise.maps import ClassMap
 class Convention(NamedTuple):
     """How a paper's code draws its noise."""
 
+    source: str
     include_true: bool  # symmetric: may a picked label keep its class?
     sym: Pick
     asym: Pick
@@ -26,15 +27,22 @@ class Convention(NamedTuple):
 
 # As read in the authors' code, not in their text.
 CONVENTIONS: dict[str, Convention] = {
-    "plain": Convention(include_true=False, sym="exact", asym="per_class"),
-    "permll": Convention(include_true=True, sym="per_class", asym="per_class", cycle=True),
-    "elr": Convention(include_true=True, sym="exact", asym="coin"),  # without the re-flips of its CIFAR-10 code
-    "joint": Convention(include_true=True, sym="exact", asym="per_class"),
-    "dividemix": Convention(include_true=True, sym="exact", asym="exact"),
-    "pencil": Convention(include_true=True, sym="coin", asym="coin"),
-    "coteaching": Convention(include_true=False, sym="coin", asym="coin"),
-    "forward": Convention(include_true=False, sym="coin", asym="coin"),
-    "sl": Convention(include_true=False, sym="per_class", asym="per_class", cifar100="asym_block_pairs"),
+    "plain": Convention("what the words say", include_true=False, sym="exact", asym="per_class"),
+    "permll": Convention("PermLL", include_true=True, sym="per_class", asym="per_class", cycle=True),
+    # ELR's own code on CIFAR-10 flips some labels twice; not so here.
+    "elr": Convention("ELR (Liu et al. 2020)", include_true=True, sym="exact", asym="coin"),
+    "joint": Convention("Joint Optimization (Tanaka et al. 2018)", include_true=True, sym="exact", asym="per_class"),
+    "dividemix": Convention("DivideMix (Li et al. 2020)", include_true=True, sym="exact", asym="exact"),
+    "pencil": Convention("PENCIL (Yi and Wu 2019)", include_true=True, sym="coin", asym="coin"),
+    "coteaching": Convention("Co-teaching (Han et al. 2018)", include_true=False, sym="coin", asym="coin"),
+    "forward": Convention("Forward correction (Patrini et al. 2017)", include_true=False, sym="coin", asym="coin"),
+    "sl": Convention(
+        "Symmetric cross-entropy (Wang et al. 2019)",
+        include_true=False,
+        sym="per_class",
+        asym="per_class",
+        cifar100="asym_block_pairs",
+    ),
 }
 
 # The maps of certain data sets, and how many classes those have; None where the map is drawn.
@@ -46,7 +54,20 @@ _MAPS: dict[str, tuple[int, ClassMap | None]] = {
     "asym_superclasses": (100, maps.cifar100_superclasses()),
     "asym_block_pairs": (100, None),
 }
-KINDS = ("sym", "pair", "asym", *_MAPS)
+MEANINGS: dict[str, str] = {
+    "sym": "to any class alike",
+    "pair": "to the next class, the last to the first",
+    "asym": "to the one class it is mistaken for: the map of the data set, of which CIFAR-100 has several",
+    "asym_cifar10": "truck to automobile, bird to airplane, deer to horse, cat and dog to each other",
+    "asym_cifar10_without_dog_to_cat": "the same, but dogs stay dogs",
+    "asym_fashion_mnist": (
+        "shirt and dress to T-shirt, ankle boot and sandal to sneaker, pullover and coat to each other"
+    ),
+    "asym_blocks": "CIFAR-100: to the next class in its block of five in alphabetical order, as most codes do",
+    "asym_superclasses": "CIFAR-100: to the next class in its true superclass, as most texts say",
+    "asym_block_pairs": "CIFAR-100: two random classes of each block of five to each other, the others stay",
+}
+KINDS = tuple(MEANINGS)
 DATA_SETS = ("cifar10", "cifar100", "fashion_mnist")
 
 

@@ -1,1 +1,3 @@
-"""The doors for a user's own data."""
+"""A user's own data, in the forms users have it."""
+
+from permll.data.own.door import read as read

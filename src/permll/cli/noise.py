@@ -1,0 +1,167 @@
+"""``permll noise``: make wrong labels that can be made again, and look at them."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from permll.noise.corruption import Corruption
+
+noise = typer.Typer(help="Make wrong labels, and look at them.", no_args_is_help=True)
+
+SEED = 42  # the paper's
+Picture = Annotated[Path | None, typer.Option(help="Draw the noise, as PNG and SVG, into this folder.")]
+
+
+@noise.command()
+def make(
+    name: Annotated[str, typer.Argument(help="convention:kind:rate, like permll:sym:0.6; see permll noise list.")],
+    out: Annotated[Path, typer.Option(help="The file to write, .npz.")],
+    labels: Annotated[Path | None, typer.Option(help="Clean labels: .npz, .npy, .csv, or one a line.")] = None,
+    key: Annotated[str | None, typer.Option(help="Which array or column of that file.")] = None,
+    classes: Annotated[int | None, typer.Option(help="How many classes; default: highest label + 1.", min=2)] = None,
+    data_set: Annotated[str | None, typer.Option(help="Whose map asym means: cifar10, cifar100, ...")] = None,
+    data: Annotated[str | None, typer.Option(help="A built-in data set instead of --labels.")] = None,
+    root: Annotated[Path | None, typer.Option(help="The folder that built-in data sets lie in.")] = None,
+    seed: Annotated[int, typer.Option(help="Of every draw; the paper's is 42.", min=0)] = SEED,
+    picture: Picture = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite what the file holds.")] = False,
+) -> None:
+    """Flip labels as NAME says, write the record of it, and show what it came to."""
+    from permll.noise import corrupt, named_noise
+
+    _need_matplotlib(picture)
+    if (labels is None) == (data is None):
+        raise ValueError("whose labels are to be flipped? Name a file with --labels or a data set with --data.")
+    clean = _from_file(labels, key, classes) if labels else _from_data_set(data or "", root)
+    data_set = data_set or clean.data_set
+    flips = named_noise(name, clean.num_classes, data_set=data_set, seed=seed)
+    record = corrupt(clean.labels, flips, seed)
+    if data_set:
+        record = replace(record, noise={**record.noise, "data_set": data_set})
+    written = _write(record, out, force)
+    _show(record)
+    _draw(record, picture, out.stem)
+    typer.echo(f"{'wrote' if written else 'already there:'} {out}")
+
+
+@noise.command()
+def inspect(
+    file: Annotated[Path, typer.Argument(help="A record that permll noise make wrote.")],
+    picture: Picture = None,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+) -> None:
+    """Show what a record of noise holds."""
+    from permll.noise import Corruption
+    from permll.noise.summary import summary
+
+    _need_matplotlib(picture)
+    record = Corruption.load(file)
+    if json:
+        import json as writer
+
+        typer.echo(writer.dumps(summary(record), indent=2))
+    else:
+        _show(record)
+    _draw(record, picture, file.stem, silent=json)
+
+
+@noise.command("list")
+def list_() -> None:
+    """Show the kinds of noise and the conventions they are drawn in."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from permll.noise.presets import CONVENTIONS, MEANINGS
+
+    kinds = Table("kind", "a picked label goes", title="Kinds", title_justify="left")
+    for kind, meaning in MEANINGS.items():
+        kinds.add_row(kind, meaning)
+    columns = ("convention", "as in the code of", "sym picks", "may keep its class", "others pick")
+    conventions = Table(*columns, title="Conventions", title_justify="left")
+    for name, how in CONVENTIONS.items():
+        keep = "yes, dealt in turn" if how.cycle else "yes" if how.include_true else "no"
+        conventions.add_row(name, how.source, how.sym, keep, how.asym)
+    Console().print(kinds, conventions)
+    typer.echo("A name is convention:kind:rate, like permll:sym:0.6; without a convention it is plain.")
+    typer.echo("Samples are picked by a coin for each, or exactly that share of all, or of each class (per_class).")
+
+
+class _Clean(NamedTuple):
+    """The labels to be flipped."""
+
+    labels: "NDArray[Any]"
+    num_classes: int
+    data_set: str | None = None
+
+
+def _from_file(path: Path, key: str | None, classes: int | None) -> _Clean:
+    from permll.noise.files import count_classes, read_label_file
+
+    labels = read_label_file(path, key=key)
+    return _Clean(labels, classes or count_classes(labels))
+
+
+def _from_data_set(name: str, root: Path | None) -> _Clean:
+    from permll.data import load
+    from permll.noise.presets import DATA_SETS
+
+    data = load(name, root=root, split="train")
+    return _Clean(data.labels.numpy(), data.num_classes, name if name in DATA_SETS else None)
+
+
+def _write(record: "Corruption", out: Path, force: bool) -> bool:
+    """Write the record unless the file holds just that already; refuse to overwrite anything else."""
+    from permll.noise import Corruption
+
+    if out.exists() and not force:
+        try:
+            there = Corruption.load(out)
+        except ValueError:
+            there = None
+        if there is None or not _same(there, record):
+            raise ValueError(f"{out} holds something else: write to another file, or add --force.")
+        return False
+    record.save(out)
+    return True
+
+
+def _same(one: "Corruption", other: "Corruption") -> bool:
+    facts = (one.num_classes, one.seed, one.noise, one.hash) == (other.num_classes, other.seed, other.noise, other.hash)
+    return facts and len(one.clean) == len(other.clean) and bool((one.clean == other.clean).all())
+
+
+def _show(record: "Corruption") -> None:
+    from rich.console import Console
+
+    from permll.report.noise import class_table, facts, matrix_text
+
+    console = Console()
+    console.print(facts(record))
+    console.print(class_table(record))
+    if text := matrix_text(record):
+        typer.echo(text)
+
+
+def _need_matplotlib(picture: Path | None) -> None:
+    """Say that an extra is missing before any work, not after it."""
+    if picture is not None:
+        from permll.report.figures.style import require_matplotlib
+
+        require_matplotlib()
+
+
+def _draw(record: "Corruption", folder: Path | None, name: str, *, silent: bool = False) -> None:
+    if folder is None:
+        return
+    from permll.noise.summary import class_names, superclass_groups
+    from permll.report.figures.matrix import draw_noise
+    from permll.report.figures.style import save
+
+    for path in save(draw_noise(record, class_names(record), superclass_groups(record)), folder, name):
+        if not silent:
+            typer.echo(path)

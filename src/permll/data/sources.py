@@ -1,0 +1,104 @@
+"""The published files of the sets that may be downloaded: where they lie, and the digests they must have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Published:
+    """One file on the net.
+
+    Args:
+        file: its name there.
+        mirrors: the folders it lies in, tried in turn.
+        md5: of the file as it is sent.
+        target: where it goes below the data root: a folder for the file itself, or what an archive unpacks to.
+        holds: file -> MD5 of what is in an archive; empty if it is none.
+    """
+
+    file: str
+    mirrors: tuple[str, ...]
+    md5: str
+    target: str
+    holds: Mapping[str, str] = field(default_factory=dict)
+
+
+_TORONTO = ("https://www.cs.toronto.edu/~kriz/",)
+_MNIST = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
+_FASHION = ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",)
+
+_CIFAR10_PYTHON = {
+    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "634d18415352ddfa80567beed471001a",
+    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    "test_batch": "40351d587109b95175f43aff81a1287e",
+}
+_CIFAR100_PYTHON = {
+    "train": "16019d7e3df5f24257cddd939b257f8d",
+    "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
+}
+
+PUBLISHED: Mapping[str, tuple[Published, ...]] = {
+    "mnist": (
+        Published("train-images-idx3-ubyte.gz", _MNIST, "f68b3c2dcbeaaa9fbdd348bbdeb94873", "mnist"),
+        Published("train-labels-idx1-ubyte.gz", _MNIST, "d53e105ee54ea40749a09fcbcd1e9432", "mnist"),
+        Published("t10k-images-idx3-ubyte.gz", _MNIST, "9fb629c4189551a2d022fa330f9573f3", "mnist"),
+        Published("t10k-labels-idx1-ubyte.gz", _MNIST, "ec29112dd5afa0611ce80d1b7f02629c", "mnist"),
+    ),
+    "fashion_mnist": (
+        Published("train-images-idx3-ubyte.gz", _FASHION, "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "fashion_mnist"),
+        Published("train-labels-idx1-ubyte.gz", _FASHION, "25c81989df183df01b3e8a0aad5dffbe", "fashion_mnist"),
+        Published("t10k-images-idx3-ubyte.gz", _FASHION, "bef4ecab320f06d8554ea6380940ec79", "fashion_mnist"),
+        Published("t10k-labels-idx1-ubyte.gz", _FASHION, "bb300cfdad3c16e7a12a480ee83cd310", "fashion_mnist"),
+    ),
+    "cifar10": (
+        Published(
+            "cifar-10-python.tar.gz",
+            _TORONTO,
+            "c58f30108f718f92721af3b95e74349a",
+            "cifar-10-batches-py",
+            _CIFAR10_PYTHON,
+        ),
+    ),
+    "cifar100": (
+        Published(
+            "cifar-100-python.tar.gz",
+            _TORONTO,
+            "eb9058c3a382ffc7106e4002c42a8d85",
+            "cifar-100-python",
+            _CIFAR100_PYTHON,
+        ),
+    ),
+}
+
+# Set -> file, unpacked -> MD5 of what it holds. A .gz that was packed anew has another digest, its content has not.
+CONTENT: Mapping[str, Mapping[str, str]] = {
+    "mnist": {
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    },
+    "fashion_mnist": {
+        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+    },
+    "cifar10": {
+        **_CIFAR10_PYTHON,
+        "data_batch_1.bin": "5dd7e06a14cb22eb9f671a540d1b7c25",
+        "data_batch_2.bin": "5ea93a67294ea407fff1d09f752e9692",
+        "data_batch_3.bin": "942cd6a4bcdd0dd3c604fbe906cb4421",
+        "data_batch_4.bin": "ae636b3ba5c66a11e91e8cb52e771fcb",
+        "data_batch_5.bin": "53f37980c15c3d472c316c40844f3f0d",
+        "test_batch.bin": "803d5f7f4d78ea53de84dbe85f74fb6d",
+    },
+    "cifar100": {
+        **_CIFAR100_PYTHON,
+        "train.bin": "6172c7755cfe09b2fe270c85cebc1b15",
+        "test.bin": "4499cfba6c016c1be1438163640a0898",
+    },
+}

@@ -1,0 +1,34 @@
+"""Noise upon noise: what depends on the sample first, say, and flips by class on top of it."""
+
+from typing import Any
+
+from permll.noise.corruption import Corruption, corrupt
+from permll.noise.kinds import Noise
+
+
+def then(record: Corruption, noise: Noise, seed: int) -> Corruption:
+    """Return the record of ``noise`` applied to the noisy labels of ``record``.
+
+    Samples are picked, and flipped, by their noisy labels; the clean ones stay those of ``record``. A label may be
+    flipped twice and even come back, so rates do not add up: read the new record's.
+
+    Examples:
+        >>> from permll.noise.kinds import mapped
+        >>> swap = mapped({0: 1, 1: 0}, 2, 1.0)
+        >>> once = corrupt([0, 0, 1], swap, seed=0)
+        >>> twice = then(once, swap, seed=1)
+        >>> once.rate, twice.rate, twice.noise["name"]
+        (1.0, 0.0, 'mapped, then mapped')
+    """
+    if noise.num_classes != record.num_classes:
+        raise ValueError(f"the record has {record.num_classes} classes, the noise on top of it {noise.num_classes}.")
+    second = corrupt(record.noisy, noise, seed)
+    steps = [*_steps(record), *_steps(second)]
+    name = ", then ".join(str(step["name"]) for step in steps)
+    return Corruption(record.clean, second.noisy, record.num_classes, seed, {"name": name, "steps": steps})
+
+
+def _steps(record: Corruption) -> list[dict[str, Any]]:
+    """Return what was done, in order, each with the seed it was done with."""
+    steps: list[dict[str, Any]] = record.noise.get("steps", [{**record.noise, "seed": record.seed}])
+    return steps

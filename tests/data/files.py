@@ -1,0 +1,46 @@
+"""Files in the official formats, made by the tests."""
+
+import gzip
+import pickle
+import struct
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+
+def write_idx(path: Path, values: np.ndarray) -> None:
+    content = bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(content, 1) if path.suffix == ".gz" else content)
+
+
+def write_cifar_binary(path: Path, columns: list[np.ndarray], images: np.ndarray) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    labels = [column.astype(np.uint8)[:, None] for column in columns]
+    np.concatenate([*labels, images.reshape(len(images), -1)], axis=1).tofile(path)
+
+
+def write_cifar_python(path: Path, labels: dict[str, np.ndarray], images: np.ndarray) -> None:
+    """Write a batch as a pickle with the keys of the published ones."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    batch = {name: column.tolist() for name, column in labels.items()}
+    batch |= {"data": images.reshape(len(images), -1), "filenames": [f"{row}.png" for row in range(len(images))]}
+    path.write_bytes(pickle.dumps(batch | {"batch_label": "made by a test"}, protocol=4))
+
+
+def write_jpeg(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (12, 8)) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("RGB", size, colour).save(path, "JPEG", quality=95)
+
+
+def write_noise_jpeg(path: Path, seed: int, side: int = 64) -> None:
+    """Write an image that fills its file, so that cutting it short cuts pixels off."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)).save(path, "JPEG")
+
+
+def cut(path: Path, keep: float) -> None:
+    """Keep the first part of a file."""
+    content = path.read_bytes()
+    path.write_bytes(content[: int(keep * len(content))])

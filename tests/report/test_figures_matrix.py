@@ -1,0 +1,107 @@
+"""The picture of noise: every number in it is the record's, for few classes and for many."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from permll.noise import Corruption, corrupt, named_noise
+from permll.noise.kinds import from_matrix
+from permll.noise.summary import superclass_groups
+from permll.report.figures.matrix import draw_noise, noise_picture
+from permll.report.figures.style import save
+from permll.report.noise import class_table, matrix_text
+
+CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+
+
+def asymmetric() -> Corruption:
+    return corrupt(np.repeat(np.arange(10), 500), named_noise("permll:asym:0.4", 10, data_set="cifar10"), seed=42)
+
+
+def test_cells_names_and_bars_are_those_of_the_record(tmp_path: Path) -> None:
+    record = asymmetric()
+    figure = draw_noise(record, CIFAR10)
+    cells, bars = figure.axes
+    (image,) = cells.images
+    np.testing.assert_allclose(image.get_array(), record.matrix)
+    written = {(int(t.get_position()[1]), int(t.get_position()[0])): t.get_text() for t in cells.texts}
+    assert written == {
+        (row, column): f"{100 * record.matrix[row, column]:.0f}" for row, column in np.argwhere(record.matrix)
+    }
+    assert [label.get_text() for label in cells.get_yticklabels()] == list(CIFAR10)
+    assert [label.get_text() for label in cells.get_xticklabels()] == list(CIFAR10)
+    np.testing.assert_allclose([bar.get_width() for bar in bars.patches], 100 * (1 - record.matrix.diagonal()))
+    name, facts = (text.get_text() for text in figure.texts)
+    assert name == "permll:asym:0.4"
+    assert facts == f"20.00 % of 5,000 labels are wrong, seed 42, hash {record.hash}"
+    png, svg = save(figure, tmp_path, "noise")
+    assert png.stat().st_size > 20_000
+    again = save(draw_noise(asymmetric(), CIFAR10), tmp_path / "again", "noise")
+    assert again[1].read_bytes() == svg.read_bytes()
+
+
+@pytest.mark.parametrize("classes", [2, 3, 20, 21, 100])
+def test_any_number_of_classes_can_be_drawn(classes: int, tmp_path: Path) -> None:
+    record = corrupt(np.repeat(np.arange(classes), 40), named_noise("sym:0.4", classes), seed=0)
+    figure = draw_noise(record)
+    cells, bars, *scale = figure.axes
+    assert len(cells.texts) == (np.count_nonzero(record.matrix) if classes <= 20 else 0)
+    assert len(scale) == (0 if classes <= 20 else 1)
+    assert len(bars.patches) == classes
+    save(figure, tmp_path, "noise")
+    # Rows of the matrix and bars beside them stand at the same height, and nothing is pushed out of the figure.
+    left, right = cells.get_position(), bars.get_position()
+    assert (left.y0, left.y1) == pytest.approx((right.y0, right.y1))
+    assert left.width > 0.4
+    assert left.height > 0.4
+
+
+def test_groups_stand_together_under_their_names(tmp_path: Path) -> None:
+    record = corrupt(np.repeat(np.arange(100), 20), named_noise("asym_superclasses:0.4", 100), seed=0)
+    groups = superclass_groups(record)
+    assert groups is not None
+    picture = noise_picture(record, groups)
+    for start, end in zip(picture.edges[:-1], picture.edges[1:], strict=True):
+        assert picture.matrix[start:end, start:end].sum() == pytest.approx(5)  # no flip leaves its superclass
+    cells = draw_noise(record, groups=groups).axes[0]
+    assert [label.get_text() for label in cells.get_yticklabels()][:2] == ["aquatic mammals  1", "fish  2"]
+    assert [label.get_text() for label in cells.get_xticklabels()] == [str(k) for k in range(1, 21)]
+
+
+def test_classes_without_samples_and_odd_names_are_drawn(tmp_path: Path) -> None:
+    record = corrupt([0, 0, 2], from_matrix([[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]], name="file:a$b_$.txt"), seed=0)
+    figure = draw_noise(record, ("$a", "b", "c$d$"))
+    shares = [text.get_text() for text in figure.axes[1].texts]
+    assert shares[2] == "no samples"
+    assert save(figure, tmp_path, "noise")[0].stat().st_size > 5000
+
+
+def test_labels_of_people_have_no_seed() -> None:
+    figure = draw_noise(Corruption(np.array([0, 1]), np.array([0, 0]), 2, None, {"name": "cifar10n:worst"}))
+    assert "seed" not in figure.texts[1].get_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"classes": ("a", "b")}, "there are 10 classes, but 2 names"),
+        ({"groups": {"all": range(9)}}, r"groups must hold each of the classes 0\.\.9 once"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        draw_noise(asymmetric(), **arguments)
+
+
+def test_text_shows_few_classes_one_by_one_and_of_many_the_worst() -> None:
+    lines = matrix_text(asymmetric()).splitlines()
+    assert len(lines) == 12
+    assert lines[4].split() == ["2", "40", "·", "60", *"·" * 7]
+    hundred = corrupt(np.repeat(np.arange(100), 30), named_noise("coteaching:sym:0.4", 100), seed=0)
+    assert matrix_text(hundred) == ""
+    table = class_table(hundred)
+    assert table.row_count == 10
+    shown = [float(cell) for cell in table.columns[3].cells]
+    worst = np.sort(100 * (1 - hundred.matrix.diagonal()))[::-1]
+    np.testing.assert_allclose(shown, worst[:10], atol=0.05)
