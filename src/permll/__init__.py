@@ -1,7 +1,16 @@
 """PermLL: train on wrong labels, find them, correct them.
 
-The public names. Importing this module imports torch and nothing else that is heavy.
+The public names. Each is imported when it is first used.
 """
 
+from typing import TYPE_CHECKING
+
+from permll._lazy import lazy
 from permll._version import __version__ as __version__
-from permll.layer.module import PermutationLayer as PermutationLayer
+
+if TYPE_CHECKING:
+    from permll import data as data
+    from permll import noise as noise
+    from permll.layer.module import PermutationLayer as PermutationLayer
+
+__getattr__, __dir__ = lazy(__name__, {"data": (), "noise": (), "layer.module": ("PermutationLayer",)})

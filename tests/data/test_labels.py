@@ -95,7 +95,9 @@ class NAType:
         raise TypeError("boolean value of NA is ambiguous")
 
 
-@pytest.mark.parametrize("value", [None, float("nan"), np.float32("nan"), "", "  ", NAType()], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value", [None, float("nan"), np.float32("nan"), "", "  ", NAType()], ids=lambda value: type(value).__name__
+)
 def test_what_counts_as_missing(value: object) -> None:
     assert is_missing(value)
     with pytest.raises(ValueError, match=r"labels are missing in 1 row \(1\): fill them in"):

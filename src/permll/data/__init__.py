@@ -1,14 +1,32 @@
 """Everything that feeds training: data sets, a user's own data, views and streams."""
 
-from permll.data.inputs import Images as Images
-from permll.data.inputs import Inputs as Inputs
-from permll.data.inputs import Items as Items
-from permll.data.inputs import LazyImages as LazyImages
-from permll.data.inputs import Table as Table
-from permll.data.inputs import Texts as Texts
-from permll.data.inputs import Vectors as Vectors
-from permll.data.loading import load as load
-from permll.data.record import Data as Data
-from permll.data.splits import split as split
-from permll.data.streams import Batch as Batch
-from permll.data.streams import Stream as Stream
+from typing import TYPE_CHECKING
+
+from permll._lazy import lazy
+
+if TYPE_CHECKING:
+    from permll.data.encoding import encode as encode
+    from permll.data.inputs import Images as Images
+    from permll.data.inputs import Inputs as Inputs
+    from permll.data.inputs import Items as Items
+    from permll.data.inputs import LazyImages as LazyImages
+    from permll.data.inputs import Table as Table
+    from permll.data.inputs import Texts as Texts
+    from permll.data.inputs import Vectors as Vectors
+    from permll.data.loading import load as load
+    from permll.data.record import Data as Data
+    from permll.data.splits import split as split
+    from permll.data.streams import Batch as Batch
+    from permll.data.streams import Stream as Stream
+
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "encoding": ("encode",),
+        "inputs": ("Images", "Inputs", "Items", "LazyImages", "Table", "Texts", "Vectors"),
+        "loading": ("load",),
+        "record": ("Data",),
+        "splits": ("split",),
+        "streams": ("Batch", "Stream"),
+    },
+)

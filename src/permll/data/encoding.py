@@ -45,11 +45,8 @@ def encode(data: Data, like: Encoder | None = None) -> tuple[Data, Encoder | Non
         [[-1.22..., 0.0], [0.0, 1.0], [1.22..., 0.0]]
         >>> test, _ = encode(train.take([1]), like=encoder)
     """
-    encoder = like
-    if like is None and isinstance(data.inputs, Table):
-        encoder = TableEncoder.fit(data.inputs)
-    elif like is None and isinstance(data.inputs, Texts):
-        encoder = TextEncoder.fit(data.inputs)
+    kind = {Table: TableEncoder, Texts: TextEncoder}.get(type(data.inputs))
+    encoder = like if like is not None or kind is None else kind.fit(data.inputs)
     return (data, None) if encoder is None else (data.with_inputs(encoder(data.inputs)), encoder)
 
 
@@ -190,14 +187,16 @@ class TextEncoder:
     @classmethod
     def fit(cls, texts: Texts, dims: int = 256, seed: int = 0) -> "TextEncoder":
         """Learn words, weights and directions from training texts; fewer texts or words give fewer dimensions."""
-        from sklearn.utils.extmath import randomized_svd  # the truncated one, for one word too
+        from sklearn.utils.extmath import randomized_svd
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
         vectorizer = _vectorizer(max_features=_MOST_WORDS)
         try:
             counts = vectorizer.fit_transform(texts.texts)
         except ValueError:
             raise ValueError("the texts hold no words of two letters or more: there is nothing to encode.") from None
-        _, sizes, directions = randomized_svd(counts, min(dims, *counts.shape), n_iter=5, random_state=seed)
+        with threadpool_limits(1):  # the same on every machine, and no slower where others work too
+            _, sizes, directions = randomized_svd(counts, min(dims, *counts.shape), n_iter=5, random_state=seed)
         real = sizes > 1e-6 * sizes[0]
         return cls(
             tuple(vectorizer.get_feature_names_out().tolist()),

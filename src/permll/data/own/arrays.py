@@ -56,21 +56,18 @@ def find_values(values: Any, asked: Asked, about: dict[str, Any]) -> Found:
 @contextmanager
 def open_arrays(path: Path) -> Iterator[Mapping[str, Any]]:
     """Open the arrays of a file by name; nothing in it is executed, and those of .npz wait until asked for."""
-    try:
-        if path.suffix.lower() == ".safetensors":
-            from safetensors.torch import load_file
+    with path.open("rb") as file:
+        try:
+            if path.suffix.lower() == ".safetensors":
+                from safetensors.torch import load_file
 
-            loaded: Any = load_file(path)
-        else:
-            loaded = np.load(path, allow_pickle=False)
-    except Exception as broken:  # each format has errors of its own
-        if "allow_pickle" in str(broken):
-            raise ValueError(_pickled(str(path))) from None
-        raise ValueError(f"{path} cannot be read as {path.suffix.lower()}: {broken}.") from None
-    if isinstance(loaded, np.lib.npyio.NpzFile):
-        with loaded:
-            yield loaded
-    else:
+                loaded: Any = load_file(path)
+            else:
+                loaded = np.load(file, allow_pickle=False)
+        except Exception as broken:  # each format has errors of its own
+            if "allow_pickle" in str(broken):
+                raise ValueError(_pickled(str(path))) from None
+            raise ValueError(f"{path} cannot be read as {path.suffix.lower()}: {broken}.") from None
         yield {path.stem: loaded} if isinstance(loaded, np.ndarray) else loaded
 
 

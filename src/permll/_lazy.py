@@ -1,0 +1,25 @@
+"""Public names that are imported when they are first used: ``permll --help`` need not wait for torch."""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def lazy(package: str, modules: Mapping[str, tuple[str, ...]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package whose names live in its ``modules``.
+
+    A module without names is itself a public name. The package repeats the imports under ``TYPE_CHECKING``, for readers
+    and type checkers; a test holds the two together.
+    """
+    home = {name: module for module, names in modules.items() for name in names or (module,)}
+
+    def getattr_(name: str) -> Any:
+        if name not in home:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = importlib.import_module(f"{package}.{home[name]}")
+        value = module if name == home[name] and not modules[name] else getattr(module, name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return getattr_, lambda: sorted({*vars(sys.modules[package]), *home})
