@@ -45,8 +45,9 @@ def encode(data: Data, like: Encoder | None = None) -> tuple[Data, Encoder | Non
         [[-1.22..., 0.0], [0.0, 1.0], [1.22..., 0.0]]
         >>> test, _ = encode(train.take([1]), like=encoder)
     """
-    kind = {Table: TableEncoder, Texts: TextEncoder}.get(type(data.inputs))
-    encoder = like if like is not None or kind is None else kind.fit(data.inputs)
+    encoder = like
+    if like is None and isinstance(data.inputs, Table | Texts):
+        encoder = TableEncoder.fit(data.inputs) if isinstance(data.inputs, Table) else TextEncoder.fit(data.inputs)
     return (data, None) if encoder is None else (data.with_inputs(encoder(data.inputs)), encoder)
 
 
@@ -211,12 +212,13 @@ class TextEncoder:
         return vectorizer
 
     def __call__(self, inputs: Inputs) -> Vectors:
-        """Return rows of length sqrt(dims), so that coordinates have a variance near one; zero without a known word."""
+        """Return rows of length sqrt(dims), so that coordinates have a variance near one; zero where nothing is known."""
         if not isinstance(inputs, Texts):
             raise TypeError(f"this encoder was fitted on texts, it cannot encode {inputs!r}.")
         values = np.asarray(self._weigh.transform(inputs.texts) @ self.directions.T, dtype=np.float32)
         lengths = np.linalg.norm(values, axis=1, keepdims=True)
-        scale = np.sqrt(np.float32(values.shape[1])) / np.where(lengths > 0, lengths, 1)
+        there = lengths > 1e-4  # what is left below that is rounding
+        scale = np.where(there, np.sqrt(values.shape[1]) / np.where(there, lengths, 1), 0)
         return Vectors(torch.from_numpy(values * scale.astype(np.float32)))
 
     def to_arrays(self) -> Arrays:
