@@ -27,12 +27,14 @@ types: $(VENV)/dev ## Type check
 
 check: lint types test ## All of the above
 
-bench: $(VENV)/dev ## Measure speed as ratios; writes results/layer.csv
+bench: $(VENV)/dev ## Measure speed as ratios; writes results/layer.csv and (with ROOT=..., CIFAR-10) results/input.csv
 	@$(BIN)/python benchmarks/layer.py
+	$(if $(ROOT),@$(BIN)/python benchmarks/input.py --root $(ROOT))
 
 results: $(VENV)/dev ## Make the README's numbers and picture again
 	@$(BIN)/python benchmarks/demo.py
 	@$(BIN)/python benchmarks/turn_after.py
+	@$(BIN)/python benchmarks/noise_rates.py
 	@$(BIN)/permll demo --out docs/images
 
 docs: $(VENV)/docs ## Build the documentation into site/

@@ -4,6 +4,7 @@ import csv
 import re
 import statistics
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-def block(language: str) -> str:
-    (found,) = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def block(language: str, holding: str = "") -> str:
+    (found,) = (code for code in re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL) if holding in code)
     return found
 
 
@@ -38,10 +39,19 @@ def test_the_changed_loop_runs_and_learns(tmp_path: Path, monkeypatch: pytest.Mo
         "loader": [(x[i], train_labels[i], i) for i in torch.arange(32).split(8)],
     }
     exec(changed, names)
-    exec(block("python"), names)
+    exec(block("python", "layer.suspects"), names)
     start = permll.PermutationLayer(train_labels, num_classes=10).alpha
     assert not torch.equal(names["layer"].alpha, start)
     assert torch.equal(torch.load("layer.pt", weights_only=True)["alpha"], names["layer"].alpha)
+
+
+def test_the_data_code_runs() -> None:
+    names: dict[str, Any] = {}
+    exec(block("python", "permll.data.load").replace('"photos/"', '"digits"'), names)
+    batches = list(names["stream"])
+    assert sum(len(batch.index) for batch in batches) == len(names["train"])
+    assert batches[0].views.keys() == {"plain", "weak", "strong"}
+    assert 0.5 < names["record"].rate < 0.6
 
 
 @pytest.mark.parametrize(

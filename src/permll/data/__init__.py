@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from permll._lazy import lazy
 
 if TYPE_CHECKING:
+    from permll.data import views as views
     from permll.data.encoding import encode as encode
     from permll.data.inputs import Images as Images
     from permll.data.inputs import Inputs as Inputs
@@ -28,5 +29,6 @@ __getattr__, __dir__ = lazy(
         "record": ("Data",),
         "splits": ("split",),
         "streams": ("Batch", "Stream"),
+        "views": (),
     },
 )
