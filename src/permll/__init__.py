@@ -13,4 +13,4 @@ if TYPE_CHECKING:
     from permll import noise as noise
     from permll.layer.module import PermutationLayer as PermutationLayer
 
-__getattr__, __dir__ = lazy(__name__, {"data": (), "noise": (), "layer.module": ("PermutationLayer",)})
+__getattr__, __dir__, __all__ = lazy(__name__, {"data": (), "noise": (), "layer.module": ("PermutationLayer",)})

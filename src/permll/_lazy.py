@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 
-def lazy(package: str, modules: Mapping[str, tuple[str, ...]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package whose names live in its ``modules``.
+def lazy(
+    package: str, modules: Mapping[str, tuple[str, ...]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package whose names live in its ``modules``.
 
     A module without names is itself a public name. The package repeats the imports under ``TYPE_CHECKING``, for readers
     and type checkers; a test holds the two together.
@@ -22,4 +24,4 @@ def lazy(package: str, modules: Mapping[str, tuple[str, ...]]) -> tuple[Callable
         setattr(sys.modules[package], name, value)
         return value
 
-    return getattr_, lambda: sorted({*vars(sys.modules[package]), *home})
+    return getattr_, lambda: sorted({*vars(sys.modules[package]), *home}), sorted(home)

@@ -63,7 +63,8 @@ def test_a_split_of_data_keeps_ids_and_says_how_it_was_made() -> None:
 def test_impossible_splits_are_refused() -> None:
     with pytest.raises(ValueError, match="one sample cannot be on both sides: 1 label"):
         stratified(torch.tensor([0, 0, 0, 1]), 2, 0)
-    with pytest.raises(ValueError, match="leave rows on both sides"):
-        stratified(torch.tensor([0, 0, 1, 1]), 4, 0)
+    for validation in (4, 0, -1, 1.0, 2.5, 0.01):
+        with pytest.raises(ValueError, match="leaves some on both sides"):
+            stratified(torch.tensor([0, 0, 1, 1]), validation, 0)
     with pytest.raises(ValueError, match="must keep one row"):
         stratified(torch.tensor([0, 0, 1, 1]), 3, 0)

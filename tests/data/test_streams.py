@@ -113,8 +113,9 @@ def test_an_interrupted_stream_goes_on_as_if_nothing_had_happened(
         return Stream(data, batch_size, views=VIEWS, order=order, seed=seed)
 
     whole, first, second = make(), make(), make()
-    for stream in (whole, first):
-        stream.balance(corrected)
+    if order in ("weighted", "even"):
+        for stream in (whole, first):
+            stream.balance(corrected)
     total = stop + 7
     expected = list(itertools.islice(whole.cycle(), total))
     seen = list(itertools.islice(first.cycle(), stop))
@@ -153,7 +154,7 @@ def test_a_balance_set_within_an_epoch_waits_for_the_next_even_over_an_interrupt
     assert all(map(torch.equal, run(True), run(False)))
     assert all(map(torch.equal, run(False)[:6], undisturbed))
     unbalanced = Stream(data, 10, order="weighted", seed=3)
-    unbalanced.epoch = 1
+    unbalanced.seek(1)
     assert not all(map(torch.equal, run(False)[6:], [batch.index for batch in unbalanced]))
 
 
@@ -257,7 +258,7 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
     resumed = Stream(data, 4, views=views, workers=2, seed=2)
     resumed.load_state_dict(state)
     rest = [batch.index for batch in resumed]
-    here.epoch, here.step = 2, 2
+    here.seek(2, 2)
     assert all(map(torch.equal, rest, [batch.index for batch in here]))
     assert len(rest) == len(here) - 2
 
@@ -265,10 +266,20 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"batch_size": 4, "ranks": 3}, "each of 3 ranks needs at least two rows"),
+        ({"batch_size": 4, "ranks": 3}, "too small: each of 3 ranks needs two rows"),
+        (
+            {"batch_size": 4, "order": "random"},
+            "order must be one of shuffled, sequential, weighted, even; got 'random'",
+        ),
+        ({"batch_size": 4, "rows": [1, 1]}, "rows must differ"),
+        ({"batch_size": 4, "rows": [1, 5]}, r"rows lie in 0\.\.4, but there are 1 other \(5\)"),
+        ({"batch_size": 4, "rows": [0.5]}, "whole numbers; got torch.float32"),
+        ({"batch_size": 4, "rows": [True, False]}, "one truth value for each of 5 rows"),
+        ({"batch_size": 4, "seed": -1}, "must not be negative"),
+        ({"batch_size": 4, "draws": 3}, "draws= has no meaning for a shuffled stream"),
         ({"batch_size": 4, "rank": 1}, r"rank must lie in 0\.\.0"),
         ({"batch_size": 4, "rows": torch.tensor([], dtype=torch.int64)}, "needs rows to draw from, got 0 rows"),
-        ({"batch_size": 4, "draws": 0}, "0 draws"),
+        ({"batch_size": 4, "draws": 0, "order": "weighted"}, "0 draws"),
     ],
 )
 def test_impossible_streams_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -284,6 +295,91 @@ def test_a_state_of_another_stream_is_refused(other: dict[str, Any]) -> None:
         Stream(toy(9), **arguments).load_state_dict(state)
 
 
-def test_balance_wants_a_label_for_every_sample() -> None:
-    with pytest.raises(ValueError, match="each of the 9 samples, got 3"):
-        Stream(toy(9), 4).balance(torch.zeros(3))
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (torch.zeros(3).long(), r"each of the 9 samples, got torch.int64 \(3,\)"),
+        (torch.zeros(9), "got torch.float32"),
+        (torch.zeros(9, 3).long(), r"got torch.int64 \(9, 3\)"),
+        (torch.full((9,), 3), r"must lie in 0\.\.2"),
+        (torch.full((9,), -1), r"must lie in 0\.\.2"),
+    ],
+)
+def test_balance_wants_a_class_for_every_sample(labels: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Stream(toy(9), 4, order="even").balance(labels)
+
+
+def test_balance_and_weights_are_for_streams_that_draw() -> None:
+    with pytest.raises(ValueError, match="only weighted and even ones are balanced"):
+        Stream(toy(9), 4).balance(torch.zeros(9).long())
+    with pytest.raises(ValueError, match="has no weights"):
+        Stream(toy(9), 4, order="even").weigh(torch.ones(9))
+    with pytest.raises(ValueError, match="a weight for each of the 9 samples, got 3"):
+        Stream(toy(9), 4, order="weighted").weigh(torch.ones(3))
+
+
+def test_weights_of_ones_own_hold_from_the_next_epoch_on_and_over_an_interruption() -> None:
+    data, weights = toy(40), torch.zeros(40)
+    weights[[3, 5]] = torch.tensor([1.0, 3.0])
+    stream = Stream(data, 10, order="weighted", draws=400)
+    next(iter(stream))
+    stream.weigh(weights)
+    assert len(torch.cat([batch.index for batch in stream]).unique()) > 2
+    again = Stream(data, 10, order="weighted", draws=400)
+    again.load_state_dict(stream.state_dict())
+    drawn = torch.cat([batch.index for batch in again])
+    assert set(drawn.tolist()) == {3, 5}
+    assert abs((drawn == 5).float().mean() - 0.75) < 0.08
+
+
+def test_streams_side_by_side_end_their_epochs_together() -> None:
+    """The last batch ends the epoch, whether or not anybody asks for one more."""
+    one, other = Stream(toy(12), 4), Stream(toy(12), 4, seed=1)
+    for epoch in range(3):
+        assert len(list(zip(one, other, strict=False))) == 3
+        assert (one.epoch, other.epoch) == (epoch + 1, epoch + 1)
+        assert len(list(itertools.islice(one, 3))) == 3
+        one.seek(epoch + 1)
+
+
+def test_two_loops_over_one_stream_are_told_apart() -> None:
+    stream = Stream(toy(12), 4)
+    with pytest.raises(RuntimeError, match="one loop at a time"):
+        list(zip(stream, stream, strict=False))
+    stream = Stream(toy(12), 4)
+    loop = iter(stream)
+    next(loop)
+    stream.seek(5)
+    with pytest.raises(RuntimeError, match="went elsewhere"):
+        next(loop)
+    assert (stream.epoch, stream.step) == (5, 0)
+
+
+def test_a_loop_that_was_left_goes_on_where_it_was() -> None:
+    stream, whole = Stream(toy(30), 4), list(Stream(toy(30), 4))
+    seen = [next(iter(stream)), *stream]
+    for one, other in zip(whole, seen, strict=True):
+        assert_same(one, other)
+
+
+def test_rows_may_be_a_mask() -> None:
+    mask = torch.arange(30) % 3 == 0
+    visited = torch.cat([batch.index for batch in Stream(toy(30), 4, rows=mask)])
+    assert sorted(visited.tolist()) == list(range(0, 30, 3))
+
+
+def test_streams_of_one_seed_and_other_names_share_no_draws() -> None:
+    (one,), (other,) = (Stream(toy(30), 30, views=VIEWS, name=name) for name in ("labelled", "unlabelled"))
+    assert not torch.equal(one.index, other.index)
+    assert not set(one.keys.tolist()) & set(other.keys.tolist())
+
+
+@pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
+def test_workers_leave_the_global_generator_alone(tmp_path: Path) -> None:
+    data = picture_files(tmp_path, 6)
+    torch.manual_seed(3)
+    expected = torch.rand(3)
+    torch.manual_seed(3)
+    list(Stream(data, 4, workers=2))
+    assert torch.equal(torch.rand(3), expected)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from permll.data.streams import Batch as Batch
     from permll.data.streams import Stream as Stream
 
-__getattr__, __dir__ = lazy(
+__getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "encoding": ("encode",),

@@ -56,9 +56,20 @@ def to_pixels(image: "Image", size: int | None, fit: Literal["stretch", "crop"] 
 
     if size is not None and image.format in ("JPEG", "MPO"):  # phones write the latter
         image.draft("RGB", (2 * size, 2 * size))  # decodes at a fraction of the size where that is still twice enough
-    image = ImageOps.exif_transpose(image).convert("RGB")
+    image = _eight_bits(ImageOps.exif_transpose(image)).convert("RGB")
     if size is not None and fit == "crop":
         image = ImageOps.fit(image, (size, size), Image.Resampling.BILINEAR)
     elif size is not None and image.size != (size, size):
         image = image.resize((size, size), Image.Resampling.BILINEAR)
     return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
+
+
+def _eight_bits(image: "Image") -> "Image":
+    """Return an image of 8 bits a channel; of more bits the highest are kept, where it is known which those are."""
+    from PIL import Image
+
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError(f"its values are of mode {image.mode}, whose range nobody knows: save it with 8 or 16 bits")
+    return image

@@ -54,10 +54,9 @@ def encode(data: Data, like: Encoder | None = None) -> tuple[Data, Encoder | Non
 def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> "TableEncoder | TextEncoder":
     """Return the encoder that ``to_arrays`` was called on."""
     kind = json.loads(arrays["about"].tobytes())["kind"] if "about" in arrays else None
-    kinds: dict[str, type[TableEncoder | TextEncoder]] = {kind.kind: kind for kind in (TableEncoder, TextEncoder)}
-    if kind not in kinds:
+    if kind not in (TableEncoder.kind, TextEncoder.kind):
         raise ValueError("these arrays are no encoder: they were not made by to_arrays.")
-    return kinds[kind].from_arrays(arrays)
+    return (TableEncoder if kind == TableEncoder.kind else TextEncoder).from_arrays(arrays)
 
 
 @dataclass(frozen=True)
@@ -212,19 +211,18 @@ class TextEncoder:
         return vectorizer
 
     def __call__(self, inputs: Inputs) -> Vectors:
-        """Return rows of length sqrt(dims), so that coordinates have a variance near one; zero where nothing is known."""
+        """Return rows of length sqrt(dims), so that coordinates have a variance near one, or of zeros."""
         if not isinstance(inputs, Texts):
             raise TypeError(f"this encoder was fitted on texts, it cannot encode {inputs!r}.")
         values = np.asarray(self._weigh.transform(inputs.texts) @ self.directions.T, dtype=np.float32)
         lengths = np.linalg.norm(values, axis=1, keepdims=True)
-        there = lengths > 1e-4  # what is left below that is rounding
-        scale = np.where(there, np.sqrt(values.shape[1]) / np.where(there, lengths, 1), 0)
-        return Vectors(torch.from_numpy(values * scale.astype(np.float32)))
+        lengths[lengths < 1e-4] = np.inf  # no known word; what is left is rounding
+        return Vectors(torch.from_numpy(values * (np.float32(values.shape[1]) ** 0.5 / lengths)))
 
     def to_arrays(self) -> Arrays:
         """Return the encoder as arrays."""
-        about = _pack({"kind": self.kind, "words": self.words})
-        return {"about": about, "weights": self.weights, "directions": self.directions}
+        words = _pack({"kind": self.kind, "words": self.words})
+        return {"about": words, "weights": self.weights, "directions": self.directions}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "TextEncoder":

@@ -131,12 +131,11 @@ class LazyImages:
 
     def batch(self, rows: Tensor) -> Tensor:
         """Open, decode and resize: uint8 RGB (B, 3, size, size)."""
-        from permll.data.decoding import to_pixels
+        from permll.data.decoding import read_pixels
 
         pixels = np.empty((len(rows), 3, self.size, self.size), np.uint8)
         for place, position in enumerate(self.rows[rows].tolist()):
-            with self.open(position) as image:  # formats of several frames would keep their file open
-                pixels[place] = to_pixels(image, self.size, self.fit)
+            pixels[place] = read_pixels(self.open, position, self.size, self.fit)
         return torch.from_numpy(pixels)
 
 
@@ -213,6 +212,8 @@ class Items:
 
     def batch(self, rows: Tensor) -> Tensor:
         """Read the items and stack them: (B, ...)."""
+        if len(rows) == 0:
+            return torch.empty(0)  # a rank's share of a last batch can be empty
         items = [self.dataset[i] for i in self.rows[rows].tolist()]
         if self.key is not None:
             items = [item[self.key] for item in items]

@@ -23,12 +23,12 @@ def name_classes(
 ) -> Named:
     """Return labels (N,) int64 in 0..c-1 and the c class names.
 
-    Text is sorted by name. Whole numbers index the given ``classes``, unless those are numbers themselves: then a
-    number means the class of its name, so that the classes of one set can be given to the next. Without ``classes``,
-    numbers are sorted by value and named by their digits. True and False are classes too.
+    Text is sorted by name, numbers by value and named by their digits; True and False are classes too. Numbers index
+    the given ``classes``, unless those are numbers themselves: then each is its own name, so that the classes of one
+    set serve the next.
 
     Args:
-        values: N labels, all text, all whole numbers, or all True and False.
+        values: N labels of one kind.
         classes: the names, in the order of their numbers.
         ids: what complaints call the samples; by default their positions.
         noun: what complaints call one sample.

@@ -20,11 +20,17 @@ def shuffled(rows: Tensor, seed: int, epoch: int) -> Tensor:
 
 def weighted(rows: Tensor, weights: Tensor, count: int, seed: int, epoch: int) -> Tensor:
     """Return ``count`` rows drawn with replacement, in proportion to ``weights`` (len(rows),)."""
-    edges = weights.double().numpy().cumsum()
-    if not edges[-1] > 0 or not np.isfinite(edges[-1]) or bool((weights < 0).any()):
-        raise ValueError("weights must be finite, not negative, and not all zero.")
+    edges = read_weights(weights).numpy().cumsum()
     drawn = np.searchsorted(edges, _generator(seed, epoch).random(count) * edges[-1], side="right")
     return rows[torch.from_numpy(drawn.clip(max=len(rows) - 1))]
+
+
+def read_weights(weights: Tensor) -> Tensor:
+    """Return weights as float64, none of them negative or infinite, and not all zero."""
+    weights = weights.cpu().double()
+    if not bool(weights.isfinite().all()) or bool((weights < 0).any()) or not bool((weights > 0).any()):
+        raise ValueError("weights must be finite, not negative, and not all zero.")
+    return weights
 
 
 def even(rows: Tensor, labels: Tensor, count: int, seed: int, epoch: int) -> Tensor:
@@ -35,10 +41,10 @@ def even(rows: Tensor, labels: Tensor, count: int, seed: int, epoch: int) -> Ten
     generator = _generator(seed, epoch)
     order = generator.permutation(len(rows))
     given = labels.numpy()[order]
+    together = np.argsort(given, kind="stable")
+    first = np.searchsorted(given[together], given)
     place = np.empty(len(rows), dtype=np.int64)  # how many rows of the same label come before it
-    for label in np.unique(given):
-        own = np.flatnonzero(given == label)
-        place[own] = np.arange(len(own))
+    place[together] = np.arange(len(rows)) - first[together]
     chosen = order[np.argsort(place, kind="stable")[: min(count, len(rows))]]
     return rows[torch.from_numpy(generator.permutation(chosen))]
 

@@ -44,6 +44,8 @@ class Data:
                 f"every sample needs one label and one id: {len(self.inputs)} samples, {len(self.labels)} labels, "
                 f"{len(self.ids)} ids."
             )
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError(f"class names must differ, got {', '.join(self.classes)}.")
         if self.labels.dtype != torch.int64 or self.labels.ndim != 1:
             raise ValueError(f"labels must be int64 of shape (N,), got {self.labels.dtype} {tuple(self.labels.shape)}.")
         outside = (self.labels < 0) | (self.labels >= self.num_classes)
@@ -74,14 +76,14 @@ class Data:
         return torch.bincount(self.labels, minlength=self.num_classes)
 
     def take(self, rows: Tensor | Sequence[int]) -> "Data":
-        """Return the samples at positions ``rows``, in that order, with their ids and all the classes."""
-        rows = torch.as_tensor(rows, dtype=torch.int64)
+        """Return the samples at positions ``rows``, in that order, or where a mask (N,) is true."""
+        rows = read_rows(rows, len(self))
         ids = tuple(self.ids[i] for i in rows.tolist())
         return replace(self, inputs=self.inputs.take(rows), labels=self.labels[rows], ids=ids)
 
     def relabel(self, labels: Tensor | Sequence[int]) -> "Data":
         """Return the same samples with other labels (N,): a corruption's, or corrected ones."""
-        return replace(self, labels=torch.as_tensor(labels, dtype=torch.int64))
+        return replace(self, labels=torch.as_tensor(labels).to(torch.int64, copy=True))
 
     def noted(self, **about: Any) -> "Data":
         """Return the same data with more said about it."""
@@ -90,3 +92,25 @@ class Data:
     def with_inputs(self, inputs: Inputs) -> "Data":
         """Return the same samples, labels and ids with other inputs: encoded, resized, embedded."""
         return replace(self, inputs=inputs)
+
+
+def read_rows(rows: Tensor | Sequence[int], count: int) -> Tensor:
+    """Return positions as int64 (n,), each in 0..count-1; a mask (count,) of truth values stands for where it is true.
+
+    Examples:
+        >>> read_rows([True, False, True], 3)
+        tensor([0, 2])
+    """
+    rows = torch.as_tensor(rows).cpu()
+    if rows.numel() == 0:
+        return torch.empty(0, dtype=torch.int64)
+    if rows.dtype == torch.bool:
+        if rows.shape != (count,):
+            raise ValueError(f"a mask needs one truth value for each of {count} rows, got shape {tuple(rows.shape)}.")
+        return rows.nonzero()[:, 0]
+    if rows.ndim != 1 or rows.is_floating_point() or rows.is_complex():
+        raise ValueError(f"rows must be positions (n,), whole numbers; got {rows.dtype} {tuple(rows.shape)}.")
+    outside = rows[(rows < 0) | (rows >= count)]
+    if len(outside):
+        raise ValueError(f"rows lie in 0..{count - 1}, but there are {listed(outside.tolist(), 'other')}.")
+    return rows.to(torch.int64)

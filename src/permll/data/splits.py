@@ -34,9 +34,12 @@ def stratified(labels: Tensor, validation: int | float, seed: int) -> Split:
         >>> len(split.train), split.validation.tolist() == sorted(split.validation.tolist())
         (9, True)
     """
-    count = round(validation * len(labels)) if validation < 1 else int(validation)
-    if not 0 < count < len(labels):
-        raise ValueError(f"validation must leave rows on both sides: {validation} of {len(labels)} does not.")
+    count = round(validation * len(labels)) if 0 < validation < 1 else int(validation)
+    if not 0 < count < len(labels) or (validation >= 1 and isinstance(validation, float)):
+        raise ValueError(
+            f"validation must be a share below 1 or a number of rows that leaves some on both sides; "
+            f"got {validation} of {len(labels)}."
+        )
     generator = np.random.default_rng(seed)
     given = labels.numpy()
     classes, sizes = np.unique(given, return_counts=True)

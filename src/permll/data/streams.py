@@ -1,19 +1,19 @@
 """``Stream``: rows of a data set as batches of views, epoch after epoch; deterministic, resumable, shared by ranks."""
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from permll.data import orders
 from permll.data.inputs import Images, Vectors
-from permll.data.record import Data
+from permll.data.record import Data, read_rows
 from permll.data.views.defaults import as_it_is
 from permll.data.views.images import View
-from permll.data.views.randomness import visit_keys
+from permll.data.views.randomness import named_seed, visit_keys
 
 Order = Literal["shuffled", "sequential", "weighted", "even"]
 
@@ -44,17 +44,19 @@ class Stream:
 
     An epoch is a pure function of seed, epoch and (for balanced orders) weights. Ranks share each batch between them:
     rank r of R takes its rows r, r + R, r + 2R, ..., so that together they visit what one process would, every row as
-    often, none padded, with the same pixels.
+    often, none padded, with the same pixels. A rank's share of the last batch can be empty.
 
     Args:
         data: what to draw from.
         batch_size: rows of a batch, of all ranks together.
         views: by name; each batch holds all of them, made from one reading of the samples. Default: as they are.
-        order: ``"shuffled"`` and ``"sequential"`` visit every row once. ``"weighted"`` draws with replacement,
-            ``"even"`` without and as evenly over the labels as these allow: see ``balance``.
-        rows: positions in ``data`` to draw from; default all.
+        order: ``"shuffled"`` and ``"sequential"`` visit every row once. ``"weighted"`` draws with replacement, every
+            label equally often unless ``weigh`` says otherwise; ``"even"`` draws without, as evenly over the labels as
+            these allow. By which labels, ``balance`` says; at first by the given ones.
+        rows: positions in ``data`` to draw from, all different, or a mask; default all.
         draws: visits of a weighted or even epoch, at most one of each row in an even one; default as many as rows.
         seed: of orders and views.
+        name: streams of one seed that run side by side, each under a name of its own, share no draws.
         rank: which process this is.
         ranks: how many there are.
         workers: processes that read and make views ahead of time. Data in memory need none: batches come faster than
@@ -77,53 +79,84 @@ class Stream:
         *,
         views: Mapping[str, View] | None = None,
         order: Order = "shuffled",
-        rows: Tensor | None = None,
+        rows: Tensor | Sequence[int] | None = None,
         draws: int | None = None,
         seed: int = 0,
+        name: str = "",
         rank: int = 0,
         ranks: int = 1,
         workers: int = 0,
     ) -> None:
-        if not 0 <= rank < ranks or batch_size < 2 * ranks:
-            raise ValueError(
-                f"each of {ranks} ranks needs at least two rows of a batch of {batch_size}: make the batch larger."
-                if 0 <= rank < ranks
-                else f"rank must lie in 0..{ranks - 1}, got {rank}."
-            )
         self.data, self.batch_size, self.order = data, batch_size, order
         self.views = dict(views or {"plain": as_it_is})
-        self.rows = torch.arange(len(data)) if rows is None else rows.to(torch.int64).cpu()
+        self.rows = torch.arange(len(data)) if rows is None else read_rows(rows, len(data))
         self.draws = len(self.rows) if draws is None else draws
-        if len(self.rows) == 0 or self.draws < 1:
-            raise ValueError(f"a stream needs rows to draw from, got {len(self.rows)} rows and {self.draws} draws.")
-        self.seed, self.rank, self.ranks, self.workers = seed, rank, ranks, workers
-        self.epoch, self.step = 0, 0
+        self.seed, self.name, self.rank, self.ranks, self.workers = seed, name, rank, ranks, workers
+        self._refuse_the_impossible(draws)
+        self._seed = named_seed(seed, name)
+        self._epoch, self._step = 0, 0
         self._plan: tuple[Tensor, ...] | None = None
-        # Labels to balance by: of the epoch under way, and of the next one. Corrected labels change between epochs.
-        self._balance = self._next_balance = data.labels[self.rows].cpu()
+        self._turn = 0  # which iterator is the present one
+        # What a balanced epoch follows: weights, or labels. The epoch under way has its own, the next may have others.
+        self._guide = self._next_guide = self._guided_by(data.labels)
 
     def __len__(self) -> int:
         """Return how many batches an epoch has."""
-        count = len(self.rows) if self.order in ("shuffled", "sequential") else self.draws
-        if self.order == "even":
-            count = min(count, len(self.rows))
+        count = self.draws if self.order == "weighted" else min(self.draws, len(self.rows))
         return orders.number_of_batches(count, self.batch_size)
 
+    @property
+    def epoch(self) -> int:
+        """How many epochs were handed out whole."""
+        return self._epoch
+
+    @property
+    def step(self) -> int:
+        """How many batches of the epoch under way were handed out."""
+        return self._step
+
+    def seek(self, epoch: int, step: int = 0) -> None:
+        """Stand before batch ``step`` of an epoch."""
+        if epoch < 0 or not 0 <= step < len(self):
+            raise ValueError(f"there is no batch {step} of epoch {epoch}: an epoch has {len(self)}, counted from 0.")
+        self._epoch, self._step, self._plan = epoch, step, None
+        self._turn += 1
+
     def balance(self, labels: Tensor) -> None:
-        """Balance by these labels (N,), for all rows of the data set, from the next epoch on.
+        """Balance by these labels (N,), one for each sample of the data set, from the next epoch on.
 
         Before the first batch of an epoch, that epoch is the next one.
         """
-        if len(labels) != len(self.data):
-            raise ValueError(f"balance needs a label for each of the {len(self.data)} samples, got {len(labels)}.")
-        self._next_balance = labels.to(torch.int64).cpu()[self.rows]
+        if self.order not in ("weighted", "even"):
+            raise ValueError(f"a {self.order} stream visits every row once: only weighted and even ones are balanced.")
+        self._next_guide = self._guided_by(labels)
+
+    def weigh(self, weights: Tensor) -> None:
+        """Draw in proportion to these weights (N,), one for each sample of the data set, from the next epoch on."""
+        if self.order != "weighted":
+            raise ValueError(f"a {self.order} stream has no weights: make it with order='weighted'.")
+        if weights.shape != (len(self.data),):
+            raise ValueError(f"there must be a weight for each of the {len(self.data)} samples, got {len(weights)}.")
+        self._next_guide = orders.read_weights(weights[self.rows])
 
     def __iter__(self) -> Iterator[Batch]:
-        plan = self._epoch_plan()
-        for batch in self._made(plan, self.step):
-            self.step += 1  # handed out is visited: a checkpoint made in the loop's body goes on with the next one
+        if self._step == 0:
+            self._guide = self._next_guide
+        if self._plan is None:
+            self._plan = orders.batches(self._epoch_order(), self.batch_size)
+        plan = self._plan
+        self._turn += 1
+        turn = self._turn
+        for batch in self._made(plan, self._step):
+            if turn != self._turn:
+                raise RuntimeError(
+                    "the stream went elsewhere since this loop began: one loop at a time, or two streams."
+                )
+            # Handed out is visited: a checkpoint made in the loop's body goes on with the next one.
+            self._step += 1
+            if self._step == len(plan):
+                self._epoch, self._step, self._plan = self._epoch + 1, 0, None
             yield batch
-        self.epoch, self.step, self._plan = self.epoch + 1, 0, None
 
     def cycle(self) -> Iterator[Batch]:
         """Go on for ever, epoch after epoch."""
@@ -132,13 +165,8 @@ class Stream:
 
     def state_dict(self) -> dict[str, Any]:
         """Return where the stream stands: what ``load_state_dict`` needs to go on as if nothing had happened."""
-        return {
-            "epoch": self.epoch,
-            "step": self.step,
-            "balance": self._balance,
-            "next_balance": self._next_balance,
-            "made_for": self._made_for(),
-        }
+        guides = {} if self._guide is None else {"guide": self._guide, "next_guide": self._next_guide}
+        return {"epoch": self._epoch, "step": self._step, **guides, "made_for": self._made_for()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Stand where another stream stood: one with the same rows, order, batch size and seed, on any rank."""
@@ -147,8 +175,8 @@ class Stream:
         if different:
             what = ", ".join(f"{name} {theirs[name]} there and {ours[name]} here" for name in different)
             raise ValueError(f"the stream cannot go on from this state: {what}.")
-        self.epoch, self.step, self._plan = state["epoch"], state["step"], None
-        self._balance, self._next_balance = state["balance"], state["next_balance"]
+        self.seek(state["epoch"], state["step"])
+        self._guide, self._next_guide = state.get("guide"), state.get("next_guide")
 
     def _made_for(self) -> dict[str, Any]:
         return {
@@ -157,32 +185,34 @@ class Stream:
             "batch_size": self.batch_size,
             "draws": self.draws,
             "seed": self.seed,
+            "name": self.name,
         }
 
-    def _epoch_plan(self) -> tuple[Tensor, ...]:
-        """Return the batches of the epoch under way, as rows."""
-        if self.step == 0:
-            self._balance = self._next_balance
-            self._plan = None
-        if self._plan is None:
-            self._plan = orders.batches(self._epoch_order(), self.batch_size)
-        return self._plan
+    def _guided_by(self, labels: Tensor) -> Tensor | None:
+        if self.order in ("shuffled", "sequential"):
+            return None
+        if labels.shape != (len(self.data),) or labels.is_floating_point() or labels.is_complex():
+            found = f"{labels.dtype} {tuple(labels.shape)}"
+            raise ValueError(f"balancing takes a class number for each of the {len(self.data)} samples, got {found}.")
+        own = labels.cpu().to(torch.int64)[self.rows]
+        if bool((own < 0).any()) or bool((own >= self.data.num_classes).any()):
+            raise ValueError(f"labels to balance by must lie in 0..{self.data.num_classes - 1}.")
+        return orders.balancing_weights(own, self.data.num_classes) if self.order == "weighted" else own
 
     def _epoch_order(self) -> Tensor:
         if self.order == "sequential":
             return self.rows
         if self.order == "shuffled":
-            return orders.shuffled(self.rows, self.seed, self.epoch)
-        if self.order == "even":
-            return orders.even(self.rows, self._balance, self.draws, self.seed, self.epoch)
-        weights = orders.balancing_weights(self._balance, self.data.num_classes)
-        return orders.weighted(self.rows, weights, self.draws, self.seed, self.epoch)
+            return orders.shuffled(self.rows, self._seed, self._epoch)
+        assert self._guide is not None
+        draw = orders.even if self.order == "even" else orders.weighted
+        return draw(self.rows, self._guide, self.draws, self._seed, self._epoch)
 
     def _made(self, plan: tuple[Tensor, ...], start: int) -> Iterator[Batch]:
         """Make the batches from ``start`` on, here or in workers."""
-        maker = _Maker(self.data, self.views, plan, self.batch_size, self.seed, self.epoch, self.rank, self.ranks)
+        maker = _Maker(self.data, self.views, plan, self.batch_size, self._seed, self._epoch, self.rank, self.ranks)
         steps = range(start, len(plan))
-        if self.workers == 0 or not steps or isinstance(self.data.inputs, Images | Vectors):
+        if self.workers == 0 or isinstance(self.data.inputs, Images | Vectors):
             return map(maker.__getitem__, steps)
         loader: torch.utils.data.DataLoader[Batch] = torch.utils.data.DataLoader(
             maker,  # type: ignore[arg-type]
@@ -190,8 +220,27 @@ class Stream:
             batch_size=None,
             num_workers=min(self.workers, len(steps)),
             collate_fn=_as_made,  # type: ignore[arg-type]
+            generator=torch.Generator(),  # otherwise it draws from the global one, and dropout would feel it
         )
         return iter(loader)
+
+    def _refuse_the_impossible(self, draws: int | None) -> None:
+        if self.order not in get_args(Order):
+            raise ValueError(f"order must be one of {', '.join(get_args(Order))}; got {self.order!r}.")
+        if not 0 <= self.rank < self.ranks:
+            raise ValueError(f"rank must lie in 0..{self.ranks - 1}, got {self.rank}.")
+        if self.batch_size < 2 * self.ranks:
+            raise ValueError(
+                f"a batch of {self.batch_size} is too small: each of {self.ranks} ranks needs two rows of it or more."
+            )
+        if len(self.rows) == 0 or self.draws < 1:
+            raise ValueError(f"a stream needs rows to draw from, got {len(self.rows)} rows and {self.draws} draws.")
+        if draws is not None and self.order not in ("weighted", "even"):
+            raise ValueError(f"draws= has no meaning for a {self.order} stream: it visits every row once.")
+        if len(self.rows.unique()) < len(self.rows):
+            raise ValueError("rows must differ: to visit some more often than others, use order='weighted' and weigh.")
+        if self.seed < 0:
+            raise ValueError(f"the seed must not be negative, got {self.seed}.")
 
 
 def _as_made(batch: Batch) -> Batch:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from permll.noise.kinds import Noise as Noise
     from permll.noise.presets import named_noise as named_noise
 
-__getattr__, __dir__ = lazy(
+__getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "applying": ("with_noise",),

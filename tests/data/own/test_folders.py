@@ -114,7 +114,10 @@ def test_damaged_images_are_left_out_and_noted(damaged: Path) -> None:
 
 
 def test_without_a_check_large_files_are_not_opened(damaged: Path) -> None:
-    assert len(read(damaged, check=False)) == 9
+    data = read(damaged, check=False)
+    assert len(data) == 9
+    with pytest.raises(ValueError, match=r"image a/2.jpg of files in .* cannot be read: .*truncated"):
+        data.inputs.batch(torch.tensor([0, data.ids.index("a/2.jpg")]))
     with pytest.raises(ValueError, match=r"image a/2.jpg cannot be read: .*truncated"):
         read(damaged, check=False, image_size=32)  # these would go to memory, so they must be read
 

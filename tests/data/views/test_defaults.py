@@ -15,12 +15,18 @@ def picture(position: int) -> Image.Image:
     return Image.fromarray(np.random.default_rng(position).integers(0, 256, (40, 50, 3), dtype=np.uint8))
 
 
+def pixels(*shape: int) -> Images:
+    return Images(torch.randint(0, 256, shape, generator=torch.Generator().manual_seed(0)).byte())
+
+
 KINDS: dict[str, Inputs] = {
-    "colour images": Images(torch.randint(0, 256, (12, 3, 32, 32)).byte()),
-    "grey images": Images(torch.randint(0, 256, (12, 1, 28, 28)).byte()),
-    "tiny images": Images(torch.randint(0, 256, (12, 1, 8, 8)).byte()),
+    "colour images": pixels(12, 3, 32, 32),
+    "grey images": pixels(12, 1, 28, 28),
+    "tiny images": pixels(12, 1, 8, 8),
     "image files": LazyImages(picture, torch.arange(12), size=32),
-    "vectors": Vectors(torch.randn(12, 5) * 30 + 7),
+    "narrow images": pixels(12, 1, 64, 6),
+    "images of four channels": pixels(12, 4, 32, 32),
+    "vectors": Vectors(torch.linspace(-40, 90, 60).sin().view(12, 5) * 30 + 7),
 }
 
 
@@ -36,8 +42,15 @@ def test_three_views_of_one_shape_that_differ(inputs: Inputs) -> None:
     assert torch.equal(plain, views["plain"](raw, keys + 1)), "to evaluate, nothing is left to chance"
 
 
+def test_images_of_one_line_are_not_moved_out_of_themselves() -> None:
+    lines = pixels(12, 1, 1, 64)
+    views, keys = default_views(lines), visit_keys(0, 0, "x", torch.arange(12))
+    assert torch.equal(views["weak"](lines.pixels, keys), views["plain"](lines.pixels, keys))
+    assert views["strong"](lines.pixels, keys).shape == (12, 1, 1, 64)
+
+
 def test_grey_images_are_not_mirrored() -> None:
-    digits = Images(torch.randint(0, 256, (50, 1, 8, 8)).byte())
+    digits = pixels(50, 1, 8, 8)
     assert "Flip" not in str(default_views(digits)["strong"])
     assert "Flip" in str(default_views(KINDS["colour images"])["weak"])
 

@@ -112,6 +112,12 @@ def test_crops_that_do_not_fit_say_so() -> None:
             view(images(1), torch.zeros(1).long())
 
 
+def test_normalise_takes_raw_images_alone() -> None:
+    """On floats it would write into the data set, or come twice."""
+    with pytest.raises(TypeError, match=r"takes uint8 images, got torch\.float32"):
+        Normalise((0.5,), (0.5,))(torch.zeros(1, 1, 4, 4), torch.zeros(1).long())
+
+
 def test_steps_of_a_chain_draw_independently() -> None:
     """Two flips with the same draw would always cancel."""
     batch = images(1).expand(200, -1, -1, -1)

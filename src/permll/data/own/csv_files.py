@@ -38,7 +38,7 @@ def read_csv(path: Path) -> Cells:
     if twice:
         raise ValueError(f"{path} has columns of the same name: {listed(twice, 'name')}; rename them.")
     try:
-        frame = pl.read_csv(path, separator=separator, infer_schema=False, new_columns=names)
+        frame = pl.read_csv(path, separator=separator, infer_schema_length=0, new_columns=names)  # 0: all is text
     except pl.exceptions.PolarsError as broken:
         raise ValueError(_diagnose(path, separator, len(names), str(broken))) from None
     cells = pl.all().str.strip_chars()
@@ -50,7 +50,7 @@ def guess_separator(header: str) -> str:
     r"""Return which of , ; tab and | stands most often in the first line, outside quotes.
 
     Examples:
-        >>> guess_separator('id;"height, cm";label'), guess_separator("label")
+        >>> guess_separator('"height, cm, by hand";label'), guess_separator("label")
         (';', ',')
     """
     plain = re.sub(r'"[^"]*"', "", header)

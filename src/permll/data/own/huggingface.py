@@ -36,6 +36,9 @@ class OpenRow:
 
         return Image.open(BytesIO(value["bytes"]) if value["bytes"] is not None else value["path"])
 
+    def __repr__(self) -> str:
+        return f"column {self.column!r}"
+
 
 def find_dataset(dataset: Any, asked: Asked) -> Found:
     """Return what a ``datasets.Dataset`` holds."""

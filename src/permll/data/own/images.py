@@ -94,6 +94,9 @@ class OpenItem:
             item = self.items[position]
         return item if self.key is None else item[self.key]
 
+    def __repr__(self) -> str:
+        return f"a {type(self.items).__name__}"
+
     def __reduce__(self) -> tuple[type, tuple[Any, int | str | None]]:
         """Leave the lock behind: it cannot be sent to workers, and each makes its own."""
         return OpenItem, (self.items, self.key)

@@ -58,6 +58,8 @@ def grey(x: Tensor) -> Tensor:
     """Return the luminance (B, 1, H, W) by the ITU-R 601 weights; of grey images, the images."""
     if x.shape[1] == 1:
         return x
+    if x.shape[1] != 3:
+        raise ValueError(f"colours are known of images with 1 or 3 channels, these have {x.shape[1]}.")
     red, green, blue = x.int().unbind(1)
     return ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16).to(torch.uint8)[:, None]
 

@@ -1,6 +1,6 @@
 """Three views for every kind of data: plain (to evaluate), weak and strong, so that any method runs on any data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -28,7 +28,7 @@ def default_views(inputs: Inputs) -> Mapping[str, View]:
         ['plain', 'strong', 'weak']
     """
     if isinstance(inputs, Images):
-        return image_views(image_statistics(inputs), flip=inputs.pixels.shape[1] == 3, size=inputs.pixels.shape[2])
+        return image_views(image_statistics(inputs), inputs.pixels.shape[1:])
     if isinstance(inputs, LazyImages):
         size = inputs.size * 7 // 8  # 224 of 256
         flip = Flip()
@@ -49,22 +49,28 @@ def default_views(inputs: Inputs) -> Mapping[str, View]:
     raise TypeError(f"{inputs} have no views before they are encoded: permll.data.encode(data).")
 
 
-def image_views(normalise: Normalise, *, flip: bool = True, size: int = 32) -> Mapping[str, View]:
-    """Return the views of small images: crop with padding of an eighth, mirror; strong: a policy and a hole on top."""
-    moves: tuple[View, ...] = (Crop(padding=max(size // 8, 1)), *([Flip()] if flip else []))
+def image_views(normalise: Normalise, shape: Sequence[int]) -> Mapping[str, View]:
+    """Return the views of small images (C, H, W): crop with padding of an eighth, mirror; strong: a policy and a hole.
+
+    The policy is for images whose channels are grey or red, green and blue.
+    """
+    channels, size = shape[0], min(shape[1:])
+    padding = max(size // 8, 1) if size > 2 else 0  # a line of pixels would be moved out of its own picture
+    moves: list[View] = [Crop(padding=padding), *([Flip()] if channels == 3 else [])]
+    policy: list[View] = [RandAugment()] if channels in (1, 3) else []
     return {
         "plain": Chain(normalise),
         "weak": Chain(*moves, normalise),
-        "strong": Chain(*moves, RandAugment(), normalise, Cutout(size // 2)),
+        "strong": Chain(*moves, *policy, normalise, Cutout(max(size // 2, 1))),
     }
 
 
 def image_statistics(images: Images) -> Normalise:
     """Return mean and standard deviation of each channel, from an even choice of at most 10,000 images."""
-    step = max(len(images) // _SAMPLE, 1)
+    step = -(-len(images) // _SAMPLE)
     pixels = images.pixels[::step].transpose(0, 1).flatten(1)
     # From the histogram: exact, and without a float copy of all pixels.
-    counts = torch.stack([torch.bincount(channel, minlength=256) for channel in pixels.int()]).double()
+    counts = torch.stack([torch.bincount(channel, minlength=256) for channel in pixels]).cpu().double()
     values = torch.arange(256, dtype=torch.float64) / 255
     mean = (counts * values).sum(1) / counts.sum(1)
     variance = (counts * values**2).sum(1) / counts.sum(1) - mean**2

@@ -38,7 +38,7 @@ def windows(x: Tensor, top: Tensor, left: Tensor, height: int, width: int) -> Te
         [3, 4, 6, 7]
     """
     sliding = x.unfold(2, height, 1).unfold(3, width, 1)  # (B, C, tops, lefts, height, width), a view
-    if x.device.type == "cpu":  # NumPy moves whole lines here, seven times as fast as torch's indexing
+    if x.device.type == "cpu":  # NumPy moves whole lines here, several times as fast as torch's indexing
         return torch.from_numpy(sliding.numpy()[np.arange(len(x)), :, top.numpy(), left.numpy()])
     return sliding[torch.arange(len(x), device=x.device), :, top, left]
 

@@ -115,5 +115,9 @@ class Normalise:
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:  # noqa: ARG002
         """Return float32 (B, C, H, W)."""
+        if batch.dtype != torch.uint8:
+            raise TypeError(
+                f"Normalise takes uint8 images, got {batch.dtype}: it comes once, and after all that need them."
+            )
         mean, std = (torch.tensor(values, device=batch.device)[:, None, None] for values in (self.mean, self.std))
         return batch.to(torch.float32).mul_(1 / (255 * std)).sub_(mean / std)

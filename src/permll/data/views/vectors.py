@@ -48,5 +48,5 @@ class Drop:
         count = batch.shape[1] if self.features is None else int(self.features.max()) + 1
         gone = uniform(fold(keys, 0), count) < self.chance
         if self.features is not None:
-            gone = gone[:, self.features]
+            gone = gone[:, self.features.cpu()]
         return batch.masked_fill(gone.to(batch.device), 0.0)
