@@ -86,3 +86,12 @@ def test_the_costs_are_those_of_the_results() -> None:
     assert float(dense["100"]["median_low95"]) > 10_000
     longest = max(float(row["ratio_median"]) for row in rows if row["what"].startswith("step: N"))
     assert f"takes {longest:.2f} times as long as one with 10 thousand" in README
+
+
+def test_the_speed_of_the_input_is_that_of_the_results() -> None:
+    rows = {row["what"]: row for row in results("input")}
+    plain, workers = (rows[f"images/s: crop, flip, normalise{more}"] for more in ("", ", PIL in 2 workers"))
+    assert plain["met"] == "True"
+    assert f"at {float(plain['ratio_median']):.1f} times the speed of a per-image PIL pipeline" in README
+    assert f"and still {float(workers['ratio_median']):.1f}\n" in README
+    assert f"the first batch is there {float(rows['seconds: files to first batch']['ours']):.2f} s after" in README
