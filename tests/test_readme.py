@@ -94,4 +94,4 @@ def test_the_speed_of_the_input_is_that_of_the_results() -> None:
     assert plain["met"] == "True"
     assert f"at {float(plain['ratio_median']):.1f} times the speed of a per-image PIL pipeline" in README
     assert f"and still {float(workers['ratio_median']):.1f}\n" in README
-    assert f"the first batch is there {float(rows['seconds: files to first batch']['ours']):.2f} s after" in README
+    assert f"the first batch is there {float(rows['seconds: files to first batch']['ours']):.3f} s after" in README
