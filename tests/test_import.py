@@ -55,6 +55,11 @@ def test_the_names_for_type_checkers_are_the_names_there_are(package: ModuleType
     assert not [name for name in unpromised if name[0] != "_" and not isinstance(getattr(package, name), ModuleType)]
 
 
+def test_modules_can_be_reached_without_importing_them() -> None:
+    code = "import permll; permll.data.splits.stratified, permll.data.own.read, permll.noise.instance.part_dependent"
+    modules_after(code)
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'permll' has no attribute 'PermLayer'"):
         _ = permll.PermLayer  # type: ignore[attr-defined]

@@ -1,6 +1,7 @@
 """Public names that are imported when they are first used: ``permll --help`` need not wait for torch."""
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +19,8 @@ def lazy(
 
     def getattr_(name: str) -> Any:
         if name not in home:
+            if not name.startswith("_") and importlib.util.find_spec(f"{package}.{name}"):
+                return importlib.import_module(f"{package}.{name}")  # its modules can be reached without an import
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = importlib.import_module(f"{package}.{home[name]}")
         value = module if name == home[name] and not modules[name] else getattr(module, name)

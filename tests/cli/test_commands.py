@@ -26,6 +26,12 @@ def test_help_lists_the_commands() -> None:
     assert "figures" in shown.stdout
 
 
+def test_a_reader_that_stops_early_is_no_error() -> None:
+    command = f"{PERMLL} data list | head -n 1; exit ${{PIPESTATUS[0]}}"
+    shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
 def test_version() -> None:
     assert run("--version").stdout.strip() == permll.__version__
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.data import Data, Items, LazyImages, Vectors
+from permll.data import Data, Items, LazyImages, Table, Texts, Vectors
 from permll.data.decoding import OpenFile, to_pixels
 from tests.data.toy import toy
 
@@ -91,3 +91,24 @@ def test_items_stack_and_an_empty_share_is_empty() -> None:
     ragged = Items([(torch.zeros(2), 0), (torch.zeros(3), 0)], torch.arange(2))
     with pytest.raises(ValueError, match="differ in size"):
         ragged.batch(torch.arange(2))
+
+
+def test_one_sample_to_look_at(tmp_path: Path) -> None:
+    data = toy(6)
+    assert data[4].id == "4.png"
+    assert data[-1].id == "5.png"
+    assert data[2].label == data.classes[data.labels[2]]
+    assert data[2].input.shape == (3, 8, 8)
+    with pytest.raises(IndexError):
+        _ = data[6]
+    Image.new("RGB", (30, 20)).save(tmp_path / "a.png")
+    lazy = LazyImages(OpenFile(tmp_path, ("a.png",)), torch.arange(1))
+    others = {
+        "a text": Texts(("a text",)),
+        1.5: Table({"x": np.array([1.5])}),
+        (30, 20): lazy,
+        7: Items([(7, 0)], torch.arange(1)),
+    }
+    for expected, inputs in others.items():
+        shown = Data(inputs, torch.tensor([0]), ("x",), ("1",))[0].input
+        assert expected in (shown, getattr(shown, "size", None), shown.get("x") if isinstance(shown, dict) else None)

@@ -363,6 +363,14 @@ def test_a_loop_that_was_left_goes_on_where_it_was() -> None:
         assert_same(one, other)
 
 
+def test_one_view_needs_no_name_and_a_stream_says_where_it_stands() -> None:
+    stream = Stream(toy(30), 4, views=VIEWS["weak"])
+    assert next(iter(stream)).x.dtype == torch.float32
+    assert repr(stream) == "Stream(30 rows, shuffled, batches of 4, epoch 0, batch 1 of 8)"
+    with pytest.raises(TypeError, match="draws from Data, got ndarray"):
+        Stream(np.zeros((3, 2)), 2)  # type: ignore[arg-type]
+
+
 def test_rows_may_be_a_mask() -> None:
     mask = torch.arange(30) % 3 == 0
     visited = torch.cat([batch.index for batch in Stream(toy(30), 4, rows=mask)])

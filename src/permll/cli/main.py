@@ -1,5 +1,6 @@
 """``permll``: the commands, and how their errors look."""
 
+import os
 import sys
 
 import typer
@@ -36,6 +37,9 @@ def main() -> None:
     """Run the command line: what a user can mend is one sentence and exit code 1, not a traceback."""
     try:
         app()
+    except BrokenPipeError:  # whoever read on has had enough: permll ... | head
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except (ImportError, OSError, ValueError) as problem:
         typer.echo(f"permll: {problem}", err=True)
         sys.exit(1)

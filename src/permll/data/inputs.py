@@ -29,6 +29,10 @@ class Inputs(Protocol):
         """Return the samples at positions ``rows`` as one tensor (B, ...), before any view."""
         ...
 
+    def show(self, row: int) -> Any:
+        """Return one sample to look at: pixels, a vector, a text, a row of a table."""
+        ...
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Images:
@@ -53,6 +57,10 @@ class Images:
     def batch(self, rows: Tensor) -> Tensor:
         """Return uint8 (B, C, H, W)."""
         return self.pixels.index_select(0, rows.to(self.pixels.device))  # ten times as fast as pixels[rows]
+
+    def show(self, row: int) -> Tensor:
+        """Return the pixels (C, H, W) of one image."""
+        return self.pixels[row]
 
     def to(self, device: torch.device | str) -> "Images":
         """Return the images in the memory of ``device``: small sets fit there whole."""
@@ -93,6 +101,10 @@ class Vectors:
         """Return float32 (B, F)."""
         return self.values.index_select(0, rows.to(self.values.device))
 
+    def show(self, row: int) -> Tensor:
+        """Return one vector (F,)."""
+        return self.values[row]
+
     def to(self, device: torch.device | str) -> "Vectors":
         """Return the vectors in the memory of ``device``."""
         return Vectors(self.values.to(device), None if self.features is None else self.features.to(device))
@@ -119,7 +131,7 @@ class LazyImages:
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return f"LazyImages at {self.size} x {self.size}"
+        return f"LazyImages resized to {self.size} x {self.size}"
 
     def take(self, rows: Tensor) -> "LazyImages":
         """Return the images at ``rows``; nothing is opened."""
@@ -137,6 +149,11 @@ class LazyImages:
         for place, position in enumerate(self.rows[rows].tolist()):
             pixels[place] = read_pixels(self.open, position, self.size, self.fit)
         return torch.from_numpy(pixels)
+
+    def show(self, row: int) -> "Image":
+        """Open one image, as large as it is."""
+        with self.open(int(self.rows[row])) as image:
+            return image.copy()  # decoded: the file need not stay open
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -159,6 +176,10 @@ class Texts:
         """Refuse: texts are not numbers yet."""
         raise TypeError("texts must be encoded before they can be trained on: permll.data.encode(data).")
 
+    def show(self, row: int) -> str:
+        """Return one text."""
+        return self.texts[row]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
@@ -175,7 +196,7 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def __repr__(self) -> str:
-        return f"Table of {len(self.columns)} columns"
+        return f"Table of {len(self.columns)} column{'s' if len(self.columns) != 1 else ''}"
 
     def take(self, rows: Tensor) -> "Table":
         """Return the rows at ``rows``."""
@@ -184,6 +205,13 @@ class Table:
     def batch(self, rows: Tensor) -> Tensor:  # noqa: ARG002
         """Refuse: columns are not numbers on one scale yet."""
         raise TypeError("a table must be encoded before it can be trained on: permll.data.encode(data).")
+
+    def show(self, row: int) -> dict[str, Any]:
+        """Return one row by column."""
+        return {
+            name: column[row].item() if hasattr(column[row], "item") else column[row]
+            for name, column in self.columns.items()
+        }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -222,6 +250,11 @@ class Items:
             shapes = listed(sorted({str(tuple(tensor.shape)) for tensor in tensors}), "shape")
             raise ValueError(f"the items of {type(self.dataset).__name__} differ in size, {shapes}: resize them first.")
         return torch.stack(tensors)
+
+    def show(self, row: int) -> Any:
+        """Return one item's input, as the data set gives it."""
+        item = self.dataset[int(self.rows[row])]
+        return item if self.key is None else item[self.key]
 
 
 KINDS: Sequence[type] = (Images, LazyImages, Vectors, Texts, Table, Items)

@@ -2,13 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from permll.data.inputs import Inputs
 from permll.data.problems import listed
+
+
+class Sample(NamedTuple):
+    """One sample, to look at."""
+
+    id: str
+    label: str
+    input: Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,6 +38,8 @@ class Data:
         Data(3 samples, 2 classes, Vectors of 2)
         >>> data.take([2, 1]).ids
         ('c', 'b')
+        >>> data[1]
+        Sample(id='b', label='dog', input=tensor([0., 0.]))
     """
 
     inputs: Inputs
@@ -60,9 +70,14 @@ class Data:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __getitem__(self, row: int) -> Sample:
+        """Return the sample at a position, with its label in words; ``take`` returns several as ``Data``."""
+        row = range(len(self))[row]  # counts from the end if negative, and says so if there is none
+        return Sample(self.ids[row], self.classes[int(self.labels[row])], self.inputs.show(row))
+
     def __repr__(self) -> str:
         name = " ".join(str(self.about[key]) for key in ("name", "split") if self.about.get(key))
-        what = f"{len(self):,} samples, {self.num_classes} classes, {self.inputs}"
+        what = f"{len(self):,} sample{'s' if len(self) != 1 else ''}, {self.num_classes} classes, {self.inputs}"
         return f"Data({name}: {what})" if name else f"Data({what})"
 
     @property

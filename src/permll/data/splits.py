@@ -34,6 +34,8 @@ def stratified(labels: Tensor, validation: int | float, seed: int) -> Split:
         >>> len(split.train), split.validation.tolist() == sorted(split.validation.tolist())
         (9, True)
     """
+    if isinstance(validation, bool) or not isinstance(validation, int | float):
+        raise ValueError(f"validation must be a share below 1 or a number of rows, got {validation!r}.")
     count = round(validation * len(labels)) if 0 < validation < 1 else int(validation)
     if not 0 < count < len(labels) or (validation >= 1 and isinstance(validation, float)):
         raise ValueError(
@@ -59,6 +61,9 @@ def stratified(labels: Tensor, validation: int | float, seed: int) -> Split:
 
 def split(data: Data, validation: int | float, seed: int = 0) -> tuple[Data, Data]:
     """Return training and validation parts of ``data``; both record the split in ``about``."""
+    alone = [name for name, count in zip(data.classes, data.counts.tolist(), strict=True) if count == 1]
+    if alone:
+        raise ValueError(f"a class with one sample cannot be on both sides: {listed(alone, 'class')}.")
     parts = stratified(data.labels, validation, seed)
     return tuple(  # type: ignore[return-value]
         data.take(rows).noted(split=name, split_from=data.about.get("split"), split_how=parts.about)

@@ -42,6 +42,9 @@ class Batch:
 class Stream:
     """Batches of a data set. Iterating goes from where the stream stands to the end of the epoch.
 
+    A batch that was handed out counts as visited: after a look at the first one, a loop begins with the second.
+    ``seek(0)`` goes back.
+
     An epoch is a pure function of seed, epoch and (for balanced orders) weights. Ranks share each batch between them:
     rank r of R takes its rows r, r + R, r + 2R, ..., so that together they visit what one process would, every row as
     often, none padded, with the same pixels. A rank's share of the last batch can be empty.
@@ -49,7 +52,7 @@ class Stream:
     Args:
         data: what to draw from.
         batch_size: rows of a batch, of all ranks together.
-        views: by name; each batch holds all of them, made from one reading of the samples. Default: as they are.
+        views: by name, or just one; each batch holds all of them, made from one reading. Default: as they are.
         order: ``"shuffled"`` and ``"sequential"`` visit every row once. ``"weighted"`` draws with replacement, every
             label equally often unless ``weigh`` says otherwise; ``"even"`` draws without, as evenly over the labels as
             these allow. By which labels, ``balance`` says; at first by the given ones.
@@ -77,7 +80,7 @@ class Stream:
         data: Data,
         batch_size: int,
         *,
-        views: Mapping[str, View] | None = None,
+        views: Mapping[str, View] | View | None = None,
         order: Order = "shuffled",
         rows: Tensor | Sequence[int] | None = None,
         draws: int | None = None,
@@ -87,8 +90,10 @@ class Stream:
         ranks: int = 1,
         workers: int = 0,
     ) -> None:
+        if not isinstance(data, Data):
+            raise TypeError(f"a stream draws from Data, got {type(data).__name__}: permll.data.load makes it.")
         self.data, self.batch_size, self.order = data, batch_size, order
-        self.views = dict(views or {"plain": as_it_is})
+        self.views = {"view": views} if callable(views) else dict(views or {"plain": as_it_is})
         self.rows = torch.arange(len(data)) if rows is None else read_rows(rows, len(data))
         self.draws = len(self.rows) if draws is None else draws
         self.seed, self.name, self.rank, self.ranks, self.workers = seed, name, rank, ranks, workers
@@ -99,6 +104,10 @@ class Stream:
         self._turn = 0  # which iterator is the present one
         # What a balanced epoch follows: weights, or labels. The epoch under way has its own, the next may have others.
         self._guide = self._next_guide = self._guided_by(data.labels)
+
+    def __repr__(self) -> str:
+        where = f"epoch {self._epoch}, batch {self._step} of {len(self)}"
+        return f"Stream({len(self.rows):,} rows, {self.order}, batches of {self.batch_size}, {where})"
 
     def __len__(self) -> int:
         """Return how many batches an epoch has."""
@@ -229,7 +238,7 @@ class Stream:
             raise ValueError(f"order must be one of {', '.join(get_args(Order))}; got {self.order!r}.")
         if not 0 <= self.rank < self.ranks:
             raise ValueError(f"rank must lie in 0..{self.ranks - 1}, got {self.rank}.")
-        if self.batch_size < 2 * self.ranks:
+        if self.batch_size < 1 or (self.ranks > 1 and self.batch_size < 2 * self.ranks):
             raise ValueError(
                 f"a batch of {self.batch_size} is too small: each of {self.ranks} ranks needs two rows of it or more."
             )
