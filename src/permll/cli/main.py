@@ -10,6 +10,7 @@ from permll.cli.data import data
 from permll.cli.demo import demo
 from permll.cli.figures import figures
 from permll.cli.noise import noise
+from permll.cli.train import StoppedError, train
 
 INTERRUPTED = 130  # what typer leaves with after Ctrl-C, without a word
 
@@ -21,6 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(train)
 app.add_typer(figures, name="figures")
 app.add_typer(noise, name="noise")
 app.add_typer(data, name="data")
@@ -37,10 +39,13 @@ def main() -> None:
     """Run the command line: what a user can mend is one sentence and exit code 1, not a traceback."""
     try:
         app()
+    except StoppedError as stopped:
+        typer.echo(f"permll: {stopped}", err=True)
+        sys.exit(INTERRUPTED)
     except BrokenPipeError:  # whoever read on has had enough: permll ... | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except (ImportError, OSError, ValueError) as problem:
+    except (ArithmeticError, ImportError, OSError, ValueError) as problem:
         typer.echo(f"permll: {problem}", err=True)
         sys.exit(1)
     except SystemExit as leaving:

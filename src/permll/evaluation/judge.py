@@ -1,0 +1,66 @@
+"""The judge: the only one who sees clean labels. The loop hands it predictions; nothing goes back."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from permll.data.record import Data
+from permll.evaluation.accuracy import accuracy
+from permll.evaluation.evaluate import evaluate_labels, evaluate_predictions
+from permll.evaluation.protocol import choose_from_rows
+
+
+class Judged(Protocol):
+    """What the judge asks of a method."""
+
+    def corrected_labels(self, scan: Callable[..., Tensor]) -> Tensor:
+        """Return (N, c)."""
+
+    def label_quality(self, scan: Callable[..., Tensor]) -> Tensor:
+        """Return (N,)."""
+
+
+class Judge:
+    """Measures a training from outside.
+
+    Args:
+        test: data with clean labels, or None.
+        validation: data with noisy labels, or None.
+        clean: the true labels (N,) of the training data, where they are known.
+        clean_validation: those of the validation data.
+    """
+
+    def __init__(
+        self,
+        test: Data | None = None,
+        validation: Data | None = None,
+        clean: Tensor | None = None,
+        clean_validation: Tensor | None = None,
+    ) -> None:
+        self.test, self.validation, self.clean, self.clean_validation = test, validation, clean, clean_validation
+
+    def verdict(
+        self, method: Judged, predict: Callable[[Data], Tensor], scan: Callable[..., Tensor], train: Data
+    ) -> dict[str, Any]:
+        """Return the numbers of an epoch, those that clean labels went into included."""
+        found: dict[str, Any] = {}
+        if self.test is not None:
+            numbers = evaluate_predictions(predict(self.test), self.test.labels)
+            found |= {f"test_{name}": value for name, value in numbers.items()}
+        if self.validation is not None:
+            probabilities = predict(self.validation)
+            found["noisy_validation_accuracy"] = accuracy(probabilities, self.validation.labels)
+            if self.clean_validation is not None:
+                found["clean_validation_accuracy"] = accuracy(probabilities, self.clean_validation)
+        if self.clean is not None:
+            corrected, quality = method.corrected_labels(scan), method.label_quality(scan)
+            found |= evaluate_labels(train.labels, corrected.cpu(), quality.cpu(), self.clean)
+        return found
+
+    def report(self, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the numbers to report of a finished run, and which of them an oracle chose."""
+        if self.test is None:
+            return {"last": dict(metrics[-1])}
+        protocol = choose_from_rows(metrics)
+        return {**protocol.numbers(), "oracle": sorted(protocol.oracle), "final": dict(metrics[-1])}

@@ -1,0 +1,26 @@
+"""The methods: each owns its networks, its loss and its state per sample; the training loop knows none by name."""
+
+from typing import TYPE_CHECKING
+
+from permll._lazy import lazy
+
+if TYPE_CHECKING:
+    from permll.methods._base import Draw as Draw
+    from permll.methods._base import FitInfo as FitInfo
+    from permll.methods._base import Method as Method
+    from permll.methods._base import Scan as Scan
+    from permll.methods._base import Sweep as Sweep
+    from permll.methods._registry import METHODS as METHODS
+    from permll.methods._registry import MethodInfo as MethodInfo
+    from permll.methods._registry import find_method as find_method
+    from permll.methods._state import SampleBuffer as SampleBuffer
+    from permll.methods._state import SampleParameter as SampleParameter
+
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "_base": ("Draw", "FitInfo", "Method", "Scan", "Sweep"),
+        "_registry": ("METHODS", "MethodInfo", "find_method"),
+        "_state": ("SampleBuffer", "SampleParameter"),
+    },
+)

@@ -1,0 +1,23 @@
+"""Cross-entropy on the given labels: what everybody does, and what all others are measured against."""
+
+from torch import Tensor, nn
+
+from permll.data.streams import Batch
+from permll.methods._base import Method
+
+
+class CrossEntropy(Method):
+    """Plain training: -log p_y.
+
+    Args:
+        label_smoothing: the share of each target that goes evenly to all classes.
+    """
+
+    def __init__(self, *, label_smoothing: float = 0.0) -> None:
+        super().__init__()
+        self.label_smoothing = label_smoothing
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return -log p_y (B,)."""
+        logits = self.networks["net"](batch.x)
+        return nn.functional.cross_entropy(logits, batch.labels, reduction="none", label_smoothing=self.label_smoothing)

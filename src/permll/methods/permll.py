@@ -1,0 +1,118 @@
+"""PermLL: every sample owns a learned convex combination of label swaps that corrects its loss (AAAI 2023)."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from permll.data.streams import Batch
+from permll.layer.equations import LossName, Side
+from permll.layer.module import PermutationLayer
+from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep
+
+Balance = Literal["none", "given", "corrected"]
+
+
+class PermLL(Method):
+    """The paper's method: the loss through the layer, α moved with its own constant step.
+
+    Args:
+        init: I_α, the initial weight of the given label; default as in ``PermutationLayer``.
+        lr: the step of α per visit, the paper's η / B. Or:
+        turn_after: the fraction of training after which a contradicted label turns; default 0.3 if ``lr`` is not given.
+        on: where the layer stands, ``"prediction"`` or ``"label"``.
+        loss: ``"ce"``, ``"kl"``, ``"l1"`` or ``"l2"``.
+        warm_up: so many steps of plain cross-entropy first, in which α rests.
+        balance: draw every class equally often: by the ``"given"`` labels, or after each epoch by the ``"corrected"``
+            ones, as the paper does on Clothing1M.
+        networks: how many networks share α; their losses are summed, so α moves by the sum too.
+    """
+
+    def __init__(
+        self,
+        *,
+        init: float | None = None,
+        lr: float | None = None,
+        turn_after: float | None = None,
+        on: Side = "prediction",
+        loss: LossName = "ce",
+        warm_up: int = 0,
+        balance: Balance = "none",
+        networks: int = 1,
+    ) -> None:
+        super().__init__()
+        if networks < 1:
+            raise ValueError(f"networks must be one or more, got {networks}.")
+        self.init, self.lr, self.turn_after = init, lr, turn_after
+        self.on, self.loss_name, self.warm_up, self.balance = on, loss, warm_up, balance
+        self.network_names = ("net",) if networks == 1 else tuple(f"net{n}" for n in range(networks))  # type: ignore[misc]
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+        self.steps: Tensor
+        self.layer: PermutationLayer | None = None
+
+    def on_fit_start(self, info: FitInfo) -> None:
+        """Make the layer, a row of α for every sample."""
+        super().on_fit_start(info)
+        self.layer = PermutationLayer(
+            info.labels,
+            info.num_classes,
+            init=self.init,
+            lr=self.lr,
+            turn_after=self.turn_after,
+            epochs=None if self.lr is not None else info.epochs,
+            on=self.on,
+            loss=self.loss_name,
+            ids=info.ids,
+        )
+
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+        """Return one sweep over all rows, or over a balanced draw of them."""
+        if number > 0:
+            return None
+        if self.balance == "none":
+            return Sweep()
+        labels = self._layer.alpha.argmax(-1) if self.balance == "corrected" else None
+        return Sweep({"batch": Draw(order="weighted", labels=labels)})
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return the sum over the networks of the loss (B,) through the layer, or in warm-up of -log p_y."""
+        logits = [network(batch.x) for network in self.networks.values()]
+        if self._warming_up:
+            return _sum([nn.functional.cross_entropy(one, batch.labels, reduction="none") for one in logits])
+        return _sum([self._layer(one, batch.index, reduction="none") for one in logits])
+
+    def on_step_end(self) -> None:
+        """Move the visited rows of α, except in warm-up."""
+        self._layer.step()
+        self.steps += 1
+
+    def corrected_labels(self, scan: Scan) -> Tensor:  # noqa: ARG002
+        """Return a = softmax(α), (N, c): what training has come to believe of each label."""
+        return self._layer.weights()
+
+    def label_quality(self, scan: Scan) -> Tensor:
+        """Return r_y = softmax(α + logits)_y (N,), the mean over the networks: what input and label together say."""
+        return torch.stack([self._layer.label_quality(scan(name)) for name in self.networks]).mean(0)
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return the share of labels that turned."""
+        turned = self._layer.alpha.argmax(-1) != self._layer.labels
+        return {"turned": turned.double().mean().item()}
+
+    def settings(self) -> dict[str, Any]:
+        """Return what follows from the number of classes and epochs."""
+        return {"init": self._layer.init, "lr": self._layer.lr}
+
+    @property
+    def _layer(self) -> PermutationLayer:
+        assert self.layer is not None, "on_fit_start makes the layer"
+        return self.layer
+
+    @property
+    def _warming_up(self) -> bool:
+        return self.warm_up > 0 and int(self.steps) < self.warm_up
+
+
+def _sum(losses: list[Tensor]) -> Tensor:
+    return losses[0] if len(losses) == 1 else torch.stack(losses).sum(0)

@@ -1,0 +1,49 @@
+"""The optimizers a recipe can name, one for each network, and their state by parameter name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from permll.data.problems import nearest
+
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+}
+
+
+def build_optimizer(network: nn.Module, name: str = "sgd", **settings: Any) -> torch.optim.Optimizer:
+    """Return an optimizer of all parameters of a network.
+
+    Examples:
+        >>> build_optimizer(nn.Linear(2, 2), "sgd", lr=0.1, momentum=0.9).defaults["momentum"]
+        0.9
+    """
+    if name not in OPTIMIZERS:
+        raise ValueError(
+            f"{name!r} is no optimizer{nearest(name, OPTIMIZERS) or '.'} There are {', '.join(OPTIMIZERS)}."
+        )
+    try:
+        return OPTIMIZERS[name](network.parameters(), **settings)
+    except TypeError as unknown:
+        raise ValueError(f"{name} does not take these settings: {unknown}.") from None
+
+
+def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return what the optimizer remembers of each parameter, by its number."""
+    state = optimizer.state_dict()["state"]
+    return {str(number): _plain(entries) for number, entries in state.items()}
+
+
+def load_optimizer_state(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
+    """Give it back; rates and decays stay those of the recipe."""
+    whole = optimizer.state_dict()
+    whole["state"] = {int(number): dict(entries) for number, entries in saved.items()}
+    optimizer.load_state_dict(whole)
+
+
+def _plain(entries: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entries.items() if value is None or isinstance(value, Tensor | int | float)}

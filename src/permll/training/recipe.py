@@ -1,0 +1,238 @@
+"""Recipes: everything a training depends on, in one TOML file that is checked before anything starts."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from permll.data.problems import nearest
+
+
+class Section(BaseModel):
+    """A part of a recipe: known keys only, and none that changes under one's hands."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Named(BaseModel):
+    """A name and the settings that go with it: which ones there are, what is named knows."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return all but the name."""
+        return dict(self.__pydantic_extra__ or {})
+
+
+class DataSection(Section):
+    """What to train on.
+
+    Args:
+        source: the name of a built-in set, or a path to one's own data.
+        root: where built-in sets are.
+        options: how to read it, as ``permll.data.load`` takes them.
+        train: train on so many rows only (below 1: this share), drawn evenly from all classes.
+        validation: how many rows (below 1: which share) are set aside to choose an epoch by, with labels as noisy as
+            the others; or the name of an official split.
+        test: the split, or for one's own data the path, to test on; "" for none.
+        split_seed: of these draws.
+        noise: put on the labels, as ``permll noise list`` names it; "" for none.
+        noise_seed: of its draws.
+    """
+
+    source: str
+    root: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+    train: int | float | None = Field(default=None, gt=0)
+    validation: int | float | str | None = None
+    test: str = "test"
+    split_seed: int = Field(default=42, ge=0)
+    noise: str = ""
+    noise_seed: int = Field(default=42, ge=0)
+
+
+class ViewsSection(Section):
+    """What the network sees: lists of steps, or nothing for what suits the kind of data.
+
+    Args:
+        weak: steps of the weak view: crop, flip, randaugment, autoaugment, cutout, jitter, drop.
+        strong: steps of the strong view.
+        normalise: by the statistics of the training "data", or those of "cifar10", "cifar100" or "imagenet".
+        padding: pixels around the image before a crop of its own size.
+        padding_mode: "reflect" or "zero".
+        crop: size of a crop out of larger images.
+        resize: what images in files are resized to.
+    """
+
+    weak: list[str] | None = None
+    strong: list[str] | None = None
+    normalise: Literal["data", "cifar10", "cifar100", "imagenet"] = "data"
+    padding: int = Field(default=4, ge=0)
+    padding_mode: Literal["reflect", "zero"] = "reflect"
+    crop: int | None = None
+    resize: int | None = None
+
+
+class ScheduleSection(Section):
+    """The learning rate over the epochs, as ``permll.training.schedule.learning_rate`` takes it."""
+
+    kind: Literal["steps", "cosine", "constant"] = "steps"
+    milestones: list[float] = Field(default_factory=list)
+    gamma: float = 0.1
+    warm_up: float = 0.0
+    final: float = 0.0
+
+
+class TrainingSection(Section):
+    """How long, how large, on what."""
+
+    epochs: int = Field(ge=1)
+    batch_size: int = Field(default=128, ge=2)
+    seed: int = Field(default=0, ge=0)
+    workers: int = Field(default=0, ge=0)
+    threads: int | None = None
+    accelerator: str = "auto"
+    devices: int | str = 1
+    num_nodes: int = 1
+    strategy: str = "auto"
+    precision: str = "32-true"
+    evaluate_every: int = Field(default=1, ge=1)
+    checkpoint_minutes: float = Field(default=10.0, gt=0)
+
+
+class Recipe(Section):
+    """A whole training."""
+
+    title: str = ""
+    tier: Literal["tiny", "mini", "lite", "paper", "own"] = "own"
+    data: DataSection
+    views: ViewsSection = ViewsSection()
+    network: Named
+    method: Named
+    optimizer: Named
+    schedule: ScheduleSection = ScheduleSection()
+    training: TrainingSection
+
+    @property
+    def hash(self) -> str:
+        """The first 16 hex digits of the SHA-256 of everything that a result depends on."""
+        content = self.model_dump(mode="json", exclude={"title": True, "data": {"root"}})
+        for incidental in ("threads", "workers", "checkpoint_minutes", "devices", "num_nodes"):
+            content["training"].pop(incidental)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def to_toml(self) -> str:
+        """Return the recipe as its file."""
+        import tomli_w
+
+        content: str = tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+        return content
+
+
+def read_recipe(content: Mapping[str, Any], where: str) -> Recipe:
+    """Return a checked recipe; all that is wrong with it in one sentence, unknown keys with the nearest known."""
+    try:
+        return Recipe.model_validate(content)
+    except ValidationError as wrong:
+        raise ValueError(f"{where}: {'; '.join(_complaints(wrong))}.") from None
+
+
+def load_recipe(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
+    """Return a built-in recipe by name (``permll recipes list``) or one from a file, with some values changed.
+
+    Args:
+        name: ``"mini/sym-60"``, or the path of a TOML file. ``extends = "name"`` in it begins with another recipe.
+        overrides: dotted keys, ``{"training.epochs": 3}``. Another ``method.name`` begins with that method's defaults.
+
+    Examples:
+        >>> load_recipe("tiny/digits", {"training.epochs": 3}).training.epochs
+        3
+    """
+    content = _content(str(name))
+    for key, value in (overrides or {}).items():
+        content = _changed(content, key.split("."), value)
+    return read_recipe(content, f"recipe {name}")
+
+
+def recipe_names() -> list[str]:
+    """Return the names of the built-in recipes."""
+    return sorted(name for name in _built_in() if not name.rpartition("/")[2].startswith("_"))
+
+
+def _content(name: str) -> dict[str, Any]:
+    files = _built_in()
+    path = Path(name).expanduser()
+    if name in files:
+        text = files[name].read_text()
+    elif path.suffix == ".toml" and path.is_file():
+        text = path.read_text()
+    else:
+        raise ValueError(
+            f"{name!r} is no recipe and no .toml file{nearest(name, files) or '.'} See permll recipes list."
+        )
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as wrong:
+        raise ValueError(f"{name} is no TOML: {wrong}.") from None
+    base = content.pop("extends", None)
+    return content if base is None else _merged(_content(str(base)), content)
+
+
+def _merged(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the base with changes; a section that names something else begins anew."""
+    merged = dict(base)
+    for key, value in changes.items():
+        old = merged.get(key)
+        if (
+            isinstance(value, Mapping)
+            and isinstance(old, dict)
+            and value.get("name", old.get("name")) == old.get("name")
+        ):
+            merged[key] = _merged(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _changed(content: dict[str, Any], keys: list[str], value: Any) -> dict[str, Any]:
+    nested = value
+    for key in reversed(keys):
+        nested = {key: nested}
+    return _merged(content, nested)
+
+
+def _built_in() -> dict[str, Any]:
+    return dict(_walk(resources.files("permll") / "recipes", ""))
+
+
+def _walk(folder: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _walk(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".toml"):
+            yield prefix + entry.name.removesuffix(".toml"), entry
+
+
+def _complaints(wrong: ValidationError) -> Iterator[str]:
+    for error in wrong.errors():
+        where = ".".join(str(part) for part in error["loc"])
+        if error["type"] == "extra_forbidden":
+            yield f"there is no key {where}{nearest(str(error['loc'][-1]), _known_keys(error['loc'][:-1])).rstrip('?')}"
+        elif error["type"] == "missing":
+            yield f"{where} is missing"
+        else:
+            yield f"{where} is {error['input']!r}, but {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+def _known_keys(place: tuple[Any, ...]) -> list[str]:
+    model: Any = Recipe
+    for part in place:
+        model = model.model_fields[part].annotation
+    return list(model.model_fields)

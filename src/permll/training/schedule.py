@@ -1,0 +1,49 @@
+"""The learning rate as a pure function of how far training has come: nothing to save, nothing to resume."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
+
+Kind = Literal["steps", "cosine", "constant"]
+
+
+def learning_rate(
+    epoch: float,
+    epochs: int,
+    *,
+    kind: Kind = "steps",
+    milestones: Sequence[float] = (),
+    gamma: float = 0.1,
+    warm_up: float = 0.0,
+    final: float = 0.0,
+) -> float:
+    """Return the factor of the initial learning rate at ``epoch``, counted from 0 with its fraction.
+
+    Args:
+        epoch: how far training has come: 3.5 in the middle of the fourth epoch.
+        epochs: how long it lasts.
+        kind: ``"steps"``: times ``gamma`` at each of the ``milestones``, from the beginning of that epoch on.
+            ``"cosine"``: from 1 to ``final`` along half a cosine, epoch by epoch. ``"constant"``: 1.
+        milestones: epochs, or below 1 fractions of all epochs.
+        gamma: the factor at a milestone.
+        warm_up: epochs in which the rate rises evenly from 0.
+        final: where the cosine ends.
+
+    Examples:
+        >>> [round(learning_rate(epoch, 120, milestones=(80, 100)), 4) for epoch in (0, 79.9, 80, 100)]
+        [1.0, 1.0, 0.1, 0.01]
+        >>> round(learning_rate(5, 10, kind="cosine"), 4)
+        0.5
+    """
+    if kind not in get_args(Kind):
+        raise ValueError(f"a schedule is one of {', '.join(get_args(Kind))}; got {kind!r}.")
+    rise = min(epoch / warm_up, 1.0) if warm_up > 0 else 1.0
+    if kind == "constant":
+        return rise
+    if kind == "cosine":
+        return rise * (final + (1 - final) * (1 + math.cos(math.pi * math.floor(epoch) / epochs)) / 2)
+    begin = [milestone * epochs if 0 < milestone < 1 else milestone for milestone in milestones]
+    return rise * float(gamma ** sum(epoch >= start for start in begin))
+
+
+Schedule = Callable[[float], float]

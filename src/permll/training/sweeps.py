@@ -1,0 +1,60 @@
+"""Sweeps made real: streams for the draws of a sweep, and both as they go into a checkpoint."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from permll.data.streams import Stream
+from permll.data.views.images import View
+from permll.methods._base import Draw, Sweep
+
+if TYPE_CHECKING:
+    from permll.training.loop import Loop
+
+
+def open_streams(sweep: Sweep, loop: "Loop") -> dict[str, Stream]:
+    """Return the streams of a sweep, each at the beginning of the loop's epoch."""
+    streams = {}
+    for name, draw in sweep.streams.items():
+        stream = Stream(
+            loop.data,
+            max(round(loop.batch_size * draw.batch_factor), 2 * loop.fabric.world_size),
+            views={view: find_view(loop.views, view) for view in draw.views},
+            order=draw.order,
+            rows=draw.rows,
+            draws=draw.draws,
+            seed=loop.seed,
+            name=f"{loop.number}/{name}",
+            rank=loop.fabric.global_rank,
+            ranks=loop.fabric.world_size,
+            workers=loop.workers,
+        )
+        if draw.labels is not None:
+            stream.balance(draw.labels)
+        stream.seek(loop.epoch)
+        streams[name] = stream
+    return streams
+
+
+def find_view(views: Mapping[str, View], name: str) -> View:
+    """Return the view called ``name``; ``"weak:2"`` is another draw of ``"weak"``."""
+    base = name.partition(":")[0]
+    if base not in views:
+        raise ValueError(f"the method asks for the view {base!r}, but there are {', '.join(views)}.")
+    return views[base]
+
+
+def sweep_state(sweep: Sweep) -> dict[str, Any]:
+    """Return a sweep as a checkpoint holds it."""
+    draws = {name: vars(draw) for name, draw in sweep.streams.items()}
+    return {"streams": draws, "loss": sweep.loss, "networks": sweep.networks}
+
+
+def sweep_from_state(state: Mapping[str, Any]) -> Sweep:
+    """Undo ``sweep_state``."""
+    draws = {name: Draw(**{**draw, "views": tuple(draw["views"])}) for name, draw in state["streams"].items()}
+    return Sweep(draws, state["loss"], None if state["networks"] is None else tuple(state["networks"]))
+
+
+def streams_state(streams: Mapping[str, Stream]) -> dict[str, Any]:
+    """Return where the streams stand."""
+    return {name: stream.state_dict() for name, stream in streams.items()}

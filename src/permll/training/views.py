@@ -1,0 +1,79 @@
+"""From a recipe's words to views."""
+
+from collections.abc import Callable, Mapping
+
+from permll.data.inputs import Images, Inputs, LazyImages, Vectors
+from permll.data.problems import nearest
+from permll.data.views import defaults
+from permll.data.views.images import CentreCrop, Chain, Crop, Cutout, Flip, Normalise, View
+from permll.data.views.policies import AutoAugment, RandAugment
+from permll.data.views.vectors import Drop, Jitter, Standardise
+from permll.training.recipe import ViewsSection
+
+_PUBLISHED = {"cifar10": defaults.CIFAR10, "cifar100": defaults.CIFAR100, "imagenet": defaults.IMAGENET}
+
+
+def build_views(inputs: Inputs, section: ViewsSection) -> dict[str, View]:
+    """Return the views "plain", "weak" and "strong"; statistics come from ``inputs``, the training rows.
+
+    Examples:
+        >>> import torch
+        >>> sorted(build_views(Vectors(torch.rand(4, 2)), ViewsSection(weak=["jitter"])))
+        ['plain', 'strong', 'weak']
+    """
+    views = dict(defaults.default_views(inputs)) if section.weak is None or section.strong is None else {}
+    scale = _scale(inputs, section)
+    if section.weak is not None:
+        views["plain"] = Chain(*_plain(inputs, section), scale)
+        views["weak"] = _chain(section.weak, inputs, section, scale)
+    if section.strong is not None:
+        views["strong"] = _chain(section.strong, inputs, section, scale)
+    return views
+
+
+def _scale(inputs: Inputs, section: ViewsSection) -> View:
+    if isinstance(inputs, Vectors):
+        return Standardise(*defaults.vector_statistics(inputs.values))
+    if section.normalise != "data":
+        return _PUBLISHED[section.normalise]
+    if isinstance(inputs, Images):
+        return defaults.image_statistics(inputs)
+    return defaults.IMAGENET if isinstance(inputs, LazyImages) else defaults.as_it_is
+
+
+def _plain(inputs: Inputs, section: ViewsSection) -> list[View]:
+    return [CentreCrop(section.crop)] if section.crop and not isinstance(inputs, Vectors) else []
+
+
+def _chain(words: list[str], inputs: Inputs, section: ViewsSection, scale: View) -> View:
+    """Put the steps in the order of the words, those on raw pixels before the scaling and the others after it."""
+    size = inputs.pixels.shape[2] if isinstance(inputs, Images) else section.crop or 224
+    before: Mapping[str, Callable[[], View]] = {
+        "crop": lambda: (
+            Crop(section.crop) if section.crop else Crop(padding=section.padding, mode=section.padding_mode)
+        ),
+        "flip": Flip,
+        "randaugment": RandAugment,
+        "autoaugment": AutoAugment,
+    }
+    after: Mapping[str, Callable[[], View]] = {
+        "cutout": lambda: Cutout(size // 2),
+        "jitter": lambda: Jitter(0.1),
+        "drop": lambda: Drop(0.2, inputs.features if isinstance(inputs, Vectors) else None),
+    }
+    known = [*before, *after]
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        raise ValueError(
+            f"{unknown[0]!r} is no step of a view{nearest(unknown[0], known) or '.'} There are {', '.join(known)}."
+        )
+    first = [before[word]() for word in words if word in before]
+    if first == [] and section.crop and not isinstance(inputs, Vectors):
+        first = [CentreCrop(section.crop)]
+    return Chain(*first, scale, *(after[word]() for word in words if word in after))
+
+
+def mean_and_std(view: View) -> Normalise | Standardise | None:
+    """Return the scaling inside a view, for the export of a trained network."""
+    steps = view.steps if isinstance(view, Chain) else (view,)
+    return next((step for step in steps if isinstance(step, Normalise | Standardise)), None)

@@ -1,0 +1,250 @@
+"""A training that is killed, stopped or interrupted ends where an undisturbed one ends, bit by bit."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from permll.data import Data
+from permll.training import Run, fit
+from permll.training.checkpoint import Checkpoints, load_state, save_state
+from tests.training.toy import files, points, quick_recipe
+
+KILLS = 10
+# Trains in a child process that says on a pipe what it is about to do, and is killed there: before a step, or while it
+# is writing. Forked from a parent that has imported everything, so that ten deaths cost seconds.
+SCRIPT = """
+import os, random, signal, sys
+import torch
+torch.set_num_threads(1)
+from permll.training import fit
+from tests.training.toy import quick_recipe
+
+out, kills = sys.argv[1], int(sys.argv[2])
+turns = random.Random(7)
+recipe = quick_recipe(training__checkpoint_minutes=1e-9)  # after every step
+from permll.training.experiment import prepare
+from permll.training.fit import make_loop
+make_loop(recipe, prepare(recipe))  # imports what the children will need
+
+
+def child(tell, hear):
+    def say(word):
+        os.write(tell, word)
+        os.read(hear, 1)  # wait: it is here that the axe falls, or not
+
+    class Watch:
+        def on_start(self, loop, run): pass
+        def on_step(self, loop): say(b"s")
+        def on_epoch(self, loop, metrics): say(b"e")
+        def on_end(self, run): pass
+    sync = os.fsync
+    def slow_sync(descriptor):
+        say(b"w")  # in the middle of a file
+        sync(descriptor)
+    os.fsync = slow_sync
+    fit(recipe, out, observers=[Watch()])
+
+
+for turn in range(kills + 1):
+    (read, tell), (hear, write) = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read), os.close(write)
+        child(tell, hear)
+        os._exit(0)
+    os.close(tell), os.close(hear)
+    wanted = turns.choice("sssww") if turn < kills else "never"
+    after = turns.randrange(1, 14 if wanted == "s" else 6)
+    while word := os.read(read, 1):
+        after -= word.decode() == wanted
+        if after == 0:
+            os.kill(pid, signal.SIGKILL)
+            break
+        os.write(write, b".")
+    os.close(read), os.close(write)
+    _, status = os.waitpid(pid, 0)
+    print(wanted, os.WIFSIGNALED(status), os.WEXITSTATUS(status))
+"""
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    torch.set_num_threads(1)
+    run = fit(quick_recipe(training__checkpoint_minutes=1e-9), tmp_path_factory.mktemp("run") / "whole")
+    return files(run.folder)
+
+
+def test_killed_ten_times_it_ends_in_the_same_bits(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, tmp_path / "run", str(KILLS)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+    assert shown.returncode == 0, shown.stderr
+    turns = [line.split() for line in shown.stdout.splitlines()]
+    assert turns[-1] == ["never", "False", "0"], shown.stderr
+    assert sum(killed == "True" for _, killed, _ in turns) == KILLS
+    assert files(tmp_path / "run") == undisturbed
+
+
+class StopAfter:
+    """Asks the loop to stop after so many steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def on_start(self, loop: Any, run: Any) -> None:
+        pass
+
+    def on_step(self, loop: Any) -> None:
+        self.left -= 1
+        if self.left == 0:
+            loop.stop()
+
+    def on_epoch(self, loop: Any, metrics: Any) -> None:
+        pass
+
+    def on_end(self, run: Any) -> None:
+        pass
+
+
+def test_stopped_within_an_epoch_and_at_its_last_step_it_goes_on(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    recipe = quick_recipe(training__checkpoint_minutes=1e-9)  # after every step
+from permll.training.experiment import prepare
+from permll.training.fit import make_loop
+make_loop(recipe, prepare(recipe))  # imports what the children will need
+    for steps in (5, 14, 7, 12):  # an epoch has 19: within the first, at its last, within and at the last of the second
+        run = fit(recipe, tmp_path / "run", observers=[StopAfter(steps)])
+        assert not run.finished
+    run = fit(recipe, tmp_path / "run")
+    assert files(run.folder) == undisturbed
+
+
+def test_a_finished_run_is_only_read(tmp_path: Path) -> None:
+    run = fit(quick_recipe(training__epochs=1), tmp_path / "run")
+    before = files(run.folder)
+    again = fit("mini/sym-60", tmp_path / "run")
+    assert again.result == run.result
+    assert files(run.folder) == before
+
+
+def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="is not empty"):
+        fit(quick_recipe(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def own() -> Any:
+    return quick_recipe(data__source="own", data__noise="", data__validation=0.2, views__weak=None, views__strong=None)
+
+
+def test_other_labels_classes_or_data_are_refused_with_the_difference(tmp_path: Path) -> None:
+    data = points()
+    fit(own(), tmp_path / "run", data=data, observers=[StopAfter(2)])
+    changed = data.labels.clone()
+    changed[:30] = (changed[:30] + 1) % 3
+    with pytest.raises(ValueError, match=r"was begun with other labels for .* samples"):
+        fit(own(), tmp_path / "run", data=data.relabel(changed))
+    with pytest.raises(ValueError, match="was begun with 3 classes"):
+        fit(own(), tmp_path / "run", data=points(classes=4))
+    strangers = Data(data.inputs, data.labels, data.classes, tuple(f"other {row}" for row in range(len(data))))
+    with pytest.raises(ValueError, match="knows none of these samples"):
+        fit(own(), tmp_path / "run", data=strangers)
+
+
+def test_reordered_data_find_their_rows_by_id(tmp_path: Path) -> None:
+    data = points(90)
+    recipe = own()
+    fit(recipe, tmp_path / "run", data=data, observers=[StopAfter(3)])
+    state = Run(tmp_path / "run").checkpoints.newest()
+    assert state is not None
+    order = torch.randperm(90)
+    run = fit(recipe, tmp_path / "run", data=data.take(order))
+    assert run.finished
+
+
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(tmp_path)
+    for step in (1, 2, 3):
+        checkpoints.save(step, {"step": step, "tensors": {"a": torch.arange(step)}})
+    assert [path.name[5:15] for path in checkpoints.paths()] == ["0000000002", "0000000003"]
+    newest = checkpoints.paths()[-1]
+    newest.write_bytes(newest.read_bytes()[:-4])
+    found = checkpoints.newest()
+    assert found is not None
+    assert found["step"] == 2
+    assert torch.equal(found["tensors"]["a"], torch.arange(2))
+    newest.with_name(checkpoints.paths()[0].name).write_bytes(b"")
+    with pytest.raises(ValueError, match="no checkpoint can be read"):
+        checkpoints.newest()
+
+
+def test_a_state_comes_back_as_it_was(tmp_path: Path) -> None:
+    state = {
+        "number": 3,
+        "loss": 0.1 + 0.2,
+        "none": None,
+        "text": "tensor",
+        "list": [1, torch.tensor([1.5])],
+        "shared": {"a": torch.zeros(2), "nested": {"b": torch.arange(3)}},
+        "empty": {},
+        "scalar": torch.tensor(7),
+    }
+    found = load_state(save_state(tmp_path / "state.safetensors", state))
+    assert found["loss"] == 0.1 + 0.2
+    assert found["list"][1].tolist() == [1.5]
+    assert found["scalar"].item() == 7
+    assert found["shared"]["nested"]["b"].tolist() == [0, 1, 2]
+    assert {key: found[key] for key in ("number", "none", "text", "empty")} == {
+        key: state[key] for key in ("number", "none", "text", "empty")
+    }
+    with pytest.raises(TypeError, match="x/y is a set"):
+        save_state(tmp_path / "state.safetensors", {"x": {"y": {1}}})
+    assert load_state(tmp_path / "state.safetensors")["number"] == 3, "the file before is still there"
+
+
+def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path: Path) -> None:
+    """A limit on the size of files stands for a disk without room."""
+    code = (
+        "import resource, sys, torch; from pathlib import Path; from permll.training.checkpoint import Checkpoints\n"
+        "checkpoints = Checkpoints(Path(sys.argv[1])); checkpoints.save(1, {'step': 1})\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
+        "try: checkpoints.save(2, {'step': 2, 'values': torch.zeros(100_000)})\n"
+        "except OSError as problem: print(problem)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, timeout=60)
+    assert "could not be written" in shown.stdout, shown.stderr
+    assert "the checkpoint before is still good" in shown.stdout
+    found = Checkpoints(tmp_path).newest()
+    assert found is not None
+    assert found["step"] == 1
+    assert len(list(tmp_path.iterdir())) == 1, "no half of a file is left behind"
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
+    permll = Path(sys.executable).with_name("permll")
+    recipe = tmp_path / "quick.toml"
+    recipe.write_text(quick_recipe(training__checkpoint_minutes=1e-9, training__epochs=400).to_toml())
+    with subprocess.Popen(
+        [permll, "train", recipe, "--out", tmp_path / "run"], stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        process.stderr.readline()  # an epoch is done
+        process.send_signal(signal.SIGINT)
+        errors = process.stderr.read()
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == f"permll: stopped and saved; permll train {tmp_path / 'run'} goes on."
+    before = Run(tmp_path / "run").metrics
+    shown = subprocess.run([permll, "train", tmp_path / "run", "--epochs", "3"], capture_output=True, text=True)
+    assert "goes on as it was begun" in shown.stderr
+    assert len(before) >= 1
