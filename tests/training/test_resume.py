@@ -118,10 +118,7 @@ class StopAfter:
 
 
 def test_stopped_within_an_epoch_and_at_its_last_step_it_goes_on(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
-    recipe = quick_recipe(training__checkpoint_minutes=1e-9)  # after every step
-from permll.training.experiment import prepare
-from permll.training.fit import make_loop
-make_loop(recipe, prepare(recipe))  # imports what the children will need
+    recipe = quick_recipe(training__checkpoint_minutes=1e-9)
     for steps in (5, 14, 7, 12):  # an epoch has 19: within the first, at its last, within and at the last of the second
         run = fit(recipe, tmp_path / "run", observers=[StopAfter(steps)])
         assert not run.finished
