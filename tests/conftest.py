@@ -2,6 +2,9 @@ import pytest
 import torch
 from hypothesis import settings
 
+# The test runner uses all cores already; a second thread for each would only wait.
+torch.set_num_threads(1)
+
 # The same examples on every machine: a failure seen once is seen again.
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=100)
 settings.load_profile("repeatable")

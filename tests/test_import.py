@@ -11,8 +11,21 @@ import pytest
 
 import permll
 import permll.data
+import permll.evaluation
+import permll.methods
+import permll.networks
 import permll.noise
+import permll.training
 
+PACKAGES = [
+    permll,
+    permll.data,
+    permll.evaluation,
+    permll.methods,
+    permll.networks,
+    permll.noise,
+    permll.training,
+]
 HEAVY = ("sklearn", "scipy", "pandas", "polars", "matplotlib", "PIL", "rich", "typer", "torch._dynamo", "sympy")
 
 
@@ -36,7 +49,7 @@ def test_using_the_layer_and_the_data_brings_torch_and_nothing_else_that_is_heav
     assert not [name for name in added if name.startswith(HEAVY)]
 
 
-@pytest.mark.parametrize("package", [permll, permll.data, permll.noise], ids=lambda package: package.__name__)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
 def test_the_names_for_type_checkers_are_the_names_there_are(package: ModuleType) -> None:
     assert package.__file__
     tree = ast.parse(Path(package.__file__).read_text())

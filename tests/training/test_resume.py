@@ -29,7 +29,7 @@ out, kills = sys.argv[1], int(sys.argv[2])
 turns = random.Random(7)
 recipe = quick_recipe(training__checkpoint_minutes=1e-9)  # after every step
 from permll.training.experiment import prepare
-from permll.training.fit import make_loop
+from permll.training.fitting import make_loop
 make_loop(recipe, prepare(recipe))  # imports what the children will need
 
 

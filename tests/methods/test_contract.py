@@ -1,0 +1,143 @@
+"""What every registered method must do. A method that is registered is tested."""
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from permll.methods import METHODS, Sweep, find_method
+from permll.training.checkpoint import load_state, save_state
+from permll.training.loop import Loop
+from tests.training.toy import make_loop, points
+
+EVERY = pytest.mark.parametrize("name", METHODS)
+STEPS = 20
+
+
+def idle(_: Loop) -> None:
+    pass
+
+
+def run_steps(loop: Loop, steps: int) -> None:
+    """Take so many steps, or fewer if training ends."""
+    left = itertools.count(steps - 1, -1)
+
+    def after_step(loop: Loop) -> None:
+        if next(left) == 0:
+            loop.stop()
+
+    loop.run(after_step, idle)
+    loop._stop = False
+
+
+def tensors(state: Any) -> list[Tensor]:
+    if isinstance(state, Tensor):
+        return [state]
+    values = state.values() if isinstance(state, dict) else state if isinstance(state, list | tuple) else ()
+    return [tensor for value in values for tensor in tensors(value)]
+
+
+def same(one: Any, other: Any) -> bool:
+    first, second = tensors(one), tensors(other)
+    return len(first) == len(second) and all(map(torch.equal, first, second))
+
+
+@EVERY
+def test_twenty_steps_reach_every_parameter_and_lower_the_loss(name: str) -> None:
+    loop = make_loop(name, points(), epochs=6)
+    before = {key: value.clone() for key, value in loop.method.state_dict().items()}
+    run_steps(loop, STEPS)
+    moved = {key for key, value in loop.method.state_dict().items() if not torch.equal(value, before[key])}
+    parameters = {key for key, _ in loop.method.named_parameters() if "_original_module" not in key}
+    assert {key.replace("_forward_module.", "") for key in parameters} <= moved
+    first, last = make_loop(name, points(), epochs=6), loop
+    run_steps(first, 1)
+    assert last.mean_loss < first.mean_loss or last.epoch_loss < first.loss
+
+
+@EVERY
+def test_the_same_seed_gives_the_same_result(name: str) -> None:
+    states = []
+    for _ in range(2):
+        loop = make_loop(name, points())
+        run_steps(loop, STEPS)
+        states.append(loop.state_dict())
+    assert same(*states)
+
+
+@EVERY
+@pytest.mark.parametrize("steps", [1, 3, 4, 6])
+def test_a_state_on_disk_goes_on_as_if_nothing_had_happened(name: str, steps: int, tmp_path: Any) -> None:
+    whole = make_loop(name, points())
+    run_steps(whole, 11)
+    first = make_loop(name, points())
+    run_steps(first, steps)
+    second = make_loop(name, points())
+    second.load_state_dict(load_state(save_state(tmp_path / "state.safetensors", first.state_dict())))
+    run_steps(second, 11 - steps)
+    assert same(whole.state_dict(), second.state_dict())
+
+
+@EVERY
+def test_rows_outside_the_batch_do_not_move(name: str) -> None:
+    loop = make_loop(name, points())
+    own = {key: value.clone() for key, value in loop.method.own_state().items() if len(value.shape) > 1}
+    seen: list[Tensor] = []
+    loss = loop.method.loss
+
+    def watched(batch: Any) -> Tensor:
+        seen.append(batch.index)
+        return loss(batch)
+
+    loop.method.loss = watched  # type: ignore[method-assign]
+    run_steps(loop, 1)
+    outside = torch.ones(len(loop.data), dtype=torch.bool)
+    outside[seen[0]] = False
+    for key, before in own.items():
+        if len(before) == len(loop.data):
+            assert torch.equal(loop.method.own_state()[key][outside], before[outside])
+
+
+@EVERY
+def test_labels_and_quality_are_what_they_promise(name: str) -> None:
+    loop = make_loop(name, points())
+    run_steps(loop, STEPS)
+    corrected, quality = loop.method.corrected_labels(loop.scan), loop.method.label_quality(loop.scan)
+    assert corrected.shape == (60, 3)
+    torch.testing.assert_close(corrected.sum(1), torch.ones(60))
+    assert quality.shape == (60,)
+    assert bool(((quality >= 0) & (quality <= 1)).all())
+    probabilities = loop.predict(points(30, seed=1))
+    torch.testing.assert_close(probabilities.sum(1), torch.ones(30))
+
+
+@EVERY
+def test_it_learns_what_can_be_learned(name: str) -> None:
+    data = points(120)
+    loop = make_loop(name, data, epochs=12)
+    loop.run(idle, idle)
+    assert (loop.predict(data).argmax(1) == data.labels).float().mean() > 0.9
+
+
+@EVERY
+def test_an_unknown_setting_is_named(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} has no setting 'lambada'"):
+        find_method(name).build(lambada=3)
+
+
+@EVERY
+def test_records_say_what_there_is(name: str) -> None:
+    info = METHODS[name]
+    assert info.name == name
+    assert info.paper
+    assert info.method_class.__doc__
+    method = info.build()
+    assert len(method.network_names) == info.networks
+    assert isinstance(make_loop(name, points()).method.sweep(0, 0, torch.zeros), Sweep)
+
+
+def test_an_unknown_method_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match="'pemrll' is no method, did you mean permll"):
+        find_method("pemrll")

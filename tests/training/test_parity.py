@@ -1,0 +1,94 @@
+"""The loop with the paper's settings against a straight-line implementation of the paper's procedure.
+
+Batch mean, η times the gradient of that mean, simultaneous steps of network and α, warm-up in steps, a step schedule
+for the network alone, α at a constant rate.
+"""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from permll.data import Data, Stream, Vectors, load
+from permll.data.views import default_views
+from permll.methods import find_method
+from permll.training.loop import Loop
+from permll.training.optimizers import build_optimizer
+from permll.training.schedule import learning_rate
+from tests.training.toy import small_net
+
+ETA, M, B, EPOCHS = 12.0, 0.35, 64, 2
+
+
+def digits() -> Data:
+    whole = load("digits").take(range(640))  # ten batches of 64: no short one, whose η / B the paper's code enlarges
+    values = whole.inputs.batch(torch.arange(len(whole))).flatten(1).float() / 255
+    return whole.with_inputs(Vectors(values))
+
+
+def straight_line(data: Data, net: nn.Module, on: str, warm_up: int) -> Tensor:
+    """Train by the letter of the paper; return α."""
+    c = data.num_classes
+    given = nn.functional.one_hot(data.labels, c).float()
+    alpha = (given * torch.log(torch.tensor(M * (c - 1) / (1 - M)))).requires_grad_()
+    network = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9, weight_decay=5e-4)
+    schedule = torch.optim.lr_scheduler.MultiStepLR(network, [1], gamma=0.1)
+    layer = torch.optim.SGD([alpha], lr=ETA)
+    swaps = torch.stack([torch.stack([_swap(y, k, c) for k in range(c)]) for y in range(c)])  # (c, c, c, c)
+    stream = Stream(data, B, views={"weak": default_views(data.inputs)["weak"]}, name="0/batch")
+    step = 0
+    for _ in range(EPOCHS):
+        net.train()
+        for batch in stream:
+            network.zero_grad()
+            layer.zero_grad()
+            p = net(batch.x).softmax(-1)
+            mixed = torch.einsum("bk,bkij->bij", alpha[batch.index].softmax(-1), swaps[batch.labels])
+            if step < warm_up:
+                loss = -p[torch.arange(B), batch.labels].log()
+            elif on == "prediction":
+                loss = -torch.einsum("bij,bj->bi", mixed, p)[torch.arange(B), batch.labels].log()
+            else:
+                loss = -(torch.einsum("bij,bj->bi", mixed, given[batch.index]) * p.log()).sum(1)
+            loss.mean().backward()
+            network.step()
+            layer.step()
+            step += 1
+        schedule.step()
+    return alpha.detach()
+
+
+def _swap(y: int, k: int, c: int) -> Tensor:
+    order = list(range(c))
+    order[y], order[k] = k, y
+    return torch.eye(c)[order]
+
+
+@pytest.mark.parametrize("warm_up", [0, 7])
+@pytest.mark.parametrize("on", ["prediction", "label"])
+def test_two_epochs_of_the_loop_are_the_papers_procedure(on: str, warm_up: int) -> None:
+    from lightning_fabric import Fabric
+
+    data = digits()
+    slow, fast = (small_net(64, 10) for _ in range(2))
+    for net in (slow, fast):
+        net[3] = nn.Identity()  # dropout would draw from the global generator at other times
+    alpha = straight_line(data, slow, on, warm_up)
+    method = find_method("permll").build(init=M, lr=ETA / B, on=on, warm_up=warm_up)
+    method.networks["net"] = fast
+    loop = Loop(
+        Fabric(accelerator="cpu", devices=1),
+        method,
+        data,
+        default_views(data.inputs),
+        {"net": build_optimizer(fast, "sgd", lr=0.02, momentum=0.9, weight_decay=5e-4)},
+        lambda epoch: learning_rate(epoch, EPOCHS, milestones=(1,)),
+        epochs=EPOCHS,
+        batch_size=B,
+    )
+    loop.run(lambda _: None, lambda _: None)
+    assert loop.step == 20
+    torch.testing.assert_close(method.layer.alpha, alpha, rtol=0, atol=1e-5)
+    for one, other in zip(slow.state_dict().values(), fast.state_dict().values(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    start = method.layer.alpha.max()
+    assert (alpha - alpha.max()).abs().max() > 0.1 * start, "α has moved"
