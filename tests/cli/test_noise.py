@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from permll.data import load
 from permll.noise import Corruption, corrupt, named_noise
@@ -113,7 +114,10 @@ def test_classes_can_be_more_than_the_labels_show(folder: Path) -> None:
     ("arguments", "message"),
     [
         (["asym:0.4", "--labels", "labels.txt"], "asym means another map for each data set"),
-        (["sym:0.4", "--labels", "none.npz"], "No such file or directory: 'none.npz'"),
+        (["sym:0.4", "--labels", "none.npz"], "there is no label file none.npz"),
+        (["sym:0.4", "--labels", "label.txt"], "there is no label file label.txt, did you mean labels.txt?"),
+        (["permll:sym", "--labels", "labels.txt"], "where the rate is missing"),
+        (["asym:0.4", "--data", "digits"], "digits has no published map of which class is mistaken for which"),
         (["sym:0.4", "--labels", "labels.npz", "--key", "z"], "labels.npz has nothing called 'z'"),
         (["sym:0.4", "--labels", "labels.txt", "--data", "cifar10"], "Name a file with --labels or a data set"),
     ],
@@ -153,3 +157,55 @@ def test_the_steering_of_terminals_is_not_passed_on(folder: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     assert "\x1b" not in shown.stdout
     assert "sym[31m[bold]" in shown.stdout
+
+
+def test_labels_that_count_from_one_are_refused(folder: Path) -> None:
+    (folder / "labels.txt").write_text("\n".join(map(str, LABELS + 1)))
+    command = ("make", "sym:0.4", "--labels", "labels.txt", "--out", "noise.npz")
+    assert sentence(run(*command, cwd=folder)) == (
+        "permll: labels run from 1 to 10: count from 0, or say how many classes there are (--classes 11 if class 0 is "
+        "real)."
+    )
+    assert run(*command, "--classes", "11", cwd=folder).returncode == 0
+
+
+def test_words_are_labels_and_stay_in_the_record(folder: Path) -> None:
+    words = ["dog", "cat", "owl", "dog", "cat", "owl"] * 10
+    (folder / "words.txt").write_text("\n".join(words))
+    shown = run("make", "pair:0.5", "--labels", "words.txt", "--out", "noise.npz", "--picture", ".", cwd=folder)
+    assert shown.returncode == 0, shown.stderr
+    record = Corruption.load(folder / "noise.npz")
+    assert (len(record.clean), record.clean[:3].tolist()) == (60, [1, 0, 2])
+    cat = next(line for line in shown.stdout.splitlines() if line.startswith("│ cat"))
+    assert cat.replace("│", "").split() == ["cat", "20", "10", "50.0", "20", "dog"]
+    about = json.loads(run("inspect", "noise.npz", "--json", cwd=folder).stdout)
+    assert about["class_names"] == ["cat", "dog", "owl"]
+
+
+def test_exact_symmetric_noise_takes_all_classes_alike(folder: Path) -> None:
+    noisy = (LABELS + np.tile(np.arange(10), 50)) % 10
+    Corruption(LABELS, noisy, 10, 0, {}).save(folder / "noise.npz")
+    assert run("inspect", "noise.npz", cwd=folder).stdout.count("all alike") == 10
+
+
+def test_read_makes_a_record_of_labels_that_others_gave(folder: Path) -> None:
+    noisy = LABELS.copy()
+    noisy[:50] = 3
+    (folder / "noisy.txt").write_text("\n".join(map(str, noisy)))
+    shown = run("read", "noisy.txt", "--labels", "labels.txt", "--out", "noise.npz", cwd=folder)
+    assert shown.returncode == 0, shown.stderr
+    record = Corruption.load(folder / "noise.npz")
+    assert (record.clean.tolist(), record.noisy.tolist()) == (LABELS.tolist(), noisy.tolist())
+    torch.save({"clean_label": LABELS, "worse_label": noisy}, folder / "human.pt")
+    command = ("read", "human.pt", "--labels", "labels.txt", "--out", "human.npz")
+    shown = run(*command, "--which", "worst", cwd=folder)
+    assert shown.returncode == 0, shown.stderr
+    assert "airplane" in shown.stdout
+    assert Corruption.load(folder / "human.npz").hash == record.hash
+    assert "--which names a label set" in sentence(run(*command, "--which", "worst", "--key", "y", cwd=folder))
+    assert "Name a file with --labels" in sentence(run("read", "noisy.txt", "--out", "new.npz", cwd=folder))
+    digits = load("digits", split="train")
+    (folder / "digits.csv").write_text("\n".join(["Noisy_Label", *(digits.classes[k] for k in digits.labels)]))
+    shown = run("read", "digits.csv", "--data", "digits", "--out", "digits.npz", cwd=folder)
+    assert shown.returncode == 0, shown.stderr
+    assert Corruption.load(folder / "digits.npz").rate == 0

@@ -78,6 +78,7 @@ P, Y, Q = torch.tensor([[0.5, 0.5], [0.25, 0.75]]), torch.tensor([0, 1]), torch.
         (evaluate_predictions, (Y, Y), r"probabilities must be floats of shape \(N, c\), one column for each class"),
         (evaluate_predictions, (P.log() * torch.inf, Y), r"are NaN or infinite in 2 rows \(0, 1\): look at the learn"),
         (evaluate_predictions, (P - 1, Y), r"are negative, or do not sum to 1, in 2 rows \(0, 1\): give softmax"),
+        (evaluate_predictions, (torch.tensor([[1.5, -0.5], [0.5, 0.5]]), Y), r"are negative, .* in 1 row \(0\)"),
         (evaluate_predictions, (P * 1.01, Y), r"are negative, or do not sum to 1, in 2 rows"),
         (accuracy.top_k, (P, Y, 3), "k is 3, but there are 2 classes: take k from 1 to 2"),
         (accuracy.top_k, (P, Y, 0), "k is 0, but there are 2 classes"),

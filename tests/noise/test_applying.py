@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from permll.data import Data, Vectors, load
-from permll.noise import Corruption, with_noise
+from permll.noise import Corruption, named_noise, then, with_noise
 from permll.noise.kinds import symmetric
 
 
@@ -27,17 +27,39 @@ def test_the_same_record_by_name_noise_record_and_file(tmp_path: Path) -> None:
         with_noise(clean, symmetric(10, 0.3, include_true=False, pick="exact"), seed=5),
         with_noise(clean, record, seed=99),
         with_noise(clean, record.save(tmp_path / "noise.npz")),
+        with_noise(clean, str(tmp_path / "noise.npz")),
+        with_noise(clean, str(record.save(tmp_path / "noise without an ending"))),
     ]
-    for other, _ in again:
+    for other, same in again:
         assert torch.equal(other.labels, noisy.labels)
+        assert same.noise["classes"] == other.about["noise"]["classes"] == list(clean.classes)
+    with pytest.raises(FileNotFoundError, match=r"there is no noise record .*noisy\.npz, did you mean noise\.npz"):
+        with_noise(clean, str(tmp_path / "noisy.npz"))
+
+
+def test_noise_of_another_type_is_one_sentence() -> None:
+    with pytest.raises(TypeError, match=r"^noise is a name like permll:sym:0\.6, a Noise, a record .*; got 0\.4\.$"):
+        with_noise(data(), 0.4)  # type: ignore[arg-type]
+
+
+def test_noisy_data_are_not_taken_for_clean_ones() -> None:
+    clean = data(name="digits")
+    noisy, record = with_noise(clean, "sym:0.3")
+    with pytest.raises(ValueError, match=r"the labels of digits carry noise already: .*permll\.noise\.then\("):
+        with_noise(noisy.take(range(50)), "sym:0.3")
+    twice, both = with_noise(clean, then(record, named_noise("pair:0.1", 10), seed=1))
+    assert torch.equal(twice.labels, torch.from_numpy(both.noisy))
+    assert both.noise["classes"] == list(clean.classes)
 
 
 def test_asym_means_the_map_of_the_data_set() -> None:
     cifar, fashion = (with_noise(data(name=name), "permll:asym:0.5")[0] for name in ("cifar10", "fashion_mnist"))
     assert set(cifar.labels[180:].tolist()) == {9, 1}  # truck -> automobile
     assert set(fashion.labels[180:].tolist()) == {9, 7}  # ankle boot -> sneaker
-    with pytest.raises(ValueError, match="name the data set"):
+    with pytest.raises(ValueError, match=r"^this data set has no published map of which class is mistaken"):
         with_noise(data(), "asym:0.4")
+    with pytest.raises(ValueError, match=r"^digits has no published map .*: use pair, or Noise from permll"):
+        with_noise(data(name="digits"), "asym:0.4")
 
 
 def test_a_record_for_other_labels_is_refused() -> None:

@@ -157,5 +157,7 @@ def test_what_does_not_fit_is_one_sentence(content: Any, which: str, message: st
 def test_files_for_tensorflow_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "CIFAR-10_human_ordered.npy"
     np.save(path, np.arange(10))
+    with pytest.raises(FileNotFoundError, match="there is no file of human labels"):
+        human_labels(tmp_path / "none.pt", "worst", np.arange(10))
     with pytest.raises(ValueError, match=r"_ordered\.npy is in the order of TensorFlow Datasets: use the file .* \.pt"):
         human_labels(path, "worst", np.arange(10))

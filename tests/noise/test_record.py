@@ -9,7 +9,8 @@ import pytest
 from permll.noise import Corruption, corrupt, named_noise, then
 from permll.noise.instance import poly_margin
 from permll.noise.kinds import from_matrix, mapped, symmetric
-from permll.noise.summary import by_class, class_names, summary, superclass_groups
+from permll.noise.naming import class_names, name_record
+from permll.noise.summary import by_class, summary, superclass_groups
 
 LABELS = np.repeat(np.arange(10), 300)
 
@@ -51,6 +52,42 @@ def test_a_class_without_samples_has_no_rate() -> None:
     record = corrupt([0, 0, 2], mapped({0: 1}, 3, 1.0), seed=0)
     empty = by_class(record)[1]
     assert (empty.samples, empty.rate, empty.taken_for, empty.given) == (0, None, None, 2)
+
+
+def test_no_class_is_picked_out_of_several_that_are_alike() -> None:
+    def first(*noisy: int, classes: int = 4) -> tuple[int | None, int]:
+        share = by_class(Corruption(np.zeros(len(noisy), dtype=np.int64), np.array(noisy), classes, 0, {}))[0]
+        return share.taken_for, share.alike
+
+    assert first(0, 0) == (None, 0)
+    assert first(0, 2) == (2, 1)
+    assert first(1, 2, 2) == (2, 1)
+    assert first(1, 2) == (None, 2)
+    assert first(0, 1, 2, 3) == (None, 3)
+    assert first(1, classes=2) == (1, 1)
+
+
+def test_a_record_keeps_the_names_of_its_classes(tmp_path: Path) -> None:
+    names = [f"class {k}" for k in range(10)]
+    record = name_record(corrupt(LABELS, named_noise("sym:0.4", 10), seed=0), names)
+    loaded = Corruption.load(record.save(tmp_path / "noise.npz"))
+    assert class_names(loaded) == tuple(names)
+    assert summary(loaded)["class_names"] == names
+    assert name_record(loaded, ["other"] * 10) is loaded
+    assert loaded.hash == corrupt(LABELS, named_noise("sym:0.4", 10), seed=0).hash
+    both = then(loaded, named_noise("pair:0.1", 10), seed=1)
+    assert class_names(both) == tuple(names)
+    assert all("classes" not in step for step in both.noise["steps"])
+    few = Corruption(LABELS, LABELS, 10, 0, {"classes": ["one"], "data_set": "cifar10"})
+    assert (class_names(few) or ("",))[9] == "truck"
+
+
+def test_a_record_is_shown_in_one_line() -> None:
+    record = corrupt(LABELS, named_noise("sym:0.4", 10), seed=7)
+    assert repr(record) == (
+        f"Corruption('sym:0.4', 40.00 % of 3,000 labels wrong, 10 classes, seed 7, hash {record.hash})"
+    )
+    assert "seed None" in repr(Corruption(LABELS, LABELS, 10, None, {}))
 
 
 def test_names_are_those_of_the_data_set_or_none() -> None:
@@ -136,5 +173,7 @@ def test_a_broken_file_is_refused(tmp_path: Path) -> None:
     path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 0xFF]) + whole[middle + 1 :])
     with pytest.raises(ValueError, match=r"noise\.npz is damaged"):
         Corruption.load(path)
-    with pytest.raises(FileNotFoundError):
-        Corruption.load(tmp_path / "none.npz")
+    with pytest.raises(FileNotFoundError, match=r"there is no noise record .*noisy\.npz, did you mean noise\.npz\?"):
+        Corruption.load(tmp_path / "noisy.npz")
+    with pytest.raises(IsADirectoryError, match="is a folder: name the noise record in it"):
+        Corruption.load(tmp_path)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 from permll.noise import Corruption, corrupt, named_noise
 from permll.noise.kinds import from_matrix
@@ -32,6 +33,7 @@ def test_cells_names_and_bars_are_those_of_the_record(tmp_path: Path) -> None:
     assert [label.get_text() for label in cells.get_yticklabels()] == list(CIFAR10)
     assert [label.get_text() for label in cells.get_xticklabels()] == list(CIFAR10)
     np.testing.assert_allclose([bar.get_width() for bar in bars.patches], 100 * (1 - record.matrix.diagonal()))
+    assert cells.get_xlabel() == "given as, % of the true class"
     name, facts = (text.get_text() for text in figure.texts)
     assert name == "permll:asym:0.4"
     assert facts == f"20.00 % of 5,000 labels are wrong, seed 42, hash {record.hash}"
@@ -97,6 +99,7 @@ def test_what_does_not_fit_is_one_sentence(arguments: dict, message: str) -> Non
 def test_text_shows_few_classes_one_by_one_and_of_many_the_worst() -> None:
     lines = matrix_text(asymmetric()).splitlines()
     assert len(lines) == 12
+    assert lines[0] == "given as, %"
     assert lines[4].split() == ["2", "40", "·", "60", *"·" * 7]
     hundred = corrupt(np.repeat(np.arange(100), 30), named_noise("coteaching:sym:0.4", 100), seed=0)
     assert matrix_text(hundred) == ""
@@ -105,3 +108,26 @@ def test_text_shows_few_classes_one_by_one_and_of_many_the_worst() -> None:
     shown = [float(cell) for cell in table.columns[3].cells]
     worst = np.sort(100 * (1 - hundred.matrix.diagonal()))[::-1]
     np.testing.assert_allclose(shown, worst[:10], atol=0.05)
+
+
+def test_no_class_stands_for_several_that_are_alike() -> None:
+    rows = [[0.4, 0.2, 0.2, 0.2], [0, 1, 0, 0], [0.25, 0.25, 0.5, 0], [0.1, 0.2, 0, 0.7]]
+    counts = (20 * np.array(rows)).round().astype(int)
+    clean = np.repeat(np.arange(4), counts.sum(1))
+    noisy = np.concatenate([np.repeat(np.arange(4), row) for row in counts])
+    table = class_table(Corruption(clean, noisy, 4, 0, {}))
+    assert [str(cell) for cell in table.columns[-1].cells] == ["all alike", "-", "2 classes alike", "1"]
+
+
+def test_names_are_shown_as_they_are_but_steer_nothing(tmp_path: Path) -> None:
+    names = ["[bold]cat", "dog\x1b[31m", "a name that is much too long to be shown", "犬"]
+    record = Corruption(np.arange(4), np.array([1, 1, 2, 3]), 4, 0, {"classes": names})
+    shown = ["[bold]cat", "dog[31m", "a name that is much too…", "犬"]
+    table = class_table(record)
+    assert [str(cell) for cell in table.columns[0].cells] == shown
+    assert str(next(iter(table.columns[-1].cells))) == "dog[31m"
+    lines = matrix_text(record).splitlines()[2:]
+    assert [line[:-16].strip() for line in lines] == shown
+    assert len({cell_len(line) for line in lines}) == 1  # a sign of two columns counts for two
+    cells = draw_noise(record, names).axes[0]
+    assert [label.get_text() for label in cells.get_yticklabels()] == shown

@@ -2,56 +2,86 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from permll.noise.corruption import Corruption
+    from permll.noise.files import CleanLabels
 
 noise = typer.Typer(help="Make wrong labels, and look at them.", no_args_is_help=True)
 
 SEED = 42  # the paper's
 Picture = Annotated[Path | None, typer.Option(help="Draw the noise, as PNG and SVG, into this folder.")]
+Out = Annotated[Path, typer.Option(help="The file to write, .npz.")]
+Labels = Annotated[Path | None, typer.Option(help="Clean labels, numbers or words: .npz, .npy, .csv, or one a line.")]
+Classes = Annotated[int | None, typer.Option(help="How many classes; default: highest label + 1.", min=2)]
+DataSet = Annotated[str | None, typer.Option(help="A built-in data set instead of --labels.")]
+Root = Annotated[Path | None, typer.Option(help="The folder that built-in data sets lie in.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what the file holds.")]
 
 
 @noise.command()
 def make(
     name: Annotated[str, typer.Argument(help="convention:kind:rate, like permll:sym:0.6; see permll noise list.")],
-    out: Annotated[Path, typer.Option(help="The file to write, .npz.")],
-    labels: Annotated[Path | None, typer.Option(help="Clean labels: .npz, .npy, .csv, or one a line.")] = None,
+    out: Out,
+    labels: Labels = None,
     key: Annotated[str | None, typer.Option(help="Which array or column of that file.")] = None,
-    classes: Annotated[int | None, typer.Option(help="How many classes; default: highest label + 1.", min=2)] = None,
+    classes: Classes = None,
     data_set: Annotated[str | None, typer.Option(help="Whose map asym means: cifar10, cifar100, ...")] = None,
-    data: Annotated[str | None, typer.Option(help="A built-in data set instead of --labels.")] = None,
-    root: Annotated[Path | None, typer.Option(help="The folder that built-in data sets lie in.")] = None,
+    data: DataSet = None,
+    root: Root = None,
     seed: Annotated[int, typer.Option(help="Of every draw; the paper's is 42.", min=0)] = SEED,
     picture: Picture = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite what the file holds.")] = False,
+    force: Force = False,
 ) -> None:
     """Flip labels as NAME says, write the record of it, and show what it came to."""
     from permll.noise import corrupt, named_noise
+    from permll.noise.naming import published_names
 
     _need_matplotlib(picture)
-    if (labels is None) == (data is None):
-        raise ValueError("whose labels are to be flipped? Name a file with --labels or a data set with --data.")
-    clean = _from_file(labels, key, classes) if labels else _from_data_set(data or "", root)
-    data_set = data_set or clean.data_set
+    clean = _clean(labels, data, root, classes, key=key, data_set=data_set)
+    data_set = data_set or data
     flips = named_noise(name, clean.num_classes, data_set=data_set, seed=seed)
     record = corrupt(clean.labels, flips, seed)
-    if data_set:
+    if published_names(data_set):
         record = replace(record, noise={**record.noise, "data_set": data_set})
-    written = _write(record, out, force)
-    _show(record)
-    _draw(record, picture, out.stem)
-    typer.echo(f"{'wrote' if written else 'already there:'} {out}")
+    _finish(record, clean, out, picture, force)
+
+
+@noise.command()
+def read(
+    file: Annotated[Path, typer.Argument(help="Noisy labels: a CIFAR-N file, or .npz, .npy, .csv, or one a line.")],
+    out: Out,
+    which: Annotated[str | None, typer.Option(help="Of a CIFAR-N file: aggre, random1, worst, fine, ...")] = None,
+    key: Annotated[str | None, typer.Option(help="Which array or column of any other file.")] = None,
+    labels: Labels = None,
+    classes: Classes = None,
+    data: DataSet = None,
+    root: Root = None,
+    picture: Picture = None,
+    force: Force = False,
+) -> None:
+    """Read noisy labels that people or other programs gave, write the record of them, and show what it came to."""
+    from permll.noise import human_labels, label_file
+
+    _need_matplotlib(picture)
+    if which is not None and key is not None:
+        raise ValueError("--which names a label set of a CIFAR-N file, --key a column of any other: give one of them.")
+    coarse = data == "cifar100" and which in ("coarse", "noisy_coarse_label")
+    options = {"labels": "coarse"} if coarse else {}
+    clean = _clean(labels, data, root, classes, **options)
+    if which is not None:
+        record = human_labels(file, which, clean.labels)
+    else:
+        record = label_file(file, clean.labels, num_classes=clean.num_classes, key=key, classes=clean.classes)
+    _finish(record, clean, out, picture, force)
 
 
 @noise.command()
 def inspect(
-    file: Annotated[Path, typer.Argument(help="A record that permll noise make wrote.")],
+    file: Annotated[Path, typer.Argument(help="A record that permll noise make or read wrote.")],
     picture: Picture = None,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
 ) -> None:
@@ -91,27 +121,38 @@ def list_() -> None:
     typer.echo("Samples are picked by a coin for each, or exactly that share of all, or of each class (per_class).")
 
 
-class _Clean(NamedTuple):
-    """The labels to be flipped."""
+def _clean(
+    labels: Path | None,
+    data: str | None,
+    root: Path | None,
+    classes: int | None,
+    *,
+    key: str | None = None,
+    data_set: str | None = None,
+    **options: str,
+) -> "CleanLabels":
+    """Return the clean labels of a file or of a built-in data set, which ``options`` are for."""
+    from permll.noise.files import CleanLabels, clean_file
 
-    labels: "NDArray[Any]"
-    num_classes: int
-    data_set: str | None = None
-
-
-def _from_file(path: Path, key: str | None, classes: int | None) -> _Clean:
-    from permll.noise.files import count_classes, read_label_file
-
-    labels = read_label_file(path, key=key)
-    return _Clean(labels, classes or count_classes(labels))
-
-
-def _from_data_set(name: str, root: Path | None) -> _Clean:
+    if labels is not None and data is None:
+        return clean_file(labels, num_classes=classes, key=key, data_set=data_set)
+    if data is None or labels is not None:
+        raise ValueError("which labels are the clean ones? Name a file with --labels or a data set with --data.")
     from permll.data import load
-    from permll.noise.presets import DATA_SETS
 
-    data = load(name, root=root, split="train")
-    return _Clean(data.labels.numpy(), data.num_classes, name if name in DATA_SETS else None)
+    loaded = load(data, root=root, split="train", **options)
+    return CleanLabels(loaded.labels.numpy(), loaded.num_classes, loaded.classes)
+
+
+def _finish(record: "Corruption", clean: "CleanLabels", out: Path, picture: Path | None, force: bool) -> None:
+    """Write, show and draw the record."""
+    from permll.noise.naming import name_record
+
+    record = name_record(record, clean.classes)
+    written = _write(record, out, force)
+    _show(record)
+    _draw(record, picture, out.stem)
+    typer.echo(f"{'wrote' if written else 'already there:'} {out}")
 
 
 def _write(record: "Corruption", out: Path, force: bool) -> bool:
@@ -158,7 +199,8 @@ def _need_matplotlib(picture: Path | None) -> None:
 def _draw(record: "Corruption", folder: Path | None, name: str, *, silent: bool = False) -> None:
     if folder is None:
         return
-    from permll.noise.summary import class_names, superclass_groups
+    from permll.noise.naming import class_names
+    from permll.noise.summary import superclass_groups
     from permll.report.figures.matrix import draw_noise
     from permll.report.figures.style import save
 

@@ -16,11 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from permll.data.problems import listed
 from permll.noise.kinds import Noise
+from permll.noise.places import existing
 
 Labels = NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Corruption:
     """Noisy labels and where they come from. ``hash`` names the label vector; two runs on one vector share it."""
 
@@ -29,6 +30,10 @@ class Corruption:
     num_classes: int
     seed: int | None  # None where nothing was drawn: labels that people gave
     noise: dict[str, Any]
+
+    def __repr__(self) -> str:
+        what = f"{100 * self.rate:.2f} % of {len(self.clean):,} labels wrong, {self.num_classes} classes"
+        return f"Corruption({self.noise.get('name', 'unnamed')!r}, {what}, seed {self.seed}, hash {self.hash})"
 
     @property
     def changed(self) -> NDArray[np.bool_]:
@@ -92,7 +97,8 @@ class Corruption:
     @classmethod
     def load(cls, path: Path | str) -> "Corruption":
         """Read a record; nothing in the file is executed, and its hash must fit its labels."""
-        arrays = _read_npz(Path(path))
+        path = existing(path, "noise record")
+        arrays = _read_npz(path)
         _demand(arrays, {"about", "clean", "noisy"}, path)
         about = _read_about(str(arrays["about"]), path)
         try:
@@ -109,7 +115,7 @@ class Corruption:
 
 def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a .npz file; any other file is refused, as is one that holds Python objects."""
-    if path.is_file() and not zipfile.is_zipfile(path):
+    if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is no noise record: it is not a .npz file, or only a part of one.")
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:

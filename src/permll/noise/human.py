@@ -14,6 +14,7 @@ from permll.data.pickles import read_torch
 from permll.data.problems import listed, nearest
 from permll.noise.corruption import Corruption, read_labels
 from permll.noise.maps import CIFAR100_SUPERCLASSES
+from permll.noise.places import existing
 
 FULL = 50_000  # only the whole training part has a published rate
 _TOLERANCE = 1e-4  # published rates are rounded to a hundredth of a per cent
@@ -49,7 +50,7 @@ def human_labels(path: Path | str, which: str, clean: ArrayLike) -> Corruption:
             or the key in the file.
         clean: the labels (N,) of the data set, in its order: superclasses for ``coarse``, classes otherwise.
     """
-    path, which = Path(path), _set_name(which)
+    path, which = existing(path, "file of human labels"), _set_name(which)
     label_set = SETS[which]
     clean = read_labels(clean, label_set.num_classes)
     truth, noisy = _columns(path, which)

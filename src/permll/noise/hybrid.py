@@ -4,6 +4,9 @@ from typing import Any
 
 from permll.noise.corruption import Corruption, corrupt
 from permll.noise.kinds import Noise
+from permll.noise.naming import CLASSES
+
+_OF_THE_DATA = ("data_set", CLASSES)  # what a record says of the data, not of what was done to them
 
 
 def then(record: Corruption, noise: Noise, seed: int) -> Corruption:
@@ -25,10 +28,13 @@ def then(record: Corruption, noise: Noise, seed: int) -> Corruption:
     second = corrupt(record.noisy, noise, seed)
     steps = [*_steps(record), *_steps(second)]
     name = ", then ".join(str(step["name"]) for step in steps)
-    return Corruption(record.clean, second.noisy, record.num_classes, seed, {"name": name, "steps": steps})
+    about = {"name": name, "steps": steps, **{key: record.noise[key] for key in _OF_THE_DATA if key in record.noise}}
+    return Corruption(record.clean, second.noisy, record.num_classes, seed, about)
 
 
 def _steps(record: Corruption) -> list[dict[str, Any]]:
     """Return what was done, in order, each with the seed it was done with."""
-    steps: list[dict[str, Any]] = record.noise.get("steps", [{**record.noise, "seed": record.seed}])
-    return steps
+    if "steps" in record.noise:
+        return list(record.noise["steps"])
+    about = {key: value for key, value in record.noise.items() if key not in _OF_THE_DATA}
+    return [{**about, "seed": record.seed}]

@@ -5,10 +5,10 @@ other meanings of asymmetric noise, each under a name of its own. A convention s
 picked label may keep its class; without one, exactly the share ``rate`` of all labels changes.
 """
 
-import difflib
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from permll.data.problems import nearest
 from permll.noise import maps
 from permll.noise.kinds import Noise, Pick, mapped, symmetric
 from permll.noise.maps import ClassMap
@@ -83,8 +83,7 @@ def named_noise(name: str, num_classes: int, *, data_set: str | None = None, see
         0.4
     """
     parts = name.split(":")
-    if len(parts) not in (2, 3):
-        raise ValueError(f"noise is named [convention:]kind:rate, like permll:sym:0.6; got {name!r}.")
+    _refuse_gaps(name, parts)
     convention_name, kind = (parts[0], parts[1]) if len(parts) == 3 else ("plain", parts[0])
     convention = CONVENTIONS[_known(convention_name, CONVENTIONS, "convention")]
     kind = _known(kind, KINDS, "kind of noise")
@@ -106,12 +105,28 @@ def named_noise(name: str, num_classes: int, *, data_set: str | None = None, see
     )
 
 
+def _refuse_gaps(name: str, parts: list[str]) -> None:
+    """Raise if a part of the name is missing, and say which."""
+    form = f"noise is named convention:kind:rate, like permll:sym:0.6; got {name!r}"
+    if parts[-1] in KINDS and len(parts) < 3:
+        raise ValueError(f"{form}, where the rate is missing.")
+    if len(parts) == 2 and parts[0] in CONVENTIONS:
+        raise ValueError(f"{form}, where the kind is missing.")
+    if len(parts) not in (2, 3):
+        raise ValueError(f"{form}. Without a convention it is kind:rate, like sym:0.6.")
+
+
 def _map(kind: str, convention: Convention, num_classes: int, data_set: str | None, seed: int) -> ClassMap:
     if kind == "pair":
         return maps.next_class(num_classes)
     if kind == "asym":
         if data_set is None:
             raise ValueError("asym means another map for each data set: name the data set, or use pair.")
+        if data_set not in DATA_SETS and not nearest(data_set, DATA_SETS):
+            raise ValueError(
+                f"{data_set} has no published map of which class is mistaken for which: use pair, or Noise from "
+                "permll.noise.kinds.mapped."
+            )
         data_set = _known(data_set, DATA_SETS, "data set with a published map")
         kind = convention.cifar100 if data_set == "cifar100" else f"asym_{data_set}"
     classes, class_map = _MAPS[kind]
@@ -125,6 +140,4 @@ def _known(word: str, words: Iterable[str], what: str) -> str:
     words = list(words)
     if word in words:
         return word
-    near = difflib.get_close_matches(word, words, n=1)
-    hint = f" did you mean {near[0]}?" if near else ""
-    raise ValueError(f"{word!r} is no {what};{hint} There are {', '.join(words)}.")
+    raise ValueError(f"{word!r} is no {what}{nearest(word, words) or '.'} There are {', '.join(words)}.")

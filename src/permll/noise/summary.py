@@ -7,6 +7,7 @@ import numpy as np
 from permll.data.sets import names
 from permll.noise.corruption import Corruption
 from permll.noise.maps import CIFAR100_SUPERCLASSES
+from permll.noise.naming import class_names
 
 
 class ClassShare(NamedTuple):
@@ -16,7 +17,8 @@ class ClassShare(NamedTuple):
     samples: int  # that are of this class in truth
     wrong: int  # of those, how many were given another label
     rate: float | None  # wrong / samples; None for a class without samples
-    taken_for: int | None  # the wrong label that most of them got, if any did
+    taken_for: int | None  # the wrong label that most of them got; None if none did, or no single one
+    alike: int  # how many wrong labels share the first place: 1 if there is a single one
     given: int  # samples that carry this label after the noise
 
 
@@ -26,7 +28,7 @@ def by_class(record: Corruption) -> list[ClassShare]:
     Examples:
         >>> record = Corruption(np.array([0, 0, 0, 1]), np.array([0, 1, 1, 1]), 3, 0, {})
         >>> by_class(record)[0]
-        ClassShare(label=0, samples=3, wrong=2, rate=0.6666666666666666, taken_for=1, given=1)
+        ClassShare(label=0, samples=3, wrong=2, rate=0.6666666666666666, taken_for=1, alike=1, given=1)
     """
     counts = np.zeros((record.num_classes, record.num_classes), dtype=np.int64)
     np.add.at(counts, (record.clean, record.noisy), 1)
@@ -35,25 +37,10 @@ def by_class(record: Corruption) -> list[ClassShare]:
     shares = []
     for label, wrong in enumerate(counts.sum(1).tolist()):
         rate = wrong / samples[label] if samples[label] else None
-        taken_for = int(counts[label].argmax()) if wrong else None
-        shares.append(ClassShare(label, samples[label], wrong, rate, taken_for, given[label]))
+        most = np.flatnonzero(counts[label] == counts[label].max()).tolist() if wrong else []
+        taken_for = most[0] if len(most) == 1 else None
+        shares.append(ClassShare(label, samples[label], wrong, rate, taken_for, len(most), given[label]))
     return shares
-
-
-def class_names(record: Corruption) -> tuple[str, ...] | None:
-    """Return the names of the classes if the record says which published data set it is for.
-
-    Examples:
-        >>> class_names(Corruption(np.array([0]), np.array([9]), 10, 0, {"data_set": "cifar10"}))[9]
-        'truck'
-    """
-    known = {
-        ("cifar10", 10): names.CIFAR10,
-        ("cifar100", 100): names.CIFAR100_FINE,
-        ("cifar100", 20): names.CIFAR100_COARSE,
-        ("fashion_mnist", 10): names.FASHION_MNIST,
-    }
-    return known.get((str(record.noise.get("data_set")), record.num_classes))
 
 
 def superclass_groups(record: Corruption) -> dict[str, tuple[int, ...]] | None:
@@ -67,11 +54,13 @@ def superclass_groups(record: Corruption) -> dict[str, tuple[int, ...]] | None:
 
 def summary(record: Corruption) -> dict[str, Any]:
     """Return all there is to say about a record, as JSON would hold it; ``nominal`` is the rate that was asked for."""
+    called = class_names(record)
     return {
         "name": record.noise.get("name", "unnamed"),
         "seed": record.seed,
         "samples": len(record.clean),
         "classes": record.num_classes,
+        "class_names": None if called is None else list(called),
         "nominal": record.noise.get("rate"),
         "rate": record.rate,
         "wrong": int(record.changed.sum()),

@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING
 
 from permll.noise.corruption import Corruption
-from permll.noise.summary import by_class, class_names, summary
+from permll.noise.naming import class_names
+from permll.noise.summary import ClassShare, by_class, summary
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 WRITTEN = 20  # up to so many classes are shown one by one
+LONGEST = 24  # so many signs of a class's name are shown
 
 
 def facts(record: Corruption) -> "Table":
@@ -34,9 +36,9 @@ def facts(record: Corruption) -> "Table":
 def class_table(record: Corruption) -> "Table":
     """Return what became of each class: of all up to 20, otherwise of the ten with the largest wrong share."""
     from rich.table import Table
+    from rich.text import Text
 
-    shares = by_class(record)
-    names = class_names(record) or [str(label) for label in range(record.num_classes)]
+    shares, names = by_class(record), _names(record)
     title = ""
     if len(shares) > WRITTEN:
         shares = sorted(shares, key=lambda share: -(share.rate or 0))[:10]
@@ -48,9 +50,8 @@ def class_table(record: Corruption) -> "Table":
     table.add_column("mostly taken for")
     for share in shares:
         rate = "-" if share.rate is None else f"{100 * share.rate:.1f}"
-        taken_for = "-" if share.taken_for is None else names[share.taken_for]
         counts = (f"{share.samples:,}", f"{share.wrong:,}", rate, f"{share.given:,}")
-        table.add_row(names[share.label], *counts, taken_for)
+        table.add_row(Text(names[share.label]), *counts, Text(_taken_for(share, names)))
     return table
 
 
@@ -60,21 +61,23 @@ def matrix_text(record: Corruption) -> str:
     Examples:
         >>> import numpy as np
         >>> print(matrix_text(Corruption(np.array([0, 0, 1]), np.array([0, 1, 1]), 2, 0, {})))
-        given as
+        given as, %
                 0   1
             0  50  50
             1   · 100
     """
     if record.num_classes > WRITTEN:
         return ""
-    names = class_names(record) or [str(label) for label in range(record.num_classes)]
-    width = max(5, *map(len, names))
+    from rich.cells import cell_len  # some scripts take two columns a sign
+
+    names = _names(record)
+    width = max(5, *map(cell_len, names))
     head = " " * width + "".join(f"{label:4}" for label in range(record.num_classes))
     rows = [
-        f"{name:>{width}}" + "".join(f"{_percent(share):>4}" for share in row)
+        " " * (width - cell_len(name)) + name + "".join(f"{_percent(share):>4}" for share in row)
         for name, row in zip(names, record.matrix.tolist(), strict=True)
     ]
-    return "\n".join(["given as", head, *rows])
+    return "\n".join(["given as, %", head, *rows])
 
 
 def printable(text: str) -> str:
@@ -85,6 +88,30 @@ def printable(text: str) -> str:
         'sym[31m'
     """
     return "".join(sign for sign in text if sign.isprintable())
+
+
+def short(name: str) -> str:
+    """Return a class's name as it is shown: printable, and no longer than 24 signs.
+
+    Examples:
+        >>> short("Tinca tinca, also known as tench")
+        'Tinca tinca, also known…'
+    """
+    name = printable(name)
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+
+
+def _names(record: Corruption) -> list[str]:
+    return [short(name) for name in class_names(record) or map(str, range(record.num_classes))]
+
+
+def _taken_for(share: ClassShare, names: list[str]) -> str:
+    """Say which class most wrong labels name; where several share the first place, none is picked out."""
+    if share.taken_for is not None:
+        return names[share.taken_for]
+    if share.alike == 0:
+        return "-"
+    return "all alike" if share.alike == len(names) - 1 else f"{share.alike} classes alike"
 
 
 def _percent(share: float) -> str:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from permll.noise.corruption import Corruption
 from permll.report.figures.style import ACCENT, GRID, INK, MUTED, look, shades
+from permll.report.noise import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -58,7 +59,7 @@ def draw_noise(record: Corruption, classes: Sequence[str] | None = None, groups:
     if classes is not None and len(classes) != record.num_classes:
         raise ValueError(f"there are {record.num_classes} classes, but {len(classes)} names.")
     picture = noise_picture(record, groups)
-    names = [classes[k] if classes else str(k) for k in picture.order]
+    names = [short(classes[k]) if classes else str(k) for k in picture.order]
     written = record.num_classes <= WRITTEN
     side = min(max(2.4, 0.5 * record.num_classes), 6.0)
     rows = list(groups) if groups else names if written else []
@@ -73,6 +74,7 @@ def draw_noise(record: Corruption, classes: Sequence[str] | None = None, groups:
         image = _draw_cells(left, picture)
         if written:
             _write_numbers(left, picture.matrix)
+            left.set_xlabel("given as, % of the true class")
             _name_classes(left, names, side / len(names))
         else:
             left.locator_params(nbins=11, integer=True, steps=[1, 2, 5, 10])  # decades, if there are a hundred

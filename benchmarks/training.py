@@ -1,0 +1,161 @@
+"""How fast training is: our loop against a plain one with a DataLoader, and PermLL against cross-entropy in our loop.
+
+python benchmarks/training.py --root ROOT      CIFAR-10 below ROOT; prints a table and writes results/training.csv
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.pil_pipeline import MEAN, STD, PilImages
+from benchmarks.timing import Ratio, measure, ratio, write_csv
+from permll.data import Data, Images, load
+from permll.data.views import Chain, Crop, Flip, Normalise, View
+from permll.methods import find_method
+from permll.networks import build_network
+from permll.training.loop import Loop
+from permll.training.optimizers import build_optimizer
+
+BATCH = 128
+Row = dict[str, object]
+WEAK = Chain(Crop(padding=4, mode="zero"), Flip(), Normalise(MEAN, STD))
+
+
+def our_steps(data: Data, view: View, network: nn.Module, method: str, **settings: object) -> Iterator[None]:
+    """Take a step of our loop whenever asked, for ever."""
+    from lightning_fabric import Fabric
+
+    built = find_method(method).build(**settings)
+    built.networks["net"] = network
+    optimizer = build_optimizer(network, "sgd", lr=0.01, momentum=0.9, weight_decay=5e-4)
+    loop = Loop(
+        Fabric(accelerator="cpu", devices=1),
+        built,
+        data,
+        {"weak": view, "plain": view},
+        {"net": optimizer},
+        lambda _: 1.0,
+        epochs=10**6,
+        batch_size=BATCH,
+    )
+    while True:
+        for sweep, batches in loop._batches():
+            loop._train_on(sweep, batches)
+            yield
+        loop.epoch, loop.number, loop._losses = loop.epoch + 1, 0, 0
+
+
+def plain_steps(data: Data, network: nn.Module) -> Iterator[None]:
+    """Take a step of the loop that everybody writes, with PIL images from a DataLoader."""
+    assert isinstance(data.inputs, Images)
+    pixels = data.inputs.pixels.permute(0, 2, 3, 1).contiguous().numpy()
+    loader = DataLoader(PilImages(pixels, data.labels.tolist(), strong=False), BATCH, shuffle=True)
+    yield from _steps(loader, network)
+
+
+def tensor_steps(data: Data, network: nn.Module) -> Iterator[None]:
+    """Take a step of a plain loop over tensors in memory, without augmentation."""
+    assert isinstance(data.inputs, Images)
+    scaled = data.inputs.pixels.float() / 255
+    dataset = torch.utils.data.TensorDataset(scaled, data.labels)
+    loader: DataLoader[Any] = DataLoader(dataset, BATCH, shuffle=True)
+    yield from _steps(loader, network)
+
+
+def _steps(loader: DataLoader[Any], network: nn.Module) -> Iterator[None]:
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
+    network.train()
+    while True:
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(network(x), y).backward()
+            optimizer.step()
+            yield
+
+
+def net(name: str, shape: tuple[int, ...], **options: Any) -> nn.Module:
+    """Return a network with the same weights every time."""
+    return build_network(name, input_shape=shape, num_classes=10, seed=0, **options)
+
+
+def row(what: str, network: str, result: Ratio, speed: float, target: float | None, *, at_least: bool) -> Row:
+    """Print and return one comparison."""
+    met: object = "" if target is None else (result.median >= target if at_least else result.median <= target)
+    print(f"{what:55} {network:22} {result.median:6.3f} x  {speed:9,.0f} images/s  {met}")
+    return {
+        "what": what,
+        "network": network,
+        "ratio_median": round(result.median, 4),
+        "median_low95": round(result.interval[0], 4),
+        "median_high95": round(result.interval[1], 4),
+        "images_per_second_ours": round(speed),
+        "rounds": result.rounds,
+        "target": target or "",
+        "met": met,
+    }
+
+
+def compare(turns: dict[str, Iterator[None]], slow: str, fast: str, rounds: int) -> tuple[Ratio, float]:
+    """Return how much longer ``slow`` takes, and the images per second of ours."""
+    steps: dict[str, Callable[[], object]] = {name: partial(next, steps) for name, steps in turns.items()}
+    seconds = measure(steps, rounds)
+    ours = next(name for name in turns if name.startswith("ours"))
+    return ratio(seconds[slow], seconds[fast]), BATCH / statistics.median(seconds[ours])
+
+
+def main() -> None:
+    """Measure everything; leave with 1 if a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--root", type=Path, required=True, help="the folder that holds CIFAR-10")
+    root = parser.parse_args().root
+    torch.set_num_threads(1)
+    cifar = load("cifar10", root=root)
+    fashion = load("fashion_mnist", root=root)
+    grey = Normalise((0.286,), (0.353,))
+    rows = []
+    for network, rounds, target in (("mlp", 300, 2.0), ("cnn", 60, 1.0), ("resnet8", 40, 1.0)):
+        shape = (3, 32, 32)
+        turns = {
+            "ours": our_steps(cifar, WEAK, net(network, shape), "ce"),
+            "plain": plain_steps(cifar, net(network, shape)),
+        }
+        result, speed = compare(turns, "plain", "ours", rounds)
+        rows.append(row("plain loop, PIL / our loop, crop and flip", network, result, speed, target, at_least=True))
+    turns = {
+        "ours": our_steps(fashion, grey, net("mlp", (1, 28, 28)), "ce"),
+        "plain": tensor_steps(fashion, net("mlp", (1, 28, 28))),
+    }
+    result, speed = compare(turns, "plain", "ours", 500)
+    rows.append(row("plain loop, tensors / our loop, no augmentation", "mlp 784", result, speed, 1.0, at_least=True))
+    for network, data, view, rounds in (
+        ("resnet8", cifar, WEAK, 60),
+        ("cnn", cifar, WEAK, 60),
+        ("mlp 3072-1024-1024", cifar, WEAK, 200),
+        ("mlp 784-256-128", fashion, grey, 800),
+    ):
+        name, _, widths = network.partition(" ")
+        options = {"widths": tuple(int(width) for width in widths.split("-")[1:])} if widths else {}
+        own = tuple(data.inputs.batch(torch.arange(1)).shape[1:])
+        turns = {
+            "ours, permll": our_steps(data, view, net(name, own, **options), "permll", init=0.35, lr=1.5 / BATCH),
+            "ours, ce": our_steps(data, view, net(name, own, **options), "ce"),
+        }
+        result, speed = compare(turns, "ours, permll", "ours, ce", rounds)
+        limit = 1.03 if "784" not in network else None
+        rows.append(row("permll / ce in our loop", network, result, speed, limit, at_least=False))
+    print(f"written to {write_csv('training', rows)}")
+    sys.exit(any(entry["met"] is False for entry in rows))
+
+
+if __name__ == "__main__":
+    main()
