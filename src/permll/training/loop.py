@@ -149,6 +149,7 @@ class Loop:
                     return
                 self._streams = open_streams(self._sweep, self)
             sweep = self._sweep
+            self.method.train()  # once a sweep: on a small network, once a step would cost a tenth of it
             pace, *others = self._streams
             if self._streams[pace].epoch == self.epoch:  # not where the last step before a checkpoint ended the sweep
                 cycles = [self._streams[name].cycle() for name in others]
@@ -162,7 +163,6 @@ class Loop:
     def _train_on(self, sweep: Sweep, batches: dict[str, Batch]) -> None:
         moving = sweep.networks or tuple(self.optimizers)
         self._set_rates(moving)
-        self.method.train()
         for name in moving:
             self.optimizers[name].zero_grad()
         on_device = {name: batch.to(self.fabric.device) for name, batch in batches.items()}

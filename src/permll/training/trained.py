@@ -1,0 +1,250 @@
+"""What a training has come to: the networks of a run with all that new samples need, without the training data."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from permll._version import __version__
+from permll.data.encoding import Encoder, from_arrays
+from permll.data.inputs import Inputs, Table, Texts
+from permll.data.orders import number_of_batches
+from permll.data.own.found import row_numbers
+from permll.data.own.unlabelled import Seen
+from permll.data.progress import progress
+from permll.data.record import Data
+from permll.data.streams import Stream
+from permll.data.views.defaults import as_it_is
+from permll.data.views.images import CentreCrop, Chain, Normalise, View
+from permll.data.views.vectors import Standardise
+from permll.methods._base import FitInfo, Method
+from permll.methods._registry import find_method
+from permll.networks import build_network
+from permll.training.run import Run, write_text
+
+if TYPE_CHECKING:
+    from permll.training.experiment import Experiment
+    from permll.training.loop import Loop
+
+CARD, ENCODER = "network.json", "encoder.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The networks of a run, ready to predict.
+
+    Args:
+        method: with its networks, in evaluation mode. What it kept for each training sample is there only if its
+            predictions need it.
+        view: the plain view: from a sample as it is read to what the networks take.
+        classes: the names of the c classes.
+        seen: what the samples must be like.
+        card: what the run wrote down about them: see ``write_network_card``.
+        epoch: how many epochs they were trained for.
+    """
+
+    method: Method
+    view: View
+    classes: tuple[str, ...]
+    seen: Seen
+    card: Mapping[str, Any]
+    epoch: int
+
+    @property
+    def networks(self) -> dict[str, nn.Module]:
+        """Return the networks by name."""
+        return dict(self.method.networks.items())
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """Return what makes vectors of texts or tables."""
+        return self.seen.encoder
+
+    @torch.no_grad()
+    def predict(
+        self, inputs: Inputs, *, batch_size: int = 256, workers: int = 0, device: str | torch.device = "cpu"
+    ) -> Tensor:
+        """Return probabilities (N, c).
+
+        Args:
+            inputs: N samples like those of the training; texts and tables are encoded here.
+            batch_size: how many go through the networks at once.
+            workers: processes that decode images.
+            device: where the networks compute; they stay there.
+        """
+        if self.encoder is not None and isinstance(inputs, Table | Texts):
+            inputs = self.encoder(inputs)
+        unknown = torch.zeros(len(inputs), dtype=torch.int64)
+        data = Data(inputs, unknown, self.classes, row_numbers(len(inputs)))
+        stream = Stream(data, batch_size, views={"plain": self.view}, order="sequential", workers=workers)
+        self.method.to(device)
+        found = []
+        with progress("predicting", len(inputs)) as advance:
+            for batch in stream:
+                found.append(self.method.predict(batch.x.to(device)).float().cpu())
+                advance(len(batch.index))
+        return torch.cat(found)
+
+
+def write_network_card(run: Run, loop: "Loop", experiment: "Experiment") -> None:
+    """Write into the run's folder what its networks are and what they take; with the weights, that is all of them.
+
+    ``network.json`` has the architecture, the classes, the plain view with its numbers, and what samples looked like;
+    ``encoder.npz`` has the encoder of texts or tables. Written whole or not at all, as often as one likes.
+    """
+    if loop.fabric.global_rank != 0:
+        return
+    recipe, view, inputs = run.recipe, loop.views["plain"], experiment.train.inputs
+    seen = Seen.of(experiment.train, experiment.encoder, recipe.data.options)
+    shape = view(inputs.batch(torch.arange(1)), torch.arange(1)).shape[1:]
+    settings = {key: value for key, value in recipe.network.settings.items() if key != "pretrained"}
+    card = {
+        "permll": __version__,
+        "method": recipe.method.name,
+        "networks": list(loop.method.network_names),
+        "network": {"name": recipe.network.name, "options": settings, "class": _class_of(loop.method)},
+        "classes": list(experiment.train.classes),
+        "input_shape": list(shape),
+        "view": steps_of(view),
+        "seen": seen.to_dict(),
+    }
+    if experiment.encoder is not None:
+        partial = run.folder / f".{ENCODER}.{os.getpid()}.part"
+        with partial.open("wb") as file:
+            np.savez(file, **experiment.encoder.to_arrays())  # type: ignore[arg-type]
+        partial.replace(run.folder / ENCODER)
+    write_text(run.folder / CARD, json.dumps(card, indent=2) + "\n")
+
+
+def load_trained(run: Run, network: nn.Module | None = None) -> Trained:
+    """Return the networks of a run, finished or not, with the weights of its newest checkpoint.
+
+    Args:
+        run: the run.
+        network: the module that ``fit`` was given, if it was given one: its weights are replaced.
+    """
+    card = _read_card(run)
+    state = run.checkpoints.newest()
+    if state is None:
+        raise FileNotFoundError(f"{run.folder} has no checkpoint yet: permll train {run.folder} goes on with it.")
+    method = find_method(card["method"]).build(**run.recipe.method.settings)
+    with torch.random.fork_rng(devices=[]):
+        for name in card["networks"]:
+            method.networks[name] = _built(card, network)
+        if type(method).predict is not Method.predict:  # it may ask more than the networks
+            method.on_fit_start(_fit_info(run))
+            method.load_own_state(state["method"])
+    for name, module in method.networks.items():
+        _load(module, state["networks"][name], run)
+    method.eval().requires_grad_(False)
+    encoder = None
+    if (run.folder / ENCODER).is_file():
+        with np.load(run.folder / ENCODER, allow_pickle=False) as arrays:
+            encoder = from_arrays(dict(arrays))
+    seen = Seen.from_dict(card["seen"], encoder)
+    return Trained(method, view_of(card["view"]), tuple(card["classes"]), seen, card, state["epoch"])
+
+
+def steps_of(view: View) -> list[dict[str, Any]]:
+    """Return the steps of a plain view as JSON holds them.
+
+    Examples:
+        >>> steps_of(Chain(CentreCrop(24), Normalise((0.5,), (0.25,))))
+        [{'step': 'centre_crop', 'size': 24}, {'step': 'normalise', 'mean': [0.5], 'std': [0.25]}]
+    """
+    if isinstance(view, Chain):
+        return [entry for step in view.steps for entry in steps_of(step)]
+    if view is as_it_is:
+        return []
+    if isinstance(view, CentreCrop):
+        return [{"step": "centre_crop", "size": view.size}]
+    if isinstance(view, Normalise):
+        return [{"step": "normalise", "mean": list(view.mean), "std": list(view.std)}]
+    if isinstance(view, Standardise):
+        return [{"step": "standardise", "mean": view.mean.tolist(), "std": view.std.tolist()}]
+    raise TypeError(f"{view!r} cannot be written down: a plain view is made of CentreCrop, Normalise and Standardise.")
+
+
+def view_of(steps: list[dict[str, Any]]) -> View:
+    """Undo ``steps_of``."""
+    views: list[View] = []
+    for entry in steps:
+        if entry["step"] == "centre_crop":
+            views.append(CentreCrop(entry["size"]))
+        elif entry["step"] == "normalise":
+            views.append(Normalise(tuple(entry["mean"]), tuple(entry["std"])))
+        else:
+            views.append(Standardise(torch.tensor(entry["mean"]), torch.tensor(entry["std"])))
+    return Chain(*views)
+
+
+def _read_card(run: Run) -> dict[str, Any]:
+    if not run.exists:
+        raise FileNotFoundError(f"{run.folder} is no run: give a folder that permll train made.")
+    if not (run.folder / CARD).is_file():
+        raise FileNotFoundError(
+            f"{run.folder} has no {CARD}, which says what its network takes: permll train {run.folder} writes it if "
+            "the run is not finished; otherwise train it again."
+        )
+    card: dict[str, Any] = json.loads((run.folder / CARD).read_text())
+    return card
+
+
+def _built(card: Mapping[str, Any], network: nn.Module | None) -> nn.Module:
+    """Return a network of the architecture on the card; one that the recipe does not build must be given."""
+    import copy
+
+    made = card["network"]
+    if network is None:
+        network = build_network(
+            made["name"],
+            input_shape=tuple(card["input_shape"]),
+            num_classes=len(card["classes"]),
+            seed=0,
+            **made["options"],
+        )
+    else:
+        network = copy.deepcopy(network)  # the caller's keeps its weights, and several are several
+    found = _name_of(network)
+    if found != made["class"]:
+        raise ValueError(
+            f"the run trained a {made['class']}, not a {found}: give such a network to load_trained(run, network=...)."
+        )
+    return network
+
+
+def _load(module: nn.Module, weights: Mapping[str, Tensor], run: Run) -> None:
+    try:
+        module.load_state_dict(weights)
+    except RuntimeError as other:
+        first = str(other).splitlines()[-1].strip().rstrip(".")
+        raise ValueError(
+            f"the weights of {run.folder} do not fit this {_name_of(module)}: {first}; give the network that was "
+            "trained to load_trained(run, network=...)."
+        ) from None
+
+
+def _fit_info(run: Run) -> FitInfo:
+    """Return what the method was told when the run began."""
+    with np.load(run.folder / "labels.npz", allow_pickle=False) as saved:
+        labels, ids, classes = torch.from_numpy(saved["given"]), saved["ids"].tolist(), saved["classes"]
+    training = run.recipe.training
+    return FitInfo(
+        labels, tuple(ids), len(classes), training.epochs, number_of_batches(len(labels), training.batch_size)
+    )
+
+
+def _class_of(method: Method) -> str:
+    from lightning_fabric.wrappers import _FabricModule
+
+    network = next(iter(method.networks.values()))
+    return _name_of(network.module if isinstance(network, _FabricModule) else network)
+
+
+def _name_of(network: nn.Module) -> str:
+    return f"{type(network).__module__}.{type(network).__qualname__}"

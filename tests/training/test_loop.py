@@ -1,0 +1,142 @@
+"""The loop itself: short, ignorant of methods, and quick to stop when numbers go wrong."""
+
+import inspect
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from permll.data import Batch, Data, Vectors
+from permll.methods import METHODS, Draw, Method, Sweep
+from permll.training import Run, fit, loop
+from permll.training.loop import Loop, NotFiniteError
+from permll.training.schedule import learning_rate
+from tests.training.toy import make_loop, points, quick_recipe
+
+
+def idle(_: Loop) -> None:
+    pass
+
+
+def test_the_loop_knows_no_method_by_name() -> None:
+    source = inspect.getsource(loop)
+    classes = [info.method_class.__name__ for info in METHODS.values()]
+    assert not [name for name in METHODS if f'"{name}"' in source]
+    assert not [name for name in classes if name in source]
+    code = [line for line in inspect.getsource(Loop).splitlines() if line.strip() and not line.strip().startswith("#")]
+    assert len(code) < 200
+
+
+def test_a_loss_that_is_not_finite_stops_at_once_and_names_the_samples(tmp_path: Path) -> None:
+    data = points()
+    values = data.inputs.batch(torch.arange(60)).clone()
+    values[7] = 1e38  # finite, but no network's business
+    recipe = quick_recipe(
+        data__source="own",
+        data__noise="",
+        data__validation=None,
+        views__weak=None,
+        views__strong=None,
+        method__name="ce",
+    )
+    net = torch.nn.Linear(4, 3)
+    with torch.no_grad():
+        net.weight.mul_(1e38)
+    with pytest.raises(NotFiniteError, match=r"epoch 1, step 1, for \d+ samples \(point"):
+        fit(recipe, tmp_path / "run", data=data.with_inputs(Vectors(values)), network=net)
+    run = Run(tmp_path / "run")
+    assert not run.finished
+    state = run.checkpoints.newest()
+    assert state is not None
+    assert all(bool(value.isfinite().all()) for value in state["networks"]["net"].values())
+
+
+class TwoSweeps(Method):
+    """Two sweeps an epoch, over other rows, with a second stream that is shorter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, list[int], list[int]]] = []
+
+    def sweep(self, epoch: int, number: int, scan: Any) -> Sweep | None:  # noqa: ARG002
+        if number == 2:
+            return None
+        rows = torch.arange(40) if number == 0 else torch.arange(40, 60)
+        few = Draw(views=("weak", "strong", "weak:2"), rows=torch.arange(50, 55), batch_factor=0.25)
+        return Sweep({"many": Draw(rows=rows), "few": few}, loss="both")
+
+    def both(self, many: Batch, few: Batch) -> Tensor:
+        assert not torch.equal(few.views["weak"], few.views["weak:2"])
+        self.seen.append(("both", many.index.tolist(), few.index.tolist()))
+        logits = self.networks["net"](many.x)
+        return torch.nn.functional.cross_entropy(logits, many.labels, reduction="none")
+
+
+def test_sweeps_with_several_streams_see_the_rows_they_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_loop("ce", points())
+    method = TwoSweeps()
+    again = Loop(
+        made.fabric,
+        _with_net(method, made),
+        made.data,
+        made.views,
+        {"net": torch.optim.SGD(method.networks["net"].parameters(), lr=0.01)},
+        made.schedule,
+        epochs=2,
+        batch_size=16,
+    )
+    again.run(idle, idle)
+    by_epoch = [method.seen[:5], method.seen[5:]]
+    for seen in by_epoch:
+        assert sorted(itertools.chain(*(rows for _, rows, _ in seen[:3]))) == list(range(40))
+        assert sorted(itertools.chain(*(rows for _, rows, _ in seen[3:]))) == list(range(40, 60))
+        assert {row for _, _, few in seen for row in few} == set(range(50, 55))
+    assert by_epoch[0] != by_epoch[1]
+
+
+def _with_net(method: Method, made: Loop) -> Method:
+    method.networks["net"] = torch.nn.Linear(4, 3)
+    return method
+
+
+def test_scans_are_in_evaluation_mode_and_leave_no_trace() -> None:
+    made = make_loop("permll", points())
+    made.method.train()
+    before = {key: value.clone() for key, value in made.method.state_dict().items()}
+    assert torch.equal(made.scan("net"), made.scan("net"))
+    assert made.method.training
+    assert all(torch.equal(value, before[key]) for key, value in made.method.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("epoch", "settings", "factor"),
+    [
+        (0, {"milestones": (2,)}, 1.0),
+        (1.99, {"milestones": (2,)}, 1.0),
+        (2, {"milestones": (2,)}, 0.1),
+        (6.7, {"milestones": (0.67, 0.84)}, 0.1),
+        (8.5, {"milestones": (0.67, 0.84), "gamma": 0.5}, 0.25),
+        (0, {"kind": "cosine"}, 1.0),
+        (5.9, {"kind": "cosine"}, 0.5),
+        (5, {"kind": "cosine", "final": 0.1}, 0.55),
+        (1, {"kind": "constant", "warm_up": 4}, 0.25),
+        (9, {"kind": "constant", "warm_up": 4}, 1.0),
+    ],
+)
+def test_learning_rates(epoch: float, settings: dict[str, Any], factor: float) -> None:
+    assert learning_rate(epoch, 10, **settings) == pytest.approx(factor)
+
+
+def test_the_methods_networks_are_given_or_built(tmp_path: Path) -> None:
+    data: Data = points(90)
+    recipe = quick_recipe(
+        data__source="own", data__noise="sym:0.3", views__weak=None, views__strong=None, method__networks=2
+    )
+    run = fit(recipe, tmp_path / "run", data=data, network=torch.nn.Linear(4, 3))
+    state = run.checkpoints.newest()
+    assert state is not None
+    assert set(state["networks"]) == {"net0", "net1"}
+    assert run.metrics[-1]["correction_wrong"] == 24

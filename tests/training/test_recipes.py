@@ -1,0 +1,121 @@
+"""Recipes: every built-in one is whole, wrong ones are told what is wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from permll.methods import find_method
+from permll.networks import NETWORKS
+from permll.training.optimizers import OPTIMIZERS
+from permll.training.recipe import load_recipe, read_recipe, recipe_names
+from tests.training.toy import quick_recipe
+
+EVERY = pytest.mark.parametrize("name", recipe_names())
+PAPER = {f"{noise}-{rate}" for noise, rates in (("sym", (20, 40, 60, 80)), ("asym", (20, 40))) for rate in rates}
+
+
+@EVERY
+def test_every_recipe_names_what_there_is(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.title
+    assert recipe.tier == name.partition("/")[0]
+    find_method(recipe.method.name).build(**recipe.method.settings)
+    assert recipe.network.name in NETWORKS or ":" in recipe.network.name or recipe.network.name == "auto"
+    assert recipe.optimizer.name in OPTIMIZERS
+
+
+@EVERY
+def test_a_recipe_survives_its_own_file(name: str, tmp_path: Path) -> None:
+    recipe = load_recipe(name)
+    path = tmp_path / "recipe.toml"
+    path.write_text(recipe.to_toml())
+    again = load_recipe(path)
+    assert again == recipe
+    assert again.hash == recipe.hash
+
+
+def test_the_papers_settings_are_all_there() -> None:
+    names = set(recipe_names())
+    for tier in ("paper", "lite"):
+        for data in ("cifar10", "cifar100"):
+            assert {f"{tier}/{data}-{setting}" for setting in PAPER} <= names
+    assert {f"mini/{setting}" for setting in PAPER} <= names
+    assert {"paper/clothing1m", "tiny/digits"} <= names
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("paper/cifar10-sym-60", (1.5 / 128, 0.35, 5e-4, [80, 100], "none")),
+        ("paper/cifar10-asym-20", (1.5 / 128, 0.35, 5e-4, [80, 100], "given")),
+        ("paper/cifar100-sym-80", (3 / 128, 0.225, 1e-3, [100], "none")),
+        ("paper/cifar100-asym-40", (6 / 128, 0.225, 1e-3, [100], "none")),
+        ("paper/clothing1m", (80 / 64, 0.275, 1e-3, [5, 10, 13], "corrected")),
+    ],
+)
+def test_the_papers_numbers(name: str, expected: tuple[Any, ...]) -> None:
+    recipe = load_recipe(name)
+    method = recipe.method.settings
+    found = (
+        method["lr"],
+        method["init"],
+        recipe.optimizer.settings["weight_decay"],
+        recipe.schedule.milestones,
+        method.get("balance", "none"),
+    )
+    assert found == expected
+    assert recipe.training.epochs == (15 if "clothing" in name else 120)
+
+
+def test_overrides_reach_in_and_another_method_brings_its_own_defaults() -> None:
+    recipe = load_recipe("mini/sym-60", {"training.epochs": 3, "optimizer.lr": 0.5, "method.name": "ce"})
+    assert (recipe.training.epochs, recipe.optimizer.settings["lr"]) == (3, 0.5)
+    assert recipe.optimizer.settings["momentum"] == 0.9
+    assert recipe.method.settings == {}
+    same = load_recipe("mini/sym-60", {"method.name": "permll"})
+    assert same == load_recipe("mini/sym-60")
+
+
+def test_a_recipe_may_extend_another(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "mini/sym-60"\n[training]\nepochs = 7\n')
+    recipe = load_recipe(path)
+    assert recipe.training.epochs == 7
+    assert recipe.data.noise == "permll:sym:0.6"
+
+
+def test_the_hash_follows_what_a_result_depends_on() -> None:
+    recipe = quick_recipe()
+    assert quick_recipe(training__threads=2).hash == recipe.hash
+    assert quick_recipe(data__root="/elsewhere").hash == recipe.hash
+    for other in ({"training__seed": 1}, {"optimizer__lr": 0.1}, {"data__noise": "sym:0.2"}, {"method__init": 0.4}):
+        assert quick_recipe(**other).hash != recipe.hash
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"training.epoch": 3}, "there is no key training.epoch, did you mean epochs"),
+        ({"trainig.epochs": 3}, "there is no key trainig, did you mean training"),
+        ({"training.epochs": 0}, "training.epochs is 0, but input should be greater than or equal to 1"),
+        ({"training.epochs": "many"}, "training.epochs is 'many', but"),
+        ({"views.normalise": "mnist"}, "views.normalise is 'mnist', but"),
+    ],
+)
+def test_wrong_values_are_named_with_what_would_be_right(overrides: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace(".", r"\.")):
+        load_recipe("mini/sym-60", overrides)
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    with pytest.raises(ValueError, match=r"data is missing.*network is missing.*training is missing"):
+        read_recipe({"title": "nothing"}, "recipe x")
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"'mini/sym60' is no recipe and no \.toml file, did you mean mini/sym-60"):
+        load_recipe("mini/sym60")
+    (tmp_path / "broken.toml").write_text("epochs = = 3")
+    with pytest.raises(ValueError, match="is no TOML"):
+        load_recipe(tmp_path / "broken.toml")
