@@ -1,6 +1,6 @@
 """The main job in miniature: digits with 40 % wrong labels, one small network, with and without the layer.
 
-Everything here is what a user's own script would hold; ``permll demo`` shows it with a progress display.
+It runs through the one training loop; ``permll demo`` shows it with a progress display.
 """
 
 from collections.abc import Iterator
@@ -10,10 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from permll.data import Data, Vectors
+from permll.data.views.defaults import as_it_is
 from permll.layer.module import PermutationLayer
+from permll.methods import find_method
 from permll.noise.corruption import corrupt
 from permll.noise.kinds import symmetric
 from permll.report.figures.suspects import Suspect
+from permll.training.loop import Loop
+from permll.training.optimizers import build_optimizer
+from permll.training.schedule import learning_rate
 
 Method = Literal["ce", "permll"]
 METHODS: dict[Method, str] = {"ce": "Cross-entropy", "permll": "PermLL"}
@@ -69,28 +75,35 @@ def train(
     data: Digits, method: Method, seed: int, epochs: int = EPOCHS, turn_after: float | None = None
 ) -> Iterator[Training]:
     """Train the network; yield the state of affairs after every epoch."""
-    net, order = _network(seed), torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
-    layer = PermutationLayer(data.given, CLASSES, turn_after=turn_after, epochs=epochs) if method == "permll" else None
+    from lightning_fabric import Fabric
+
     accuracy: list[float] = []
-    for _ in range(epochs):
-        net.train()
-        for index in torch.randperm(len(data.train), generator=order).split(_BATCH):
-            optimizer.zero_grad()
-            logits = net(data.train[index])
-            if layer is None:
-                nn.functional.cross_entropy(logits, data.given[index]).backward()
-                optimizer.step()
-            else:
-                layer(logits, index).backward()
-                optimizer.step()
-                layer.step()
-        schedule.step()
-        net.eval()
-        with torch.no_grad():
-            accuracy.append((net(data.test).argmax(-1) == data.test_true).double().mean().item())
-        yield Training(accuracy, layer)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        settings = {} if method == "ce" else {"turn_after": turn_after}
+        trained = find_method(method).build(**settings)
+        trained.networks["net"] = _network(seed)
+        optimizer = build_optimizer(trained.networks["net"], "sgd", lr=0.05, momentum=0.9, weight_decay=5e-4)
+        loop = Loop(
+            Fabric(accelerator="cpu", devices=1),
+            trained,
+            _data(data.train, data.given),
+            {"weak": as_it_is, "plain": as_it_is},
+            {"net": optimizer},
+            lambda epoch: learning_rate(epoch, epochs, kind="cosine"),
+            epochs=epochs,
+            batch_size=_BATCH,
+            seed=seed,
+        )
+    test = _data(data.test, data.test_true)
+    for _ in loop.each_epoch():
+        accuracy.append((loop.predict(test).argmax(-1) == data.test_true).double().mean().item())
+        yield Training(accuracy, getattr(trained, "layer", None))
+
+
+def _data(images: Tensor, labels: Tensor) -> Data:
+    names = tuple(map(str, range(CLASSES)))
+    return Data(Vectors(images), labels, names, tuple(map(str, range(len(images)))))
 
 
 def _network(seed: int) -> nn.Module:

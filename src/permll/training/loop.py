@@ -74,17 +74,23 @@ class Loop:
 
     def run(self, after_step: Callable[["Loop"], None], after_epoch: Callable[["Loop"], None]) -> bool:
         """Train from where it stands to the end; return whether it got there, or was asked to ``stop``."""
+        for _ in self.each_epoch(after_step):
+            after_epoch(self)
+        return self.epoch == self.epochs
+
+    def each_epoch(self, after_step: Callable[["Loop"], None] | None = None) -> Iterator["Loop"]:
+        """Train, and yield after every epoch that was finished."""
         while self.epoch < self.epochs:
             for sweep, batches in self._batches():
                 self._train_on(sweep, batches)
-                after_step(self)
+                if after_step is not None:
+                    after_step(self)
                 if self._stop:
-                    return False
+                    return
             self.method.on_epoch_end(self.epoch, self.scan)
             self.epoch, self.number = self.epoch + 1, 0
             self.epoch_loss, self.loss, self._losses = self.mean_loss, 0.0, 0
-            after_epoch(self)
-        return True
+            yield self
 
     def stop(self) -> None:
         """Leave after the step under way."""

@@ -1,0 +1,75 @@
+"""The recipes of the paper start on a CPU, take steps on real data, and go on from a checkpoint."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from permll.training.checkpoint import load_state, save_state
+from permll.training.experiment import prepare
+from permll.training.fitting import make_loop
+from permll.training.loop import Loop
+from permll.training.recipe import Recipe, load_recipe, recipe_names
+from tests.data.files import write_cifar_binary
+from tests.data.real import real_cifar
+from tests.data.test_clothing1m_training import root as clothing_root
+from tests.networks.test_vision import import_torchvision
+
+CIFAR = [name for name in recipe_names() if name.startswith("paper/cifar")]
+clothing = pytest.fixture(clothing_root.__wrapped__)  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="session")
+def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return real_cifar(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def cifar100(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training part of the official layout, made here: the real one is not at hand."""
+    root, random = tmp_path_factory.mktemp("cifar100"), np.random.default_rng(0)
+    for name, rows in (("train", 50_000), ("test", 10_000)):
+        fine = np.arange(rows) % 100
+        images = random.integers(0, 256, (rows, 3, 32, 32), dtype=np.uint8)
+        write_cifar_binary(root / "cifar-100-binary" / f"{name}.bin", [fine // 5, fine], images)
+    return root
+
+
+def steps(loop: Loop, count: int) -> None:
+    taken = iter(range(count - 1, -1, -1))
+    loop.run(lambda loop: loop.stop() if next(taken) == 0 else None, lambda _: None)
+    loop._stop = False
+
+
+def three_steps_and_a_fourth_after_a_checkpoint(recipe: Recipe, tmp_path: Path) -> Loop:
+    experiment = prepare(recipe)
+    first = make_loop(recipe, experiment)
+    steps(first, 3)
+    path = save_state(tmp_path / "state.safetensors", first.state_dict())
+    steps(first, 1)
+    expected = {key: value.clone() for key, value in first.method.networks["net"].state_dict().items()}
+    second = make_loop(recipe, experiment)
+    second.load_state_dict(load_state(path))
+    steps(second, 1)
+    assert second.step == 4
+    for key, value in second.method.networks["net"].state_dict().items():
+        assert torch.equal(value, expected[key])
+    return second
+
+
+@pytest.mark.parametrize("name", CIFAR)
+def test_cifar_recipes_start_step_and_resume(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    root = request.getfixturevalue("cifar100" if "cifar100" in name else "cifar")
+    recipe = load_recipe(name, {"data.root": str(root), "training.batch_size": 4})
+    loop = three_steps_and_a_fourth_after_a_checkpoint(recipe, tmp_path)
+    assert len(loop.data) == 45_000
+    assert sum(value.numel() for value in loop.method.networks["net"].parameters()) > 21_000_000
+
+
+def test_the_clothing1m_recipe_starts_steps_and_resumes(clothing: Path, tmp_path: Path) -> None:
+    import_torchvision()
+    changes = {"data.root": str(clothing), "network.pretrained": False, "training.batch_size": 4, "training.workers": 0}
+    loop = three_steps_and_a_fourth_after_a_checkpoint(load_recipe("paper/clothing1m", changes), tmp_path)
+    assert int(loop.method.steps) == 4
+    assert loop.data.num_classes == 14
