@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from permll.cli.data import data
 from permll.data.registry import SETS
 from permll.data.sets.mnist import DEBIAN
 from tests.cli.test_commands import run
@@ -13,15 +15,29 @@ from tests.data.real import published_fashion
 from tests.data.servers import Server, serving
 
 
-def test_list_shows_every_set() -> None:
-    shown = run("data", "list", COLUMNS="200")
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_list_shows_every_set_whole_at_any_width(columns: int) -> None:
+    shown = run("data", "list", COLUMNS=str(columns))
     assert shown.returncode == 0, shown.stderr
-    rows = {row.split("│")[1].strip(): row for row in shown.stdout.splitlines() if row.count("│") == 8}
-    assert set(SETS) <= set(rows)
-    cells = [cell.strip() for cell in rows["cifar10"].split("│")[1:-1]]
-    assert cells[1:5] == ["train 50,000", "10", "32 x 32 RGB images", "clean"]
-    assert cells[6] == "permll data get cifar10"
-    assert "38 % wrong" in rows["clothing1m"]
+    lines = [line.strip() for line in shown.stdout.splitlines()]
+    flat = " ".join(shown.stdout.split())
+    for info in SETS.values():
+        assert sum(line.startswith(f"{info.name}  ") for line in lines) == 1
+        how = f"permll data get {info.name}" if info.access.kind == "download" else info.access.address
+        assert lines.count(how) == 1
+        said = [info.inputs, info.noise, info.licence, *(f"{n:,} {split}" for split, n in info.samples.items())]
+        said += [] if info.access.kind == "download" else [info.access.todo]
+        assert all(phrase in flat for phrase in said)
+    names = [line.split()[0] for line in shown.stdout.splitlines() if line and not line.startswith(" ")]
+    assert names == list(SETS)
+    longest = [len(line) for line in shown.stdout.splitlines() if "://" not in line]
+    assert max(longest) <= columns
+    assert not any(line.endswith(" ") for line in shown.stdout.splitlines())
+
+
+def test_names_are_bold_on_a_terminal() -> None:
+    shown = run("data", "list", FORCE_COLOR="1", NO_COLOR="", TERM="xterm")
+    assert all(f"\x1b[1m{name}\x1b[0m" in shown.stdout for name in SETS)
 
 
 def test_list_as_json() -> None:
@@ -35,6 +51,7 @@ def test_check_of_a_good_set() -> None:
     shown = run("data", "check", "digits")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("good") == 6
+    assert shown.stdout.splitlines()[0].split() == ["split", "what", "result", "found"]
     assert "1,347" in shown.stdout
 
 
@@ -43,9 +60,9 @@ def test_check_of_a_broken_set_names_what_is_wrong(tmp_path: Path) -> None:
         write_noise_jpeg(tmp_path / "training" / f"{number}_{number}.jpg", seed=number)
         write_noise_jpeg(tmp_path / "testing" / f"{number}_{number}.jpg", seed=number)
     cut(tmp_path / "training" / "3_3.jpg", 0.5)
-    shown = run("data", "check", "animal10n", "--root", tmp_path, COLUMNS="300")
+    shown = run("data", "check", "animal10n", "--root", tmp_path)
     assert shown.returncode == 1
-    assert "1 image (3_3.jpg) in" in shown.stdout
+    assert "1 image (3_3.jpg: damaged) in" in shown.stdout
     assert shown.stderr == ""
     shown = run("data", "check", "animal10n", "--json", PERMLL_DATA=str(tmp_path))
     assert shown.returncode == 1
@@ -54,14 +71,21 @@ def test_check_of_a_broken_set_names_what_is_wrong(tmp_path: Path) -> None:
     assert [finding["detail"] for finding in findings if finding["what"] == "samples"] == ["10, not 5,000"]
 
 
-def test_check_of_a_set_that_is_not_there_says_what_to_do(tmp_path: Path) -> None:
-    shown = run("data", "check", "cifar10", "--root", tmp_path, COLUMNS="1000")
+@pytest.mark.parametrize("columns", [60, 1000])
+def test_check_of_a_set_that_is_not_there_says_what_to_do_once(columns: int, tmp_path: Path) -> None:
+    shown = run("data", "check", "cifar10", "--root", tmp_path, COLUMNS=str(columns))
     assert shown.returncode == 1
-    assert f"permll data get cifar10 --root {tmp_path}." in shown.stdout
+    assert shown.stdout.count(f"permll data get cifar10 --root {tmp_path}.") == 1
+    assert shown.stdout.count("was not found") == 1
+    shown = run("data", "check", "webvision_mini", "--root", tmp_path, COLUMNS=str(columns))
+    assert SETS["webvision_mini"].access.address in shown.stdout
+    assert len(shown.stdout.splitlines()) == 2
 
 
 @pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
-def test_get_downloads_and_goes_on_where_it_broke_off(tmp_path: Path) -> None:
+def test_get_downloads_and_goes_on_where_it_broke_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("permll.data.sets.mnist.DEBIAN", tmp_path / "debian")  # as if it were not there
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
     files = published_fashion()
     name = "train-images-idx3-ubyte.gz"
     folder = tmp_path / "fashion_mnist"
@@ -69,13 +93,22 @@ def test_get_downloads_and_goes_on_where_it_broke_off(tmp_path: Path) -> None:
     (folder / f"{name}.part").write_bytes(files[name][:20_000_000])
     server = Server(files)
     with serving(server) as address:
-        shown = run("data", "get", "fashion_mnist", "--root", tmp_path, "--mirror", address, no_proxy="127.0.0.1")
-    assert shown.returncode == 0, shown.stderr
+        shown = CliRunner().invoke(data, ["get", "fashion_mnist", "--root", str(tmp_path), "--mirror", address])
+    assert shown.exit_code == 0, shown.output
     assert shown.stdout.split() == [str(folder / file) for file in files]
     assert server.asked[0] == (name, "bytes=20000000-")
     assert {path.name for path in folder.iterdir()} == set(files)
     checked = run("data", "check", "fashion_mnist", "--root", tmp_path)
     assert checked.returncode == 0, checked.stdout
+    again = run("data", "get", "fashion_mnist", "--root", tmp_path)
+    assert (again.returncode, again.stdout) == (0, f"already there: {folder}\n")
+
+
+@pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+def test_get_of_what_is_there_in_another_form_does_nothing(tmp_path: Path) -> None:
+    shown = run("data", "get", "fashion_mnist", "--root", tmp_path)
+    assert (shown.returncode, shown.stdout) == (0, f"already there: {DEBIAN}\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_get_of_what_needs_no_download() -> None:
@@ -89,6 +122,10 @@ def test_get_of_what_needs_no_download() -> None:
     [
         (["get", "clothing1m"], "permll: Clothing1M is not to be had by download: ask its authors for it"),
         (["get", "cifar"], "permll: 'cifar' is no built-in data set, did you mean cifar10? There are digits, "),
+        (
+            ["get", "mnist", "--mirror", "nonsense"],
+            "permll: mirror must be an address (https://...) or a folder that is",
+        ),
         (["check", "minst"], "permll: 'minst' is no built-in data set, did you mean mnist?"),
     ],
 )

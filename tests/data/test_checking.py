@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.data.checking import Finding, check, unreadable
+from permll.data.checking import Finding, check, unreadable, whole
 from permll.data.decoding import OpenFile
 from permll.data.inputs import LazyImages
 from tests.data.files import cut, write_jpeg, write_noise_jpeg
@@ -46,9 +46,20 @@ def test_every_broken_image_is_found_and_no_other(tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_text("no image at all")
     (tmp_path / "empty.jpg").touch()
     broken += ["cut.png", "text.jpg", "empty.jpg", "missing.jpg"]
-    names = sorted(good + broken)
-    assert unreadable(lazy(tmp_path, names), names) == sorted(broken)
-    assert unreadable(lazy(tmp_path, good), good) == []
+    Image.new("F", (9, 7)).save(tmp_path / "floats.tif")
+    Image.new("I", (9, 7)).save(tmp_path / "whole.tif")
+    names = sorted([*good, *broken, "floats.tif", "whole.tif"])
+    reasons = dict.fromkeys(broken, "damaged") | {
+        "text.jpg": "no image",
+        "empty.jpg": "no image",
+        "missing.jpg": "not there",
+        "floats.tif": "a mode that cannot be read: F",
+        "whole.tif": "a mode that cannot be read: I",
+    }
+    found = unreadable(lazy(tmp_path, names), names)
+    assert list(found) == sorted(reasons)
+    assert found == reasons
+    assert unreadable(lazy(tmp_path, good), good) == {}
 
 
 def test_rows_are_those_of_the_selection_and_pixels_can_be_kept(tmp_path: Path) -> None:
@@ -63,7 +74,7 @@ def test_rows_are_those_of_the_selection_and_pixels_can_be_kept(tmp_path: Path) 
         kept[row] = round(float(pixels[0].mean()) / 40)
 
     some = lazy(tmp_path, names).take(torch.tensor([5, 4, 1]))
-    assert unreadable(some, ["five", "four", "one"], keep=keep) == ["four"]
+    assert unreadable(some, ["five", "four", "one"], keep=keep) == {"four": "damaged"}
     assert kept == {0: 5, 2: 1}
 
 
@@ -118,3 +129,29 @@ def test_animals_that_cannot_be_read_are_all_in_the_finding(tmp_path: Path) -> N
     assert (first.split, first.what, first.good) == ("train", "images", False)
     assert first.names == tuple(f"{number % 10}_{number}.jpg" for number in range(1, 30, 2))
     assert (second.split, second.what, second.good) == ("test", "place", False)
+
+
+def test_a_set_that_is_not_there_is_told_once(tmp_path: Path) -> None:
+    (finding,) = check("clothing1m", tmp_path)
+    assert (finding.split, finding.what, finding.good) == ("train, val, test", "place", False)
+    assert finding.detail.startswith(f"Clothing1M was not found, looked in {tmp_path} for noisy_train_key_list.txt")
+
+
+def test_one_sample_each_is_one(tmp_path: Path) -> None:
+    for part in ("training", "testing"):
+        for number in range(10):
+            write_noise_jpeg(tmp_path / part / f"{number}_{number}.jpg", seed=number)
+    details = [finding.detail for finding in check("animal10n", tmp_path) if finding.what == "classes"]
+    assert details == ["10 classes, 1 sample each"] * 2
+
+
+def test_a_set_is_whole_in_any_official_form(cifar: Path, tmp_path: Path) -> None:
+    assert whole("cifar10", cifar) == [cifar / "cifar-10-batches-bin"]
+    assert whole("cifar100", cifar) == []  # half of it is not there
+    folder = tmp_path / "CIFAR10" / "cifar-10-batches-bin"
+    shutil.copytree(cifar / "cifar-10-batches-bin", folder)
+    assert whole("cifar10", tmp_path) == [folder]
+    content = bytearray((folder / "test_batch.bin").read_bytes())
+    content[2_000_000] ^= 1
+    (folder / "test_batch.bin").write_bytes(content)
+    assert whole("cifar10", tmp_path) == []

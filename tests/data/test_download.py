@@ -14,7 +14,7 @@ from permll.data.checking import check
 from permll.data.download import ATTEMPTS, DownloadError, download, fetch, get
 from permll.data.registry import find
 from permll.data.sets.mnist import DEBIAN
-from permll.data.sources import Published
+from permll.data.sources import Published, mirror_address
 from tests.data.real import published_fashion
 from tests.data.servers import Server, serving
 
@@ -253,13 +253,61 @@ def test_what_must_be_asked_for_says_whom(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
-def test_fashion_mnist_as_published_from_a_mirror(tmp_path: Path) -> None:
+def test_fashion_mnist_as_published_from_a_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("permll.data.sets.mnist.DEBIAN", tmp_path / "debian")  # as if it were not there
     server = Server({f"mirror/{name}": content for name, content in published_fashion().items()})
     with serving(server) as address:
         paths = get("fashion_mnist", tmp_path, mirror=f"{address}/mirror")
         assert paths == [tmp_path / "fashion_mnist" / name for name in published_fashion()]
-        get("fashion_mnist", tmp_path, mirror=f"{address}/mirror")
+        assert get("fashion_mnist", tmp_path, mirror=f"{address}/mirror") == [tmp_path / "fashion_mnist"]
     assert len(server.asked) == 4
     findings = check("fashion_mnist", tmp_path)
     assert all(finding.good for finding in findings)
     assert {finding.detail for finding in findings if finding.what == "place"} == {str(tmp_path / "fashion_mnist")}
+
+
+@pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+def test_what_is_there_in_another_form_is_not_downloaded(tmp_path: Path) -> None:
+    with serving(Server({})) as address:
+        assert get("fashion_mnist", tmp_path, mirror=address) == [DEBIAN]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mirror_can_be_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "my files"
+    folder.mkdir()
+    (folder / NAME).write_bytes(CONTENT)
+    published = Published(NAME, (), MD5, "set")
+    path = fetch(published, tmp_path / "data", mirror_address(folder))
+    assert path == tmp_path / "data" / "set" / NAME
+    assert path.read_bytes() == CONTENT
+    assert mirror_address(str(folder)) == folder.as_uri()
+    (folder / NAME).unlink()
+    path.unlink()
+    with pytest.raises(DownloadError, match=r"my%20files/file.bin: there is no such file\): try again later"):
+        fetch(published, tmp_path / "data", mirror_address(folder))
+
+
+@pytest.mark.parametrize(
+    "mirror", ["nonsense", "no/such/folder", "http://", "https:/x", "http://[1", "gopher://x/y", ""]
+)
+def test_a_mirror_that_is_none_is_one_sentence(mirror: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="mirror must be an address") as caught:
+        get("cifar10", tmp_path, mirror=mirror)
+    assert repr(mirror) in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wrong_file_at_the_advised_place_is_named(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(b"fetched by hand, but cut short")
+    found = hashlib.md5(path.read_bytes()).hexdigest()
+    with serving(Server({})) as address, pytest.raises(DownloadError) as caught:
+        download(f"{address}/{NAME}", path, md5=MD5)
+    assert f"; the file at {path} has md5 {found}, not {MD5}: try again later" in str(caught.value)
+    assert path.read_bytes() == b"fetched by hand, but cut short"
+    packed = archive(tmp_path / "set.tar.gz", {"set/a": b"1"}).read_bytes()
+    with serving(Server({})) as address:
+        published = Published("set.tar.gz", (address,), MD5, "set", {"a": hashlib.md5(b"1").hexdigest()})
+        with pytest.raises(DownloadError, match=f"the file at .*set.tar.gz has md5 {hashlib.md5(packed).hexdigest()}"):
+            fetch(published, tmp_path)

@@ -169,7 +169,7 @@ def test_numbers_come_back_as_they_are() -> None:
         (lambda t, _: t(Table({"x": np.array(["a"])})), ValueError, r"'x' holds text, but it held numbers"),
         (lambda t, _: t(Table({"x": np.array([0, np.inf])})), ValueError, r"'x' holds infinity in 1 row \(1\)"),
         (lambda *_: TableEncoder.fit(Table({"x": np.array([np.inf])})), ValueError, r"'x' holds infinity in 1 row"),
-        (lambda _, w: w(Table({"x": np.zeros(2)})), TypeError, r"fitted on texts, it cannot encode Table of 1 columns"),
+        (lambda _, w: w(Table({"x": np.zeros(2)})), TypeError, r"fitted on texts, it cannot encode Table of 1 column"),
         (lambda t, _: encode(data(Texts(("a", "b"))), like=t), TypeError, r"fitted on a table, it cannot encode Texts"),
         (lambda t, _: encode(data(Vectors(torch.zeros(2, 1))), like=t), TypeError, r"it cannot encode Vectors of 1"),
         (lambda *_: from_arrays({"x": np.zeros(2)}), ValueError, r"these arrays are no encoder"),
@@ -187,3 +187,11 @@ def test_categories_met_as_numbers_are_refused() -> None:
     encoder = TableEncoder.fit(Table({"c": np.array(["a", "b"])}))
     with pytest.raises(ValueError, match="'c' holds numbers, but it held text"):
         encoder(Table({"c": np.zeros(2)}))
+
+
+def test_an_encoder_is_shown_in_a_few_words() -> None:
+    assert repr(TableEncoder.fit(Table({"x": np.arange(3.0)}))) == "TableEncoder of 1 column"
+    assert repr(TableEncoder.fit(Table({"x": np.arange(3.0), "c": np.array(["a", "b", "a"])}))) == (
+        "TableEncoder of 2 columns"
+    )
+    assert repr(TextEncoder.fit(Texts(("some words", "other words")))) == "TextEncoder of 5 words in 2 directions"

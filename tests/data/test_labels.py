@@ -1,13 +1,15 @@
 """Labels become numbers and names, bad ones a sentence; the kinds of inputs keep their promises."""
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from permll.data.inputs import Images, Items, Table, Texts, Vectors
-from permll.data.labels import by_place, is_missing, name_classes
+from permll.data.labels import by_place, in_order, is_missing, name_classes
 from permll.data.problems import listed, nearest
 
 texts = st.text(min_size=1).filter(lambda word: word.strip())
@@ -140,7 +142,7 @@ def test_bad_labels_are_one_sentence(values, classes, message: str) -> None:
 def test_complaints_name_ids() -> None:
     with pytest.raises(ValueError, match=r"missing in 1 image \(b.png\)"):
         name_classes(["x", None], ids=["a.png", "b.png"], noun="image")
-    with pytest.raises(ValueError, match=r"none of the 1 classes in 1 image \(b.png: y\)"):
+    with pytest.raises(ValueError, match=r"not 'x', the only class, in 1 image \(b.png: y\)"):
         name_classes(["x", "y"], ["x"], ids=["a.png", "b.png"], noun="image")
     with pytest.raises(ValueError, match=r"places 0..1 in the list of classes, but they are text"):
         by_place(["x"], ["x", "y"])
@@ -183,3 +185,12 @@ def test_vectors_take_their_features_along() -> None:
     for other in (vectors.take(torch.tensor([1])), vectors.to("cpu")):
         assert other.features.tolist() == [0, 0, 1]
     assert vectors.to("meta").features.device.type == "meta"
+
+
+def test_ordered_categories_are_text_in_order() -> None:
+    sizes = pd.Categorical(["b", None, "a"], categories=["b", "a", "c"], ordered=True)
+    for values in (sizes, pd.Series(sizes), pl.Series(["b", None, "a"], dtype=pl.Enum(["b", "a", "c"]))):
+        assert in_order(values) == (["b", None, "a"], ("b", "a", "c"))
+    assert in_order(pd.Categorical([2, 1], categories=[2, 1], ordered=True)) == (["2", "1"], ("2", "1"))
+    for values in (sizes.as_unordered(), pd.Series(["b", "a"]), ["b", "a"], np.array([1, 2]), None):
+        assert in_order(values) is None

@@ -157,7 +157,9 @@ def test_animals_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
     for file in ("1_100.jpg", "2_200.jpg"):
         write_noise_jpeg(tmp_path / "training" / file, seed=1)
         cut(tmp_path / "training" / file, 0.7)
-    with pytest.raises(UnreadableError, match=r"2 images \(1_100\.jpg, 2_200\.jpg\) in .* cannot be read") as caught:
+    with pytest.raises(
+        UnreadableError, match=r"2 images \(1_100\.jpg: damaged, 2_200\.jpg: damaged\) in .* cannot be read"
+    ) as caught:
         find("animal10n").load(tmp_path, "train")
     assert caught.value.names == ("1_100.jpg", "2_200.jpg")
 
@@ -165,7 +167,9 @@ def test_animals_that_cannot_be_read_are_all_named(tmp_path: Path) -> None:
 def test_animals_of_another_size_or_name_are_refused(tmp_path: Path) -> None:
     make_animals(tmp_path)
     write_jpeg(tmp_path / "testing" / "5_77.jpg", (0, 0, 0), (64, 63))
-    with pytest.raises(ValueError, match=r"must hold images of 64 x 64, but 1 image \(5_77\.jpg\) have another size"):
+    with pytest.raises(
+        ValueError, match=r"must hold images of 64 x 64, but there is another size in 1 image \(5_77\.jpg\)"
+    ):
         find("animal10n").load(tmp_path, "test")
     write_jpeg(tmp_path / "testing" / "cat_5.jpg", (0, 0, 0), (64, 64))
     with pytest.raises(ValueError, match=r"called label_number\.jpg, it holds 1 file \(cat_5\.jpg\)"):

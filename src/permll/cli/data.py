@@ -2,10 +2,18 @@
 
 import dataclasses
 import json
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from permll.data.checking import Finding
+    from permll.data.registry import SetInfo
 
 data = typer.Typer(help="List, download and check data sets.", no_args_is_help=True)
 
@@ -14,7 +22,8 @@ Root = Annotated[
     Path | None,
     typer.Option(help="The folder of data sets. Default: $PERMLL_DATA, else ~/.cache/permll/data.", show_default=False),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+_INDENT = "  "
 
 
 @data.command("list")
@@ -26,14 +35,11 @@ def list_sets(as_json: AsJson = False) -> None:
         typer.echo(json.dumps([dataclasses.asdict(info) for info in SETS.values()], indent=2))
         return
     from rich.console import Console
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table("name", "samples", "classes", "input", "noise", "licence", "how to get it")
-    for info in SETS.values():
-        samples = "\n".join(f"{split} {count:,}" for split, count in info.samples.items())
-        get = f"permll data get {info.name}" if info.access.kind == "download" else info.access.todo
-        table.add_row(info.name, samples, str(info.num_classes), info.inputs, info.noise, info.licence, get)
-    Console().print(table)
+    console = Console()
+    described = [_described(info, console.width) for info in SETS.values()]
+    console.print(Text("\n\n").join(described), soft_wrap=True)  # lines are wrapped already, where they may be
 
 
 @data.command()
@@ -41,17 +47,23 @@ def get(
     name: Name,
     root: Root = None,
     mirror: Annotated[
-        str | None, typer.Option(help="The address of a folder with the published files, tried first.")
+        str | None, typer.Option(help="A folder with the published files, here or by its address, tried first.")
     ] = None,
 ) -> None:
     """Download a data set; go on where an earlier download broke off."""
-    from permll.data.download import get as get_set
-    from permll.data.registry import find
+    from permll.data.checking import whole
+    from permll.data.download import downloadable, fetch_all
+    from permll.data.registry import data_root, find
+    from permll.data.sources import mirror_address
 
-    paths = get_set(name, root, mirror=mirror)
-    if not paths:
+    if downloadable(name) is None:
         typer.echo(f"{find(name).title}: nothing to download, {find(name).access.todo}.")
-    for path in paths:
+        return
+    address = None if mirror is None else mirror_address(mirror)
+    there = whole(name, root)
+    if there:
+        typer.echo(f"already there: {' and '.join(map(str, there))}")
+    for path in [] if there else fetch_all(name, data_root(root), address):
         typer.echo(path)
 
 
@@ -64,14 +76,40 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
     else:
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.table import Table
-
-        table = Table("split", "what", "", "found")
-        for finding in findings:
-            mark = "[green]good[/green]" if finding.good else "[red]wrong[/red]"
-            table.add_row(finding.split, finding.what, mark, escape(finding.detail))
-        Console().print(table)
+        _print_findings(findings)
     if not all(finding.good for finding in findings):
         raise typer.Exit(1)
+
+
+def _described(info: "SetInfo", width: int) -> "Text":
+    """Return a set's lines: its name, what it is, and how to get it; a command or an address is never broken."""
+    from rich.text import Text
+
+    samples = ", ".join(f"{count:,} {split}" for split, count in {**info.samples, **info.on_request}.items())
+    what = f"{info.inputs}: {samples}; {info.num_classes} classes; labels {info.noise}; licence: {info.licence}"
+    wrapped, whole = [what], f"permll data get {info.name}"
+    if info.access.kind != "download":
+        wrapped, whole = [what, f"{info.access.todo}:"], info.access.address
+    wrap = textwrap.TextWrapper(
+        width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+    )
+    lines = [f"  {info.title}", *map(wrap.fill, wrapped), _INDENT]
+    return Text.assemble((info.name, "bold"), "\n".join(lines), (whole, "cyan"))
+
+
+def _print_findings(findings: "Sequence[Finding]") -> None:
+    """Print one line per finding, as long as it is: an address that is cut cannot be followed."""
+    from rich.console import Console
+    from rich.text import Text
+
+    rows = [(finding.split, finding.what, "good" if finding.good else "wrong", finding.detail) for finding in findings]
+    head = ("split", "what", "result", "found")
+    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(3)]
+    styles = {"good": "green", "wrong": "red", "result": "bold"}
+    lines = []
+    for row in (head, *rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
+        style = "bold" if row is head else ""
+        middle = (cells[2], styles[row[2]])
+        lines.append(Text.assemble((f"{cells[0]}  {cells[1]}  ", style), middle, (f"  {row[3]}", style)))
+    Console().print(Text("\n").join(lines), soft_wrap=True)

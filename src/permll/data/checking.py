@@ -3,9 +3,9 @@
 import gzip
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,25 @@ from permll.data.problems import listed
 from permll.data.progress import progress
 from permll.data.record import Data
 from permll.data.registry import SetInfo, data_root, find
+from permll.data.sets.places import NotThereError
 from permll.data.sources import CONTENT
 
+_MODES = ("I", "F")  # values whose range nobody knows: see permll.data.decoding
+_OPENING = {
+    "FileNotFoundError": "not there",
+    "PermissionError": "not allowed to be opened",
+    "UnidentifiedImageError": "no image",
+    "DecompressionBombError": "too large",
+}
 _CHUNK = 64  # images per task: a million tasks at once would fill the memory
 
 
 class UnreadableError(ValueError):
     """Images that cannot be decoded; ``names`` has all of them."""
 
-    def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        super().__init__(f"{listed(names, 'image')} in {folder} cannot be read: copy them again.")
-        self.names = tuple(names)
+    def __init__(self, folder: Path, broken: Mapping[str, str]) -> None:
+        super().__init__(f"{listed(with_reasons(broken), 'image')} in {folder} cannot be read: copy each again.")
+        self.names = tuple(broken)
 
 
 @dataclass(frozen=True)
@@ -35,7 +43,7 @@ class Finding:
     """One thing that was looked at.
 
     Args:
-        split: in which split.
+        split: in which split, or in which, if the same is to be said of all.
         what: ``"place"``, ``"samples"``, ``"classes"``, ``"content"`` or ``"images"``.
         good: whether it is as it should be.
         detail: what was found, in words.
@@ -57,13 +65,36 @@ def check(name: str, root: Path | str | None = None) -> list[Finding]:
         ['1,347', '450']
     """
     info, root = find(name), data_root(root)
-    return [finding for split in info.splits for finding in _check_split(info, root, split)]
+    findings: list[Finding] = []
+    missing: list[Finding] = []
+    for split in info.splits:
+        try:
+            findings += _check_split(info, root, split)
+        except NotThereError as problem:
+            missing.append(Finding(split, "place", False, str(problem)))
+            findings.append(missing[-1])
+    if len(missing) == len(info.splits):  # once is enough
+        return [replace(missing[0], split=", ".join(info.splits))]
+    return findings
+
+
+def whole(name: str, root: Path | str | None = None) -> list[Path]:
+    """Return the folders that a set lies in if it is all there, in whatever official form; otherwise nothing.
+
+    Examples:
+        >>> whole("cifar10", "no/such/folder")
+        []
+    """
+    findings = check(name, root)
+    if not all(finding.good for finding in findings):
+        return []
+    return [Path(place) for place in dict.fromkeys(finding.detail for finding in findings if finding.what == "place")]
 
 
 def unreadable(
     images: LazyImages, names: Sequence[str], *, keep: Callable[[int, NDArray[Any]], None] | None = None
-) -> list[str]:
-    """Decode every image, in threads, and return the names of those that fail: damaged, cut short, or no images.
+) -> dict[str, str]:
+    """Decode every image, in threads, and return the names of those that fail, each with why, "" if nobody knows.
 
     Args:
         images: N of them.
@@ -71,31 +102,56 @@ def unreadable(
         keep: called with the position and the pixels (3, H, W), as large as they are, of each image that was read.
     """
 
-    def failing(start: int) -> list[int]:
-        return [row for row in range(start, min(start + _CHUNK, len(images))) if not _readable(images, row, keep)]
+    def failing(start: int) -> dict[str, str]:
+        rows = range(start, min(start + _CHUNK, len(images)))
+        problems = {names[row]: _problem(images, row, keep) for row in rows}
+        return {name: problem for name, problem in problems.items() if problem is not None}
 
-    broken: list[int] = []
+    broken: dict[str, str] = {}
     with progress("decoding images", len(images)) as advance, ThreadPoolExecutor(_threads()) as pool:
         starts = range(0, len(images), _CHUNK)
         try:
-            for start, rows in zip(starts, pool.map(failing, starts), strict=True):
-                broken += rows
+            for start, problems in zip(starts, pool.map(failing, starts), strict=True):
+                broken |= problems
                 advance(min(_CHUNK, len(images) - start))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C must not wait for a million images
             raise
-    return [names[row] for row in broken]
+    return broken
 
 
-def _readable(images: LazyImages, row: int, keep: Callable[[int, NDArray[Any]], None] | None) -> bool:
+def with_reasons(broken: Mapping[str, str]) -> list[str]:
+    """Return names with what is wrong with each.
+
+    Examples:
+        >>> with_reasons({"a.jpg": "damaged", "b.jpg": ""})
+        ['a.jpg: damaged', 'b.jpg']
+    """
+    return [f"{name}: {reason}" if reason else name for name, reason in broken.items()]
+
+
+def _problem(images: LazyImages, row: int, keep: Callable[[int, NDArray[Any]], None] | None) -> str | None:
+    """Decode an image; return None if that went well, otherwise why it did not."""
+    mode = ""
     try:
         with images.open(int(images.rows[row])) as image:
+            mode = image.mode
             pixels = to_pixels(image, None)
-    except Exception:  # a damaged image can fail in any way at all
-        return False
+    except Exception as broken:  # a damaged image can fail in any way at all
+        return _reason(broken, mode)
     if keep is not None:
         keep(row, pixels)
-    return True
+    return None
+
+
+def _reason(broken: Exception, mode: str) -> str:
+    """Say why an image cannot be read; ``mode`` is its mode, if it could be opened at all."""
+    if mode:
+        return f"a mode that cannot be read: {mode}" if isinstance(broken, ValueError) and mode in _MODES else "damaged"
+    known = _OPENING.get(type(broken).__name__)
+    if known or isinstance(broken, ValueError):  # which is how a file that is no image comes
+        return known or "no image"
+    return "damaged" if isinstance(broken, OSError | SyntaxError | EOFError) else ""
 
 
 def _threads() -> int:
@@ -108,6 +164,8 @@ def _check_split(info: SetInfo, root: Path, split: str) -> Iterator[Finding]:
     except UnreadableError as problem:
         yield Finding(split, "images", False, str(problem), problem.names)
         return
+    except NotThereError:
+        raise
     except (OSError, ValueError, ImportError) as problem:
         yield Finding(split, "place", False, str(problem))
         return
@@ -121,7 +179,9 @@ def _check_split(info: SetInfo, root: Path, split: str) -> Iterator[Finding]:
     yield from _content(info, data, split)
     if isinstance(data.inputs, LazyImages):
         broken = unreadable(data.inputs, data.ids)
-        detail = f"{listed(broken, 'image')} cannot be read: copy them again" if broken else "all of them can be read"
+        detail = "all of them can be read"
+        if broken:
+            detail = f"{listed(with_reasons(broken), 'image')} cannot be read: copy each again"
         yield Finding(split, "images", not broken, detail, tuple(broken))
 
 
@@ -129,7 +189,9 @@ def _classes(data: Data, split: str) -> Finding:
     counts = data.counts.tolist()
     empty = tuple(name for name, count in zip(data.classes, counts, strict=True) if not count)
     least, most = min(counts), max(counts)
-    spread = f"{least:,} samples each" if least == most else f"{least:,} to {most:,} samples"
+    spread = f"{least:,} to {most:,} samples"
+    if least == most:
+        spread = f"{most:,} sample{'s' if most != 1 else ''} each"
     detail = f"{len(counts)} classes, {spread}" + (f", none in {listed(empty, 'class')}" if empty else "")
     return Finding(split, "classes", not empty, detail, empty)
 

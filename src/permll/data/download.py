@@ -15,8 +15,8 @@ from urllib.request import Request, urlopen
 from permll._version import __version__
 from permll.data.archives import unpack
 from permll.data.progress import progress
-from permll.data.registry import data_root, find
-from permll.data.sources import PUBLISHED, Published
+from permll.data.registry import SetInfo, data_root, find
+from permll.data.sources import PUBLISHED, Published, mirror_address
 
 ATTEMPTS = 3  # in a row without one byte more than before
 _TIMEOUT = 30.0
@@ -39,21 +39,35 @@ class _OtherFileError(Exception):
     """The server offers something else under this address."""
 
 
-def get(name: str, root: Path | str | None = None, *, mirror: str | None = None) -> list[Path]:
-    """Download a set below ``root`` and return where its files are; what is there already is left alone.
+def get(name: str, root: Path | str | None = None, *, mirror: Path | str | None = None) -> list[Path]:
+    """Download a set below ``root`` and return where its files are.
 
-    Sets that come with a package need nothing. Those that must be asked for raise, with what to do.
+    Nothing is done if the set is there already, in any of its official forms. Sets that come with a package need
+    nothing. Those that must be asked for raise, with what to do.
 
     Args:
         name: of a built-in set.
         root: see ``data_root``.
-        mirror: the address of a folder with the published files, to be tried before the public ones.
+        mirror: a folder with the published files, here or by its address, to be tried before the public ones.
     """
-    info, root = find(name), data_root(root)
-    if info.access.kind == "package":
+    if downloadable(name) is None:
         return []
-    if info.access.kind != "download":
-        raise ValueError(f"{info.title} is not to be had by download: {info.access.todo} ({info.access.address}).")
+    from permll.data.checking import whole
+
+    address = None if mirror is None else mirror_address(mirror)
+    return whole(name, root) or fetch_all(name, data_root(root), address)
+
+
+def downloadable(name: str) -> SetInfo | None:
+    """Return the set if it can be downloaded, None if it comes with a package; otherwise say how to come by it."""
+    info = find(name)
+    if info.access.kind in ("package", "download"):
+        return info if info.access.kind == "download" else None
+    raise ValueError(f"{info.title} is not to be had by download: {info.access.todo} ({info.access.address}).")
+
+
+def fetch_all(name: str, root: Path, mirror: str | None = None) -> list[Path]:
+    """Download what a set consists of below ``root``, file by file; those that are there and right are left alone."""
     return [fetch(published, root, mirror) for published in PUBLISHED[name]]
 
 
@@ -90,7 +104,8 @@ def download(
     if (md5 is None) == (sha256 is None):
         raise ValueError(f"a download needs one digest, md5 or sha256, to be checked by: {path}.")
     digest = ("md5", md5) if md5 else ("sha256", str(sha256))
-    if path.is_file() and _digest(path, digest[0]) == digest[1]:
+    there = _digest(path, digest[0]) if path.is_file() else None
+    if there == digest[1]:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
@@ -104,9 +119,10 @@ def download(
             part.replace(path)
             return path
         reasons.append(f"{mirror}: {reason}")
+    wrong = f"; the file at {path} has {digest[0]} {there}, not {digest[1]}" if there else ""
     raise DownloadError(
-        f"{path.name} could not be downloaded ({'; '.join(reasons)}): try again later, or fetch it by other means and "
-        f"put it at {path}."
+        f"{path.name} could not be downloaded ({'; '.join(reasons)}){wrong}: try again later, or fetch it by other "
+        f"means and put it at {path}."
     )
 
 
@@ -125,6 +141,8 @@ def _from_mirror(url: str, part: Path, digest: tuple[str, str], size: int | None
             return str(problem)
         except _NETWORK as problem:
             reason = _why(problem)
+            if url.startswith("file:"):
+                return reason  # asking again changes nothing
             failures = 0 if _length(part) > furthest else failures + 1
             furthest = max(furthest, _length(part))
             continue
@@ -185,6 +203,8 @@ def _first_byte(response: Any) -> int | None:
 def _why(problem: Exception) -> str:
     if isinstance(problem, URLError):
         reason = problem.reason
+        if isinstance(reason, FileNotFoundError):
+            return "there is no such file"
         return f"no connection ({getattr(reason, 'strerror', None) or reason})"
     return str(problem) or type(problem).__name__
 

@@ -115,12 +115,15 @@ class CategoryColumn:
         return np.eye(len(place) + 1, dtype=np.float32)[places][:, : len(place) + self.other]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TableEncoder:
     """From ``Table`` to ``Vectors``, column by column; an empty category is a category of its own."""
 
     kind: ClassVar[str] = "table"
     columns: tuple[NumberColumn | CategoryColumn, ...]
+
+    def __repr__(self) -> str:
+        return f"TableEncoder of {len(self.columns)} column{'s' if len(self.columns) != 1 else ''}"
 
     @classmethod
     def fit(cls, table: Table, max_categories: int = 50) -> "TableEncoder":
@@ -160,16 +163,15 @@ class TableEncoder:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "TableEncoder":
         """Return the encoder that was saved."""
-        columns: list[NumberColumn | CategoryColumn] = []
-        for saved in json.loads(arrays["about"].tobytes())["columns"]:
-            if saved.pop("numbers"):
-                columns.append(NumberColumn(**saved))
-            else:
-                columns.append(CategoryColumn(saved["name"], tuple(saved["known"]), saved["other"]))
+        saved = json.loads(arrays["about"].tobytes())["columns"]
+        columns = [
+            NumberColumn(**own) if own.pop("numbers") else CategoryColumn(**own | {"known": tuple(own["known"])})
+            for own in saved
+        ]
         return cls(tuple(columns))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TextEncoder:
     """From ``Texts`` to ``Vectors``: words and pairs of words, weighted (tf-idf), in the directions that differ most.
 
@@ -184,6 +186,9 @@ class TextEncoder:
     weights: NDArray[np.float32]
     directions: NDArray[np.float32]
 
+    def __repr__(self) -> str:
+        return f"TextEncoder of {len(self.words):,} words in {len(self.directions)} directions"
+
     @classmethod
     def fit(cls, texts: Texts, dims: int = 256, seed: int = 0) -> "TextEncoder":
         """Learn words, weights and directions from training texts; fewer texts or words give fewer dimensions."""
@@ -197,12 +202,9 @@ class TextEncoder:
             raise ValueError("the texts hold no words of two letters or more: there is nothing to encode.") from None
         with threadpool_limits(1):  # the same on every machine, and no slower where others work too
             _, sizes, directions = randomized_svd(counts, min(dims, *counts.shape), n_iter=5, random_state=seed)
-        real = sizes > 1e-6 * sizes[0]
-        return cls(
-            tuple(vectorizer.get_feature_names_out().tolist()),
-            vectorizer.idf_.astype(np.float32),
-            np.ascontiguousarray(directions[real], dtype=np.float32),
-        )
+        real = np.ascontiguousarray(directions[sizes > 1e-6 * sizes[0]], dtype=np.float32)
+        words = tuple(vectorizer.get_feature_names_out().tolist())
+        return cls(words, vectorizer.idf_.astype(np.float32), real)
 
     @cached_property
     def _weigh(self) -> Any:
@@ -221,8 +223,8 @@ class TextEncoder:
 
     def to_arrays(self) -> Arrays:
         """Return the encoder as arrays."""
-        words = _pack({"kind": self.kind, "words": self.words})
-        return {"about": words, "weights": self.weights, "directions": self.directions}
+        about = _pack({"kind": self.kind, "words": self.words})
+        return {"about": about, "weights": self.weights, "directions": self.directions}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "TextEncoder":
@@ -232,8 +234,7 @@ class TextEncoder:
 
 
 def _refuse_infinity(name: str, column: NDArray[Any]) -> None:
-    rows = np.flatnonzero(np.isinf(column)).tolist()
-    if rows:
+    if rows := np.flatnonzero(np.isinf(column)).tolist():
         raise ValueError(f"column {name!r} holds infinity in {listed(rows, 'row')}: mend those.")
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -79,6 +80,26 @@ def by_place(
     if len(outside):
         raise ValueError(f"labels lie outside 0..{len(names) - 1} in {_where(outside, ids, noun)}.")
     return torch.from_numpy(numbers), names
+
+
+def in_order(values: Any) -> tuple[list[str | None], tuple[str, ...]] | None:
+    """Return ordered categories (of pandas, or a polars Enum) as text, and the classes in their order; else None.
+
+    Examples:
+        >>> import polars as pl
+        >>> in_order(pl.Series(["high", None, "low"], dtype=pl.Enum(["low", "middle", "high"])))
+        (['high', None, 'low'], ('low', 'middle', 'high'))
+        >>> in_order(["high", "low"])
+    """
+    kind: Any = getattr(values, "dtype", None)
+    if type(kind).__name__ == "Enum":
+        return values.to_list(), tuple(kind.categories.to_list())
+    if getattr(kind, "ordered", None) is not True:
+        return None
+    names = tuple(str(name) for name in kind.categories)
+    codes = (values.cat if hasattr(values, "cat") else values).codes  # a series, or the categories themselves
+    words = [names[code] if code >= 0 else None for code in codes.tolist()]
+    return (words, names) if len(set(names)) == len(names) else None
 
 
 def is_missing(value: object) -> bool:
@@ -178,7 +199,8 @@ def _by_name(
     unknown = [i for i, word in enumerate(words) if word not in place]
     if unknown:
         shown = listed([f"{ids[i] if ids is not None else i}: {words[i]}" for i in unknown], noun)
-        raise ValueError(f"labels are none of the {len(classes)} classes in {shown}.")
+        which = f"none of the {len(classes)} classes" if len(classes) > 1 else f"not {classes[0]!r}, the only class,"
+        raise ValueError(f"labels are {which} in {shown}.")
     return torch.tensor([place[word] for word in words], dtype=torch.int64), tuple(classes)
 
 

@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+_SCHEMES = ("http", "https", "ftp", "file")
 
 
 @dataclass(frozen=True)
@@ -102,3 +106,28 @@ CONTENT: Mapping[str, Mapping[str, str]] = {
         "test.bin": "4499cfba6c016c1be1438163640a0898",
     },
 }
+
+
+def mirror_address(mirror: str | Path) -> str:
+    """Return the address of a folder with published files; a folder of this machine gets a file: address.
+
+    Examples:
+        >>> mirror_address("https://example.org/sets")
+        'https://example.org/sets'
+        >>> mirror_address("nonsense")
+        Traceback (most recent call last):
+        ValueError: mirror must be an address (https://...) or a folder that is there, got 'nonsense'.
+    """
+    folder = Path(mirror).expanduser()
+    if str(mirror) and folder.is_dir():  # nothing at all would be the folder one is in
+        return folder.absolute().as_uri()
+    try:
+        parts = urlsplit(str(mirror))
+        good = parts.scheme in _SCHEMES and bool(parts.path if parts.scheme == "file" else parts.hostname)
+    except ValueError:  # brackets that hold no address
+        good = False
+    if not good:
+        raise ValueError(
+            f"mirror must be an address (https://...) or a folder that is there, got {str(mirror)!r:.200}."
+        )
+    return str(mirror)

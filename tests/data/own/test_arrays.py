@@ -187,7 +187,7 @@ def with_nan(kind: type = np.float32) -> np.ndarray:
         (lambda _: X, {"labels": Y, "label": "y"}, r"label= has no meaning for a single array or list"),
         (lambda _: X, {"labels": Y[:2]}, r"there are 4 rows, 2 labels and 4 ids"),
         (lambda _: X, {"labels": "abab"}, r"labels= takes a list, an array or a .npy file, got 'abab'"),
-        (lambda _: X, {"labels": Y, "ids": "abcd"}, r"ids must be a list of one id per row, got the text 'abcd'"),
+        (lambda _: X, {"labels": Y, "ids": "abcd"}, r"ids must be a list, one id per sample; got 'abcd'"),
         (lambda _: X, {"labels": Y, "ids": ["a", "b", "a", "c"]}, r"more than once: 1 id \(a in rows 0 and 2\)"),
         (lambda _: [[1, 2], [3]], {"labels": [0, 1]}, r"rows of different lengths"),
         (lambda _: ["a", 3], {"labels": [0, 1]}, r"mixes text and numbers"),

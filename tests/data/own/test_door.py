@@ -68,4 +68,4 @@ def test_about_says_what_was_understood(tmp_path: Path) -> None:
             {"what": "row", "why": "no label ('')", "count": 1, "names": ["x2"]},
         ],
     }
-    assert repr(data) == "Data(flowers: 4 samples, 2 classes, Table of 1 columns)"
+    assert repr(data) == "Data(flowers: 4 samples, 2 classes, Table of 1 column)"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 from permll.data import Images, LazyImages
 from permll.data.own import read
@@ -36,7 +37,9 @@ def test_classes_are_folders_and_ids_are_paths(pets: Path) -> None:
     assert data.inputs.pixels[3, :, 0, 0].tolist() == [0, 0, 0]
     assert data.inputs.pixels[4, :, 0, 0].tolist() == [30, 0, 0]
     assert (data.about["name"], data.about["kind"], data.about["source"]) == ("pets", "images", str(pets))
-    assert data.about["left_out"] == []
+    assert data.about["left_out"] == [
+        {"what": "file", "why": "no image, by its name", "count": 1, "names": ["cat/notes.txt"]}
+    ]
     json.dumps(data.about)
 
 
@@ -100,7 +103,8 @@ def damaged(tmp_path: Path) -> Path:
 
 def test_all_damaged_images_are_named_before_anything_starts(damaged: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"^3 images \(a/2.jpg, a/4.jpg, b/3.jpg\) cannot be read: .*skip_unreadable=True"
+        ValueError,
+        match=r"^3 images \(a/2.jpg: damaged, a/4.jpg: no image, b/3.jpg: no image\) cannot be read: .*skip_un",
     ):
         read(damaged)
 
@@ -109,7 +113,8 @@ def test_damaged_images_are_left_out_and_noted(damaged: Path) -> None:
     data = read(damaged, skip_unreadable=True)
     assert data.ids == ("a/0.jpg", "a/6.jpg", "a/8.jpg", "b/1.jpg", "b/5.jpg", "b/7.jpg")
     assert data.about["left_out"] == [
-        {"what": "image", "why": "cannot be read", "count": 3, "names": ["a/2.jpg", "a/4.jpg", "b/3.jpg"]}
+        {"what": "image", "why": "cannot be read: damaged", "count": 1, "names": ["a/2.jpg"]},
+        {"what": "image", "why": "cannot be read: no image", "count": 2, "names": ["a/4.jpg", "b/3.jpg"]},
     ]
 
 
@@ -131,7 +136,7 @@ def test_a_damaged_image_can_make_a_class_too_small(damaged: Path) -> None:
 
 def test_images_beside_the_class_folders_have_no_class(pets: Path) -> None:
     save_image(pets / "stray.png")
-    with pytest.raises(ValueError, match=r"1 image \(stray.png\) in .* lie beside the class folders: .*no_label"):
+    with pytest.raises(ValueError, match=r"pets holds 1 image \(stray.png\) beside the class folders: .*no_label"):
         read(pets)
     data = read(pets, no_label="")
     assert len(data) == 5
@@ -192,3 +197,17 @@ def test_a_path_that_is_not_there(pets: Path) -> None:
         read("nowhere/at/all")
     with pytest.raises(ValueError, match="pass the folder, with one sub-folder"):
         read(pets / "dog" / "3.png")
+
+
+def test_why_an_image_cannot_be_read_is_said_where_it_is_known(damaged: Path) -> None:
+    Image.new("F", (8, 8)).save(damaged / "a" / "floats.tif")
+    with pytest.raises(
+        ValueError, match=r"4 images \(.*, a/floats.tif: a mode that cannot be read: F, b/3.jpg: no image"
+    ):
+        read(damaged)
+    notes = read(damaged, skip_unreadable=True).about["left_out"]
+    assert {note["why"]: note["names"] for note in notes} == {
+        "cannot be read: damaged": ["a/2.jpg"],
+        "cannot be read: no image": ["a/4.jpg", "b/3.jpg"],
+        "cannot be read: a mode that cannot be read: F": ["a/floats.tif"],
+    }

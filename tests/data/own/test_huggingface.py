@@ -57,7 +57,7 @@ def test_damaged_and_missing_images_are_named() -> None:
     good, cut = {"bytes": file.getvalue(), "path": None}, {"bytes": file.getvalue()[:2000], "path": None}
     features = Features({"image": datasets.Image(), "label": Value("int64")})
     mixed = Dataset.from_dict({"image": [good, cut, good, None, good, good], "label": [0, 1, 0, 1, 1, 1]}, features)
-    with pytest.raises(ValueError, match=r"2 images \(1, 3\) cannot be read: .*skip_unreadable=True"):
+    with pytest.raises(ValueError, match=r"2 images \(1: damaged, 3: no image\) cannot be read: .*skip_unreadable"):
         read(mixed)
     assert read(mixed, skip_unreadable=True).ids == ("0", "2", "4", "5")
 

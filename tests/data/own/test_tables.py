@@ -206,16 +206,16 @@ def test_images_named_in_a_table(listing: Path) -> None:
 
 def test_images_that_a_table_names_in_vain(listing: Path) -> None:
     truncate(listing.parent / "pictures" / "3.png", 0.3)
-    with pytest.raises(ValueError, match=r"1 image \(pictures/3.png\) cannot be read"):
+    with pytest.raises(ValueError, match=r"1 image \(pictures/3.png: damaged\) cannot be read"):
         read(listing, image="file")
     (listing.parent / "pictures" / "2.png").unlink()
-    with pytest.raises(ValueError, match=r"1 image \(pictures/2.png\) of column 'file' are not there, seen from"):
+    with pytest.raises(FileNotFoundError, match=r"no file for 1 image \(pictures/2.png\) of column 'file', seen from"):
         read(listing, image="file")
     write(listing, "file,label\npictures/1.png,a\n,b\npictures/1.png,b\n")
-    with pytest.raises(ValueError, match=r"image column 'file' is empty in 1 row \(1\)"):
+    with pytest.raises(ValueError, match=r"image column 'file' is empty in 1 line \(3\)"):
         read(listing, image="file")
     write(listing, "file,label\npictures/1.png,a\npictures/0.png,b\npictures/1.png,b\n")
-    with pytest.raises(ValueError, match=r"more than once: 1 id \(pictures/1.png in rows 0 and 2\)"):
+    with pytest.raises(ValueError, match=r"more than once: 1 id \(pictures/1.png in lines 2 and 4\)"):
         read(listing, image="file")
 
 
@@ -236,7 +236,7 @@ NESTED = {"tags": [["u"], ["v"], [], ["u"]]}
         ({**X, **Y}, {"label": "y", "labels": [0]}, r"label= and labels= exclude each other"),
         ({**X, **Y}, {"text": "x", "features": "x"}, r"text= and features= exclude each other"),
         ({**X, **Y}, {"labels": [0, 1]}, r"there are 4 rows, 2 labels and 4 ids"),
-        ({**X, **Y}, {"ids": ["a"]}, r"there are 4 rows, 4 labels and 1 ids"),
+        ({**X, **Y}, {"ids": ["a"]}, r"there are 4 rows, 4 labels and 1 id\."),
         ({**X, **Y, "k": ["1", "2", "1", "3"]}, {"id": "k"}, r"more than once: 1 id \(1 in rows 0 and 2\)"),
         ({**X, **Y, "k": ["1", None, "1", "3"]}, {"id": "k"}, r"id column 'k' is empty in 1 row \(1\)"),
         ({**X, **Y, **NESTED}, {}, r"column 'tags' holds List\(String\), which is neither a number nor a category"),
@@ -249,7 +249,7 @@ NESTED = {"tags": [["u"], ["v"], [], ["u"]]}
         (Y, {}, r"no column left to learn from: name it with"),
         ({"t": ["a", " ", None, "b"], **Y}, {"text": "t"}, r"text column 't' is empty in 2 rows \(1, 2\)"),
         ({**X, **Y}, {"image_size": 8}, r"image_size= has no meaning here"),
-        ({**X, **Y}, {"image_size": 0}, r"image_size must be a number of pixels, got 0"),
+        ({**X, **Y}, {"image_size": 0}, r"image_size must be one number of pixels, the side of a square; got 0"),
         ({**X, **Y}, {"classes": "names"}, r"classes must be a list of names, got the text 'names'"),
         ({**X, **Y}, {"classes": ["a", "c"]}, r"none of the 2 classes in 2 rows \(1: b, 3: b\)"),
         ({**X, **Y}, {"rare": "merge"}, r"rare must be one of refuse, drop, keep; got 'merge'"),
@@ -292,3 +292,49 @@ def test_a_table_keeps_numbers_and_words_apart() -> None:
     inputs = read(FRAME, label="species").inputs
     assert isinstance(inputs, Table)
     assert {name: column.dtype.kind for name, column in inputs.columns.items()} == {"size": "f", "colour": "O"}
+
+
+SIZES = ["small", "large", "medium", "large", "small", "medium"]
+
+
+def test_ordered_categories_give_the_classes_their_order() -> None:
+    ordered = pd.Categorical(SIZES, categories=["small", "medium", "large", "huge"], ordered=True)
+    x = [1.0, 5.0, 2.0, 7.0, 3.0, 0.0]
+    enum = pl.Series("label", SIZES, dtype=pl.Enum(["small", "medium", "large", "huge"]))
+    sources = [
+        read(pd.DataFrame({"x": x, "label": ordered})),
+        read(pl.DataFrame({"x": x, "label": enum})),
+        read([[value] for value in x], labels=ordered),
+        read([[value] for value in x], labels=pd.Series(ordered, index=list("abcdef"))),
+    ]
+    for data in sources:
+        assert data.classes == ("small", "medium", "large")  # no sample is huge
+        assert [data.classes[label] for label in data.labels.tolist()] == SIZES
+    assert read(pd.DataFrame({"x": x, "label": ordered.as_unordered()})).classes == ("large", "medium", "small")
+    named = read(pd.DataFrame({"x": x, "label": ordered}), classes=["large", "medium", "small"])
+    assert named.classes == ("large", "medium", "small")
+
+
+def test_ordered_categories_of_numbers_and_without_a_label() -> None:
+    stars = pd.Categorical([5, 1, None, 5, 1, 3, 3], categories=[5, 3, 1], ordered=True)
+    frame = pd.DataFrame({"x": [1.0, 5.0, 2.0, 7.0, 3.0, 0.0, 9.0], "label": stars})
+    data = read(frame, no_label="")
+    assert data.classes == ("5", "3", "1")
+    assert [data.classes[label] for label in data.labels.tolist()] == ["5", "1", "5", "1", "3", "3"]
+    assert read(frame, no_label=["", 3]).classes == ("5", "1")
+    with pytest.raises(ValueError, match=r"labels are missing in 1 row \(2\)"):
+        read(frame)
+
+
+def test_a_typo_among_numbers_in_a_frame_is_found_unless_they_are_declared_categories() -> None:
+    cells = [*map(str, range(20)), "2o"]
+    labels = ["a", "b"] * 10 + ["a"]
+    for frame in (pl.DataFrame({"x": cells, "y": labels}), pd.DataFrame({"x": cells, "y": labels})):
+        with pytest.raises(ValueError, match=r"column 'x' holds numbers but for 1 row \(20: '2o'\)"):
+            read(frame)
+    declared = [
+        pd.DataFrame({"x": cells, "y": labels}).astype({"x": "category"}),
+        pl.DataFrame({"x": pl.Series(cells, dtype=pl.Categorical), "y": labels}),
+    ]
+    for frame in declared:
+        assert read(frame, features="x").inputs.columns["x"].tolist() == cells

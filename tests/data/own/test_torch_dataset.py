@@ -113,7 +113,7 @@ def test_tensor_datasets_are_arrays_in_disguise() -> None:
         [0, 1],
     ]
     assert isinstance(read(TensorDataset(torch.zeros(4, 3, 5, 5, dtype=torch.uint8), y)).inputs, Images)
-    assert isinstance(read(TensorDataset(torch.zeros(4, 3, 5, 5), y)).inputs, Items)
+    assert isinstance(read(TensorDataset(torch.zeros(4, 7, 5, 5), y)).inputs, Items)
 
 
 def test_items_that_are_dicts_texts_or_bare() -> None:

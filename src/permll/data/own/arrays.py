@@ -10,9 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
-from permll.data.own.found import Asked, Found, row_numbers
+from permll.data.inputs import Inputs, LazyImages, Texts, Vectors
+from permll.data.own.found import Asked, Found, Places, assumed, row_numbers
 from permll.data.own.images import OpenItem, is_image
+from permll.data.own.paths import are_image_paths, image_files
+from permll.data.own.pixels import ROUNDED, from_bytes, from_fractions, looks_like_images
 from permll.data.problems import listed, nearest
 
 Array = NDArray[Any]
@@ -31,14 +33,14 @@ def find_arrays(arrays: Mapping[str, Any], asked: Asked, where: str, about: dict
     feature = asked.text or (
         asked.features[0] if asked.features else _default(arrays, FEATURE_NAMES, "features", where)
     )
-    inputs = to_inputs(_get(arrays, feature, where), feature)
+    inputs, understood = to_inputs(_get(arrays, feature, where), feature)
     label = asked.label
     if label is None and asked.labels is None:
         label = _default(arrays, LABEL_NAMES, "label", where)
     values = None if label is None else _get(arrays, label, where)
     names = _strings(_get(arrays, asked.classes, where)) if isinstance(asked.classes, str) else None
     ids = row_numbers(len(inputs)) if asked.id is None else _strings(_get(arrays, asked.id, where))
-    about = {**about, "kind": _kind(inputs), "features": feature, "label": label or "given with labels="}
+    about = {**about, **understood, "features": feature, "label": label or "given with labels="}
     return Found(inputs, values, ids, about, names)
 
 
@@ -47,10 +49,12 @@ def find_values(values: Any, asked: Asked, about: dict[str, Any]) -> Found:
     asked.refuse("label", "text", "image", "features", "id", what="a single array or list: give labels= and ids=")
     if asked.labels is None:
         raise ValueError("an array or list has no labels of its own: give them with labels=.")
-    inputs = to_inputs(values, "the data")
-    return Found(
-        inputs, None, row_numbers(len(inputs)), {**about, "kind": _kind(inputs), "label": "given with labels="}
-    )
+    about = {**about, "label": "given with labels="}
+    if are_image_paths(values):
+        names = [str(path) for path in values]
+        return Found(image_files(Path.cwd(), names), None, names, {**about, "kind": "images"}, noun="image")
+    inputs, understood = to_inputs(values, "the data")
+    return Found(inputs, None, row_numbers(len(inputs)), {**about, **understood})
 
 
 @contextmanager
@@ -71,54 +75,45 @@ def open_arrays(path: Path) -> Iterator[Mapping[str, Any]]:
         yield {path.stem: loaded} if isinstance(loaded, np.ndarray) else loaded
 
 
-def to_inputs(values: Any, name: str) -> Inputs:
-    """Return the kind of inputs that an array is: texts, images (uint8 with channels), or vectors.
+def to_inputs(values: Any, name: str) -> tuple[Inputs, dict[str, Any]]:
+    """Return the kind of inputs that an array is, texts, images or vectors, and what there is to say about it.
 
     Examples:
         >>> to_inputs(np.zeros((5, 28, 28), np.uint8), "x")
-        Images of 1 x 28 x 28
+        (Images of 1 x 28 x 28, {'kind': 'images'})
         >>> to_inputs([[1, 2], [3, 4]], "x")
-        Vectors of 2
+        (Vectors of 2, {'kind': 'vectors'})
         >>> to_inputs(["some", "words"], "x")
-        Texts
+        (Texts, {'kind': 'texts'})
     """
     if isinstance(values, list | tuple) and values and all(is_image(value) for value in values):
-        return LazyImages(OpenItem(values), torch.arange(len(values)))
+        return LazyImages(OpenItem(values), torch.arange(len(values))), {"kind": "images"}
     array = _array(values, name)
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"{name} is empty: its shape is {array.shape}.")
     if array.dtype.kind in "US":
         if array.ndim != 1:
             raise ValueError(f"{name} must hold one text per sample, got shape {array.shape}.")
-        return Texts(tuple(_strings(array)))
+        return Texts(tuple(_strings(array))), {"kind": "texts"}
     if array.dtype == np.uint8 and array.ndim in (3, 4):
-        return Images(torch.from_numpy(np.require(_channels_first(array, name), requirements=["C", "W"])))
+        return from_bytes(array, name), {"kind": "images"}
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name} must hold numbers or text, got {array.dtype}.")
-    return Vectors(torch.from_numpy(finite(array.reshape(len(array), -1), name)))
+    if looks_like_images(array):
+        return from_fractions(array, name), assumed({"kind": "images"}, ROUNDED)
+    return Vectors(torch.from_numpy(finite(array.reshape(len(array), -1), name))), {"kind": "vectors"}
 
 
-def finite(array: Array, name: str, ids: Sequence[str] | None = None) -> NDArray[np.float32]:
+def finite(array: Array, name: str, places: Places | None = None) -> NDArray[np.float32]:
     """Return numbers (N, F) as float32, every one of them finite."""
     with np.errstate(over="ignore"):
         vectors = array.astype(np.float32)
-    bad = np.flatnonzero(~np.isfinite(vectors).all(1))
-    if len(bad):
-        rows = listed([i if ids is None else ids[i] for i in bad.tolist()], "row")
-        inside = array[bad].astype(np.float64)
-        what = "values too large for float32" if np.isfinite(inside).all() else "NaN or infinity"
+    bad = np.flatnonzero(~np.isfinite(vectors).all(1)).tolist()
+    if bad:
+        rows = (places or Places(range(len(array)))).listed(bad)
+        what = "values too large for float32" if np.isfinite(array[bad].astype(np.float64)).all() else "NaN or infinity"
         raise ValueError(f"{name} holds {what} in {rows}: mend or leave out those rows.")
     return np.ascontiguousarray(vectors)
-
-
-def _channels_first(array: Array, name: str) -> Array:
-    if array.ndim == 3:
-        return array[:, None]
-    if array.shape[3] in (1, 3):
-        return array.transpose(0, 3, 1, 2)
-    if array.shape[1] in (1, 3):
-        return array
-    raise ValueError(f"{name} must be images of 1 or 3 channels, channels first or last, got shape {array.shape}.")
 
 
 def _array(values: Any, name: str) -> Array:
@@ -182,7 +177,3 @@ def _pickled(what: str) -> str:
 
 def _strings(array: Array) -> list[str]:
     return [word.decode(errors="replace") if isinstance(word, bytes) else str(word) for word in array.ravel().tolist()]
-
-
-def _kind(inputs: Inputs) -> str:
-    return {"Images": "images", "LazyImages": "images", "Texts": "texts"}.get(type(inputs).__name__, "vectors")

@@ -7,7 +7,9 @@ if TYPE_CHECKING:
 
 _WHOLE = r"^-?(0|[1-9][0-9]*)(\.0+)?$"
 _DECIMAL_COMMA = r"^([+-]?[0-9]+),([0-9]+)$"
-_NO_VALUE = ("na", "n/a", "null", "none", "?", "-", "missing")
+_NO_VALUE = ("na", "n/a", "#n/a", "null", "none", "?", "-", "missing")
+_MOSTLY = 0.9  # of the cells that are not empty
+_ENOUGH = 5  # numbers: among fewer, words are no exception
 _TIMES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M")
 
 
@@ -24,13 +26,10 @@ def typed(cells: "pl.Series", *, decimal_comma: bool = False) -> "pl.Series":
         >>> typed(pl.Series("colour", ["red", "3"])).to_list()
         ['red', '3']
     """
-    import polars as pl
-
     empty = cells.null_count()
     if empty == len(cells):
         return cells
-    plain = cells.str.replace(_DECIMAL_COMMA, "$1.$2") if decimal_comma else cells
-    numbers = plain.cast(pl.Float64, strict=False)
+    numbers = _numbers(cells, decimal_comma=decimal_comma)
     if numbers.null_count() == empty:
         return numbers
     words = cells.str.to_lowercase()
@@ -44,6 +43,22 @@ def typed(cells: "pl.Series", *, decimal_comma: bool = False) -> "pl.Series":
         if times.null_count() == empty:
             return times
     return cells
+
+
+def not_numbers(cells: "pl.Series", *, decimal_comma: bool = False) -> list[int]:
+    """Return the rows that make text of a column which holds numbers otherwise, nearly everywhere; else nothing.
+
+    Examples:
+        >>> import polars as pl
+        >>> not_numbers(pl.Series([*map(str, range(20)), "1.5x", None])), not_numbers(pl.Series(["red", "3"]))
+        ([20], [])
+    """
+    numbers = _numbers(cells, decimal_comma=decimal_comma)
+    there = len(cells) - cells.null_count()
+    good = len(cells) - numbers.null_count()
+    if good == there or good < _ENOUGH or good < _MOSTLY * there:
+        return []
+    return (numbers.is_null() & cells.is_not_null()).arg_true().to_list()
 
 
 def no_value_words(cells: "pl.Series") -> list[int]:
@@ -80,3 +95,11 @@ def label_values(cells: "pl.Series") -> list[object]:
     if len(there) and there.cast(pl.Float64, strict=False).null_count() == 0 and fractions.any():
         return cells.cast(pl.Float64).to_list()
     return cells.to_list()
+
+
+def _numbers(cells: "pl.Series", *, decimal_comma: bool) -> "pl.Series":
+    """Return each cell as a number, null where it is none."""
+    import polars as pl
+
+    plain = cells.str.replace(_DECIMAL_COMMA, "$1.$2") if decimal_comma else cells
+    return plain.cast(pl.Float64, strict=False)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from permll.data.own.cells import no_value_words
-from permll.data.own.found import leave_out
+from permll.data.own.cells import no_value_words, not_numbers
+from permll.data.own.found import Places, leave_out
 from permll.data.problems import listed
 
 if TYPE_CHECKING:
@@ -26,11 +26,14 @@ class Sorted(NamedTuple):
     texts: list[str]
 
 
-def to_features(columns: Sequence["pl.Series"], ids: Sequence[str], *, keep_all: bool) -> Sorted:
+def to_features(
+    columns: Sequence["pl.Series"], places: Places, *, keep_all: bool, decimal_comma: bool = False
+) -> Sorted:
     """Return features by name; ``keep_all`` keeps also those that are the same or different in every row."""
-    _refuse_no_value_words(columns, ids)
+    _refuse_no_value_words(columns, places)
+    _refuse_not_numbers(columns, places, decimal_comma=decimal_comma)
     arrays = {column.name: to_array(column) for column in columns}
-    _refuse_not_finite(columns, ids)
+    _refuse_not_finite(columns, places)
     if keep_all:
         return Sorted(arrays, [], [])
     why = {name: _useless(array) for name, array in arrays.items()}
@@ -73,25 +76,40 @@ def _words(kind: "pl.DataType") -> str:
     return "values of several types" if str(kind) == "Object" else str(kind)
 
 
-def _refuse_no_value_words(columns: Sequence["pl.Series"], ids: Sequence[str]) -> None:
+def _refuse_no_value_words(columns: Sequence["pl.Series"], places: Places) -> None:
     import polars as pl
 
     rows = {column.name: no_value_words(column) for column in columns if column.dtype == pl.String}
-    found = [f"{name!r} in {listed([ids[i] for i in own], 'row')}" for name, own in rows.items() if own]
+    found = [f"{name!r} in {places.listed(own)}" for name, own in rows.items() if own]
     if found:
         raise ValueError(
-            f"columns hold numbers but for a word that seems to mean no value, {'; '.join(found)}: empty those cells."
+            f"there are numbers but for a word that seems to mean no value in column {'; '.join(found)}: empty those "
+            "cells."
         )
 
 
-def _refuse_not_finite(columns: Sequence["pl.Series"], ids: Sequence[str]) -> None:
+def _refuse_not_numbers(columns: Sequence["pl.Series"], places: Places, *, decimal_comma: bool) -> None:
+    """Refuse columns that a few cells keep from being numbers; a column that is declared as categories may."""
+    import polars as pl
+
+    found = []
+    for column in columns:
+        rows = not_numbers(column, decimal_comma=decimal_comma) if column.dtype == pl.String else []
+        if rows:
+            cells = [f"{places.names[row]}: {column[row]!r}" for row in rows]
+            found.append(f"column {column.name!r} holds numbers but for {listed(cells, places.noun)}")
+    if found:
+        raise ValueError(f"{'; '.join(found)}: mend them, or empty the cells, or leave the column out with features=.")
+
+
+def _refuse_not_finite(columns: Sequence["pl.Series"], places: Places) -> None:
     """Refuse NaN and infinity that stand in cells; an empty cell is null and was never NaN."""
     found = []
     for column in columns:
         if column.dtype.is_float():
             rows = (~column.is_finite()).fill_null(False).arg_true().to_list()
             if rows:
-                found.append(f"{column.name!r} in {listed([ids[i] for i in rows], 'row')}")
+                found.append(f"{column.name!r} in {places.listed(rows)}")
     if found:
         raise ValueError(f"there is NaN or infinity in column {'; '.join(found)}: empty those cells or mend them.")
 

@@ -1,9 +1,8 @@
 """``read``: the one door for a user's own data, whatever form it has."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,6 +14,7 @@ from permll.data.own.checks import finish
 from permll.data.own.folders import find_folder
 from permll.data.own.found import Asked, Found, Rare
 from permll.data.own.images import SUFFIXES
+from permll.data.own.keywords import understand
 from permll.data.problems import nearest
 from permll.data.record import Data
 
@@ -53,8 +53,8 @@ def read(
     """Return a user's own data as ``Data``; its ``about`` says what was understood and what was left out.
 
     ``source`` is a folder of images with one sub-folder per class; a .csv, .tsv or .parquet table; a .npz, .npy or
-    .safetensors file; NumPy arrays, tensors or lists with ``labels``; a dict of arrays; a polars or pandas frame; a
-    Hugging Face ``Dataset``; or any PyTorch dataset with a length.
+    .safetensors file; NumPy arrays, tensors, lists or paths of images with ``labels``; a dict of arrays; a polars or
+    pandas frame; a Hugging Face ``Dataset``; or any PyTorch dataset with a length.
 
     Args:
         source: what to read.
@@ -62,8 +62,9 @@ def read(
         text: the column or array of texts.
         image: the column of images; in a table, paths seen from the table's folder.
         features: the columns or the array to learn from. By default all other columns, without those that are the same
-            or different in every row; columns that are named here stay.
-        id: the column or array of ids. By default paths for images, row numbers or a frame's index otherwise.
+            or different in every row, but a column called text alone; columns that are named here stay.
+        id: the column or array of ids. By default a column called id if its values all differ, else paths for images,
+            row numbers or a frame's index otherwise.
         classes: class names in order, or the name of their array in a file.
         labels: the labels themselves, where ``source`` has none (or a .npy file of them).
         ids: the ids themselves.
@@ -82,16 +83,23 @@ def read(
         ...
         ValueError: at least two classes are needed, but all labels are '0'.
     """
-    if rare not in get_args(Rare):
-        raise ValueError(f"rare must be one of {', '.join(get_args(Rare))}; got {rare!r}.")
-    if image_size is not None and image_size < 1:
-        raise ValueError(f"image_size must be a number of pixels, got {image_size}.")
-    columns = (features,) if isinstance(features, str) else None if features is None else tuple(features)
-    asked = Asked(
-        label, text, image, columns, id, classes, labels, ids, no_label, rare, check, skip_unreadable, image_size
-    )
     if isinstance(labels, str | Path):
-        asked = replace(asked, labels=_labels_file(Path(labels).expanduser()))
+        labels = _labels_file(Path(labels).expanduser())
+    asked = understand(
+        label=label,
+        text=text,
+        image=image,
+        features=features,
+        id=id,
+        classes=classes,
+        labels=labels,
+        ids=ids,
+        no_label=no_label,
+        rare=rare,
+        check=check,
+        skip_unreadable=skip_unreadable,
+        image_size=image_size,
+    )
     return finish(_find(source, asked), asked)
 
 

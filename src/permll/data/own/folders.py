@@ -28,9 +28,11 @@ def find_folder(root: Path, asked: Asked) -> Found:
         )
     if loose and asked.no_label is None:
         raise ValueError(
-            f"{listed(loose, 'image')} in {root} lie beside the class folders: move each into the folder of its class, "
-            'or pass no_label="" to leave them out.'
+            f"{root} holds {listed(loose, 'image')} beside the class folders: move each into the folder of its class, "
+            'or pass no_label="" to leave it out.'
         )
+    left_out = [leave_out("image", "beside the class folders", loose)] if loose else []
+    left_out += [leave_out("file", "no image, by its name", others)] if others else []
     if loose:
         names = [name for name in names if "/" in name]
     classes = [name.split("/")[0] for name in names]
@@ -40,7 +42,7 @@ def find_folder(root: Path, asked: Asked) -> Found:
         "kind": "images",
         "source": str(root),
         "label": "the first folder of each path",
-        "left_out": [leave_out("image", "beside the class folders", loose)] if loose else [],
+        "left_out": left_out,
     }
     images = LazyImages(OpenFile(root.absolute(), tuple(names)), torch.arange(len(names)))
     return Found(images, classes, names, about, noun="image")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from permll.data.inputs import Inputs
+from permll.data.problems import listed
 
 Rare = Literal["refuse", "drop", "keep"]
 _KEPT_NAMES = 1000  # of what was left out, in ``about``; the count is always whole
@@ -41,6 +42,33 @@ class Asked:
             raise ValueError(f"{given[0]}= and {given[1]}= exclude each other: give one of them.")
 
 
+@dataclass(frozen=True)
+class Places:
+    """What complaints call the samples: rows by id, or the lines of a file that one can go to.
+
+    Examples:
+        >>> Places([2, 3, 5], "line").listed([0, 2])
+        '2 lines (2, 5)'
+        >>> Places(["a", "b"]).named(1), Places([2, 3], "line").named(1)
+        ('b', 'line 3')
+    """
+
+    names: Sequence[object]
+    noun: str = "row"
+
+    def listed(self, rows: Sequence[int]) -> str:
+        """Return the samples at ``rows`` as a phrase, the first ten by name."""
+        return listed([self.names[row] for row in rows], self.noun)
+
+    def named(self, row: int) -> str:
+        """Return what one sample is called where nothing says what kind of name that is."""
+        return f"line {self.names[row]}" if self.noun == "line" else str(self.names[row])
+
+    def take(self, rows: Sequence[int]) -> "Places":
+        """Return the names at ``rows``."""
+        return Places([self.names[row] for row in rows], self.noun)
+
+
 @dataclass(frozen=True, eq=False)
 class Found:
     """Samples as a reader found them, before labels are numbered and anything is left out.
@@ -51,7 +79,9 @@ class Found:
         ids: N names.
         about: what was understood, as JSON would hold it.
         names: where ``values`` are places in a list of names, those names.
-        noun: what complaints call one sample.
+        noun: what one sample is called.
+        lines: where the samples stand in a file of lines: complaints then say that instead of ids.
+        order: names of classes in the order the source gives them, among them perhaps some that no sample has.
     """
 
     inputs: Inputs
@@ -60,6 +90,12 @@ class Found:
     about: dict[str, Any] = field(default_factory=dict)
     names: Sequence[str] | None = None
     noun: str = "row"
+    lines: Sequence[int] | None = None
+    order: Sequence[str] | None = None
+
+    def places(self, ids: Sequence[str]) -> Places:
+        """Return what complaints call the samples."""
+        return Places(ids, self.noun) if self.lines is None else Places(self.lines, "line")
 
 
 def leave_out(what: str, why: str, names: Sequence[object]) -> dict[str, Any]:
@@ -70,6 +106,37 @@ def leave_out(what: str, why: str, names: Sequence[object]) -> dict[str, Any]:
         {'what': 'column', 'why': 'the same in every row', 'count': 1, 'names': ['country']}
     """
     return {"what": what, "why": why, "count": len(names), "names": [str(name) for name in names[:_KEPT_NAMES]]}
+
+
+def assumed(about: dict[str, Any], what: str) -> dict[str, Any]:
+    """Return ``about`` with one more thing that was taken for granted, without being asked for.
+
+    Examples:
+        >>> assumed({"kind": "texts"}, "column 'text' is the text")
+        {'kind': 'texts', 'assumed': ["column 'text' is the text"]}
+    """
+    return {**about, "assumed": [*about.get("assumed", ()), what]}
+
+
+def joined(about: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Return both, with what either takes for granted.
+
+    Examples:
+        >>> joined({"assumed": ["this"]}, {"kind": "images", "assumed": ["that"]})
+        {'assumed': ['this', 'that'], 'kind': 'images'}
+    """
+    both = [*about.get("assumed", ()), *more.get("assumed", ())]
+    return {**about, **more, **({"assumed": both} if both else {})}
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun.
+
+    Examples:
+        >>> counted(1, "id"), counted(2_000, "id")
+        ('1 id', '2,000 ids')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def row_numbers(count: int) -> tuple[str, ...]:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from permll.data.inputs import Images, Inputs, LazyImages
+from permll.data.inputs import Inputs, LazyImages
 from permll.data.own.arrays import to_inputs
-from permll.data.own.found import Asked, Found, row_numbers
+from permll.data.own.assuming import assume
+from permll.data.own.found import Asked, Found, joined, row_numbers
 from permll.data.own.tables import find_frame, need_polars
 from permll.data.problems import listed, nearest
 
@@ -56,24 +57,34 @@ def find_dataset(dataset: Any, asked: Asked) -> Found:
     label = asked.label or (None if asked.labels is not None else _label(kinds))
     asked = replace(asked, label=label, image=asked.image or _only_image(kinds, asked))
     names = dataset.features[label].names if label and kinds[label] == "ClassLabel" else None
-    about = {"name": _name(dataset), "source": "datasets.Dataset"}
-    inputs = _images_or_vectors(dataset, kinds, asked)
-    if inputs is None:
+    about: dict[str, Any] = {"name": _name(dataset), "source": "datasets.Dataset"}
+    asked, about = assume(
+        asked,
+        about,
+        label,
+        list(kinds),
+        values=lambda name: dataset[name] if kinds[name] == "Value" else [None],
+        is_text=lambda name: getattr(dataset.features[name], "dtype", "") in ("string", "large_string"),
+    )
+    read = _images_or_vectors(dataset, kinds, asked)
+    if read is None:
         need_polars()
         found = find_frame(_frame(dataset, kinds, asked), asked, about, where="the data set")
         return replace(found, names=names)
     values = list(dataset[label]) if label else None
     ids = row_numbers(len(dataset)) if asked.id is None else [str(name) for name in dataset[asked.id]]
-    kind = "images" if isinstance(inputs, Images | LazyImages) else "vectors"
-    return Found(inputs, values, ids, {**about, "kind": kind, "label": label or "given with labels="}, names)
+    inputs, understood = read
+    about = {**joined(about, understood), "label": label or "given with labels="}
+    return Found(inputs, values, ids, about, names)
 
 
-def _images_or_vectors(dataset: Any, kinds: dict[str, str], asked: Asked) -> Inputs | None:
+def _images_or_vectors(dataset: Any, kinds: dict[str, str], asked: Asked) -> tuple[Inputs, dict[str, Any]] | None:
     """Return the image column, or the one column of lists or arrays of numbers; None if it is texts or a table."""
     if asked.image is not None:
         if kinds[asked.image] != "Image":
             raise ValueError(f"column {asked.image!r} is no column of images but of {kinds[asked.image]}.")
-        return LazyImages(OpenRow(dataset.select_columns([asked.image]), asked.image), torch.arange(len(dataset)))
+        images = OpenRow(dataset.select_columns([asked.image]), asked.image)
+        return LazyImages(images, torch.arange(len(dataset))), {"kind": "images", "image": asked.image}
     chosen = _chosen(kinds, asked)
     if asked.text is not None or len(chosen) != 1 or kinds[chosen[0]] in ("Value", "ClassLabel"):
         return None

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from permll.data.checking import unreadable
+from permll.data.checking import unreadable, with_reasons
 from permll.data.decoding import to_pixels
 from permll.data.inputs import Images, LazyImages
 from permll.data.problems import listed
@@ -27,18 +27,17 @@ _GREY = ("L", "1")
 _CHUNK = 4096
 
 
-def readable(images: LazyImages, names: Sequence[str], *, skip: bool) -> list[int]:
-    """Return the positions of the images that can be read; refuse all others in one sentence unless ``skip``."""
+def broken(images: LazyImages, names: Sequence[str], *, skip: bool) -> dict[str, str]:
+    """Return the names of the images that cannot be read, with why; refuse them in one sentence unless ``skip``."""
     bad = unreadable(images, names)
     if bad and not skip:
         raise ValueError(
-            f"{listed(bad, 'image')} cannot be read: replace what is damaged, or pass skip_unreadable=True to go on "
-            "without."
+            f"{listed(with_reasons(bad), 'image')} cannot be read: mend or replace each, or pass skip_unreadable=True "
+            "to go on without."
         )
     if bad and len(bad) == len(names):
-        raise ValueError(f"none of the images can be read: {listed(bad, 'image')}.")
-    lost = set(bad)
-    return [i for i, name in enumerate(names) if name not in lost]
+        raise ValueError(f"none of the images can be read: {listed(with_reasons(bad), 'image')}.")
+    return bad
 
 
 def small(images: LazyImages, names: Sequence[str], size: int | None = None) -> Images | LazyImages:
@@ -52,8 +51,8 @@ def small(images: LazyImages, names: Sequence[str], size: int | None = None) -> 
             with images.open(int(images.rows[row])) as image:
                 grey = image.mode in _GREY
                 return to_pixels(image, size, images.fit), grey
-        except (OSError, ValueError) as broken:
-            raise ValueError(f"image {names[row]} cannot be read: {broken}; check=True lists all of these.") from None
+        except (OSError, ValueError, SyntaxError) as problem:  # Pillow's decoders raise all of these
+            raise ValueError(f"image {names[row]} cannot be read: {problem}; check=True lists all of these.") from None
 
     shape = decode(0)[0].shape
     if max(shape) > SMALL or len(images) * math.prod(shape) > _MOST_BYTES:

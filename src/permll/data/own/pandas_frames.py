@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from permll.data.labels import is_missing
+from permll.data.labels import in_order, is_missing
 from permll.data.own.found import row_numbers
 from permll.data.problems import listed
 
@@ -29,6 +29,9 @@ def from_pandas(frame: Any) -> tuple["pl.DataFrame", list[str]]:
 def _column(name: str, series: Any) -> "pl.Series":
     import polars as pl
 
+    ordered = in_order(series)
+    if ordered is not None:
+        return pl.Series(name, ordered[0], dtype=pl.Enum(list(ordered[1])))
     kind = series.dtype.kind
     if kind in "iuf":
         if series.isna().any() or kind == "f":
@@ -37,7 +40,8 @@ def _column(name: str, series: Any) -> "pl.Series":
     if kind in "Mm" and isinstance(series.dtype, np.dtype):
         return pl.Series(name, series.to_numpy())
     values = [None if is_missing(value) and not isinstance(value, str) else value for value in series.tolist()]
-    for type_, dtype in ((str, pl.String), (bool, pl.Boolean)):
+    category = hasattr(series.dtype, "categories")
+    for type_, dtype in ((str, pl.Categorical if category else pl.String), (bool, pl.Boolean)):
         if all(value is None or isinstance(value, type_) for value in values):
             return pl.Series(name, values, dtype=dtype)
     return pl.Series(name, values, dtype=pl.Object)

@@ -1,25 +1,72 @@
 """Tables: CSV, TSV and Parquet files, and polars or pandas frames, by the names of their columns."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from permll.data.decoding import OpenFile
 from permll.data.inputs import Inputs, LazyImages, Table, Texts, Vectors
 from permll.data.own.arrays import finite
+from permll.data.own.assuming import assume
 from permll.data.own.cells import label_values, typed
+from permll.data.own.checks import with_labels
 from permll.data.own.columns import to_features
-from permll.data.own.csv_files import Cells, read_csv
-from permll.data.own.found import Asked, Found, row_numbers
+from permll.data.own.csv_files import Cells, header_hint, read_csv
+from permll.data.own.found import Asked, Found, Places, row_numbers
+from permll.data.own.paths import image_files
 from permll.data.problems import listed, nearest
 
 if TYPE_CHECKING:
     import polars as pl
 
 LABEL_NAMES = ("label", "labels", "class", "target")  # and y, but Y may be a coordinate
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A frame, and how to speak of it.
+
+    Args:
+        frame: rows by column.
+        where: what it is called.
+        places: what complaints call its rows.
+        cells: the file that it comes from, if its columns are still text.
+    """
+
+    frame: "pl.DataFrame"
+    where: str
+    places: Places
+    cells: Cells | None
+
+    def column(self, name: str) -> "pl.Series":
+        """Return a column by name; if there is none, say which there are."""
+        if name not in self.frame.columns:
+            hint = nearest(name, self.frame.columns) or "."
+            raise ValueError(
+                f"{self.where} has no column {name!r}{hint} It has {listed(self.frame.columns, 'column')}."
+                f"{self.header_hint}"
+            )
+        return self.frame[name]
+
+    def is_text(self, name: str) -> bool:
+        """Return whether a column holds text, and not numbers that are still written as such."""
+        import polars as pl
+
+        column = typed(self.column(name), decimal_comma=self.decimal_comma) if self.cells else self.column(name)
+        return column.dtype == pl.String and column.null_count() < len(column)
+
+    @property
+    def header_hint(self) -> str:
+        """Say that the first line must hold the names, where names come from a line."""
+        return header_hint(self.frame.columns) if self.cells else ""
+
+    @property
+    def decimal_comma(self) -> bool:
+        """Return whether 3,5 is a number."""
+        return self.cells is not None and self.cells.separator != ","
 
 
 def find_file(path: Path, asked: Asked, about: dict[str, Any]) -> Found:
@@ -48,24 +95,22 @@ def find_frame(
     asked.choose_one("id", "ids")
     if len(frame) == 0:
         raise ValueError(f"{where} has no rows.")
-    label = _label(frame, asked, where)
     names = row_numbers(len(frame)) if ids is None else ids
-    if asked.id is not None:
-        names = _id_column(_column(frame, asked.id, where))
-    values = None
-    if label is not None:
-        column = _column(frame, label, where)
-        values = label_values(column) if cells else column.to_list()
+    sheet = Sheet(frame, where, Places(cells.lines, "line") if cells else Places(names), cells)
+    label = _label(sheet, asked)
+    labels = None if label is None else sheet.column(label)
     about = {**about, "label": label or "given with labels="}
-    if asked.image is not None:
-        images, paths = _image_column(_column(frame, asked.image, where), root or Path(), names)
-        names = paths if asked.id is None and asked.ids is None else names
-        return Found(images, values, names, {**about, "kind": "images", "image": asked.image})
-    if asked.text is not None:
-        texts = _text_column(_column(frame, asked.text, where), names)
-        return Found(texts, values, names, {**about, "kind": "texts", "text": asked.text})
-    inputs, understood = _features(frame, asked, label, names, where, cells)
-    return Found(inputs, values, names, {**about, **understood})
+    asked, about = assume(asked, about, label, frame.columns, values=sheet.column, is_text=sheet.is_text)
+    if asked.id is not None:
+        names = _id_column(sheet.column(asked.id), sheet.places)
+        sheet = sheet if cells else replace(sheet, places=Places(names))
+    inputs, understood, paths = _inputs(sheet, asked, label, root or Path.cwd())
+    if paths is not None and asked.id is None and asked.ids is None:
+        names = paths
+    found = Found(inputs, None, names, {**about, **understood}, lines=cells.lines if cells else None)
+    if labels is None:
+        return found
+    return with_labels(found, label_values(labels) if cells else labels)
 
 
 def need_polars() -> None:
@@ -76,79 +121,87 @@ def need_polars() -> None:
         raise ImportError("tables need polars: pip install 'permll[table]'") from None
 
 
-def _features(
-    frame: "pl.DataFrame", asked: Asked, label: str | None, ids: Sequence[str], where: str, cells: Cells | None
-) -> tuple[Inputs, dict[str, Any]]:
-    chosen = asked.features or [name for name in frame.columns if name not in (label, asked.id)]
-    columns = [_column(frame, name, where) for name in chosen]
+def _inputs(
+    sheet: Sheet, asked: Asked, label: str | None, root: Path
+) -> tuple[Inputs, dict[str, Any], list[str] | None]:
+    """Return the inputs, what was understood of them, and the paths of images."""
+    if asked.image is not None:
+        images, paths = _image_column(sheet.column(asked.image), root, sheet.places)
+        return images, {"kind": "images", "image": asked.image}, paths
+    if asked.text is not None:
+        texts = _text_column(sheet.column(asked.text), sheet.places)
+        return texts, {"kind": "texts", "text": asked.text}, None
+    chosen = asked.features or [name for name in sheet.frame.columns if name not in (label, asked.id)]
+    columns = [sheet.column(name) for name in chosen]
     if len(columns) == 1 and columns[0].dtype.is_nested():
-        return _vectors(columns[0], ids), {"kind": "vectors", "features": list(chosen)}
-    if cells:
-        columns = [typed(column, decimal_comma=cells.separator != ",") for column in columns]
-    found = to_features(columns, ids, keep_all=asked.features is not None)
+        return _vectors(columns[0], sheet.places), {"kind": "vectors", "features": list(chosen)}, None
+    return *_features(sheet, columns, keep_all=asked.features is not None), None
+
+
+def _features(sheet: Sheet, columns: list["pl.Series"], *, keep_all: bool) -> tuple[Inputs, dict[str, Any]]:
+    comma = sheet.decimal_comma
+    if sheet.cells:
+        columns = [typed(column, decimal_comma=comma) for column in columns]
+    found = to_features(columns, sheet.places, keep_all=keep_all, decimal_comma=comma)
     if not found.columns and len(found.texts) == 1:
         text = found.texts[0]
         notes = [{**note, "names": [name for name in note["names"] if name != text]} for note in found.notes]
         notes = [{**note, "count": len(note["names"])} for note in notes if note["names"]]
-        texts = _text_column(_column(frame, text, where), ids)
+        texts = _text_column(sheet.column(text), sheet.places)
         return texts, {"kind": "texts", "text": text, "left_out": notes}
     if not found.columns:
         why = "; ".join(f"{note['why']}: {', '.join(note['names'])}" for note in found.notes)
         raise ValueError(
-            f"{where} has no column left to learn from{f' ({why})' if why else ''}: name it with features=, text= or "
-            "image=."
+            f"{sheet.where} has no column left to learn from{f' ({why})' if why else ''}: name it with features=, "
+            "text= or image=."
         )
     return Table(found.columns), {"kind": "table", "features": list(found.columns), "left_out": found.notes}
 
 
-def _label(frame: "pl.DataFrame", asked: Asked, where: str) -> str | None:
+def _label(sheet: Sheet, asked: Asked) -> str | None:
     if asked.label is not None or asked.labels is not None:
         return asked.label
-    there = [name for name in frame.columns if name == "y" or name.lower() in LABEL_NAMES]
+    columns = sheet.frame.columns
+    there = [name for name in columns if name == "y" or name.lower() in LABEL_NAMES]
     if len(there) != 1:
         why = f"{' and '.join(there)} could all be the labels" if there else "none is called label"
-        raise ValueError(f"{where} has {listed(frame.columns, 'column')}, and {why}: name it with label=.")
+        hint = "" if there else sheet.header_hint
+        raise ValueError(f"{sheet.where} has {listed(columns, 'column')}, and {why}: name it with label=.{hint}")
     return there[0]
 
 
-def _column(frame: "pl.DataFrame", name: str, where: str) -> "pl.Series":
-    if name not in frame.columns:
-        hint = nearest(name, frame.columns) or "."
-        raise ValueError(f"{where} has no column {name!r}{hint} It has {listed(frame.columns, 'column')}.")
-    return frame[name]
-
-
-def _id_column(column: "pl.Series") -> list[str]:
+def _id_column(column: "pl.Series", places: Places) -> list[str]:
     empty = column.is_null().arg_true().to_list()
     if empty:
-        raise ValueError(f"the id column {column.name!r} is empty in {listed(empty, 'row')}: every row needs an id.")
+        raise ValueError(f"the id column {column.name!r} is empty in {places.listed(empty)}: every row needs an id.")
     return [str(name) for name in column.to_list()]
 
 
-def _text_column(column: "pl.Series", ids: Sequence[str]) -> Texts:
+def _text_column(column: "pl.Series", places: Places) -> Texts:
     import polars as pl
 
     if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Binary):
         raise ValueError(f"column {column.name!r} holds {column.dtype}, not text: choose another with text=.")
     texts = column.cast(pl.String).fill_null("")
-    empty = [ids[i] for i in (texts.str.strip_chars() == "").arg_true().to_list()]
+    empty = (texts.str.strip_chars() == "").arg_true().to_list()
     if empty:
-        raise ValueError(f"the text column {column.name!r} is empty in {listed(empty, 'row')}: leave those rows out.")
+        raise ValueError(
+            f"the text column {column.name!r} is empty in {places.listed(empty)}: fill in or remove each of them."
+        )
     return Texts(tuple(texts.to_list()))
 
 
-def _image_column(column: "pl.Series", root: Path, ids: Sequence[str]) -> tuple[LazyImages, list[str]]:
+def _image_column(column: "pl.Series", root: Path, places: Places) -> tuple[LazyImages, list[str]]:
     paths = [str(path or "").replace("\\", "/") for path in column.to_list()]
-    empty = [ids[i] for i, path in enumerate(paths) if not path]
+    empty = [row for row, path in enumerate(paths) if not path]
     if empty:
-        raise ValueError(f"the image column {column.name!r} is empty in {listed(empty, 'row')}: leave those rows out.")
-    missing = [path for path in paths if not (root / path).is_file()]
-    if missing:
-        raise ValueError(f"{listed(missing, 'image')} of column {column.name!r} are not there, seen from {root}.")
-    return LazyImages(OpenFile(root, tuple(paths)), torch.arange(len(paths))), paths
+        raise ValueError(
+            f"the image column {column.name!r} is empty in {places.listed(empty)}: fill in or remove each of them."
+        )
+    return image_files(root, paths, f" of column {column.name!r}"), paths
 
 
-def _vectors(column: "pl.Series", ids: Sequence[str]) -> Vectors:
+def _vectors(column: "pl.Series", places: Places) -> Vectors:
     """Return a column of lists of numbers, all of one length, as vectors: embeddings are kept like this."""
     rows: list[Any] = column.to_list()
     try:
@@ -160,7 +213,7 @@ def _vectors(column: "pl.Series", ids: Sequence[str]) -> Vectors:
             f"column {column.name!r} holds {column.dtype} which are not lists of numbers of one length: choose other "
             "columns with features=."
         )
-    return Vectors(torch.from_numpy(finite(array.reshape(len(array), -1), f"column {column.name!r}", ids)))
+    return Vectors(torch.from_numpy(finite(array.reshape(len(array), -1), f"column {column.name!r}", places)))
 
 
 def _read_parquet(path: Path) -> "pl.DataFrame":

@@ -14,6 +14,7 @@ from permll.data.own.arrays import to_inputs
 from permll.data.own.checks import plain_values
 from permll.data.own.found import Asked, Found, leave_out
 from permll.data.own.images import OpenItem, is_image
+from permll.data.own.pixels import looks_like_images
 from permll.data.problems import listed
 from permll.data.progress import progress
 
@@ -49,12 +50,11 @@ def find_torch(dataset: Any, asked: Asked) -> Found:
         if values is None:
             rows, values, notes = _read_labels(base, rows, place.label, asked)
             how = "each item's"
-    inputs = _inputs(base, rows, place.input, first)
+    inputs, understood = _inputs(base, rows, place.input, first)
     names = getattr(base, "classes", None)
     names = [str(name) for name in names] if isinstance(names, list | tuple) and names else None
-    kind = type(inputs).__name__.lower().removeprefix("lazy")
     source = f"{type(dataset).__module__}.{type(dataset).__name__}"
-    about = {"name": type(base).__name__, "kind": kind, "source": source, "label": how, "left_out": notes}
+    about = {"name": type(base).__name__, **understood, "source": source, "label": how, "left_out": notes}
     return Found(inputs, values, [str(row) for row in rows], about, names, noun="item")
 
 
@@ -139,20 +139,18 @@ def _read_labels(
     return kept, [values[row] for row in kept], notes
 
 
-def _inputs(base: Any, rows: Sequence[int], key: Key, first: Any) -> Inputs:
+def _inputs(base: Any, rows: Sequence[int], key: Key, first: Any) -> tuple[Inputs, dict[str, Any]]:
     """Return inputs of the kind of the first one; arrays that lie in memory whole become vectors or images."""
     positions = torch.tensor(rows, dtype=torch.int64)
-    if isinstance(base, TensorDataset):
-        tensor = base.tensors[0]
-        if tensor.ndim == 2 or (tensor.ndim == 4 and tensor.dtype == torch.uint8):
-            return to_inputs(tensor[positions], "the first tensor")
+    if isinstance(base, TensorDataset) and (base.tensors[0].ndim == 2 or looks_like_images(base.tensors[0])):
+        return to_inputs(base.tensors[0][positions], "the first tensor")
     value = first if key is None else first[key]
     if is_image(value):
-        return LazyImages(OpenItem(base, key), positions)
+        return LazyImages(OpenItem(base, key), positions), {"kind": "images"}
     if isinstance(value, str):
-        return Texts(tuple(base[row] if key is None else base[row][key] for row in rows))
+        return Texts(tuple(base[row] if key is None else base[row][key] for row in rows)), {"kind": "texts"}
     if isinstance(value, Tensor | np.ndarray):
-        return Items(base, positions, key)
+        return Items(base, positions, key), {"kind": "items"}
     raise ValueError(f"the inputs must be PIL images, tensors, arrays or texts, got {type(value).__name__}.")
 
 

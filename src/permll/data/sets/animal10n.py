@@ -70,6 +70,6 @@ def _decode(folder: Path, files: list[str]) -> torch.Tensor:
     if other:
         sizes = listed([files[row] for row in sorted(other)], "image")
         raise ValueError(
-            f"{folder} must hold images of {SIDE} x {SIDE}, but {sizes} have another size: unpack it again."
+            f"{folder} must hold images of {SIDE} x {SIDE}, but there is another size in {sizes}: unpack it again."
         )
     return torch.from_numpy(pixels)

@@ -10,6 +10,10 @@ from permll.data.problems import listed
 from permll.data.registry import SetInfo
 
 
+class NotThereError(FileNotFoundError):
+    """No file of a set was found, anywhere."""
+
+
 def below(root: Path, *names: str) -> tuple[Path, ...]:
     """Return ``root`` itself, then its sub-folders of those names."""
     return (root, *(root / name for name in names))
@@ -44,7 +48,7 @@ def find_files(
             f"{info.title} in {folder} is incomplete, {listed(lacking, 'file')} missing: {info.how_to_get(root)}."
         )
     places = ", ".join(str(folder.relative_to(root) if folder.is_relative_to(root) else folder) for folder in folders)
-    raise FileNotFoundError(
+    raise NotThereError(
         f"{info.title} was not found, looked in {root} for {files[0]} in {places}: {info.how_to_get(root)}."
     )
 
