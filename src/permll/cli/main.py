@@ -8,8 +8,13 @@ import typer
 from permll._version import __version__
 from permll.cli.data import data
 from permll.cli.demo import demo
+from permll.cli.export import export
 from permll.cli.figures import figures
+from permll.cli.methods import methods
 from permll.cli.noise import noise
+from permll.cli.predict import predict
+from permll.cli.recipes import recipes
+from permll.cli.show import show
 from permll.cli.train import StoppedError, train
 
 INTERRUPTED = 130  # what typer leaves with after Ctrl-C, without a word
@@ -23,6 +28,11 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(show)
+app.command()(methods)
+app.command()(predict)
+app.command()(export)
+app.add_typer(recipes, name="recipes")
 app.add_typer(figures, name="figures")
 app.add_typer(noise, name="noise")
 app.add_typer(data, name="data")

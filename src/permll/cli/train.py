@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from permll.training.fit import Observer
+    from permll.training.fitting import Observer
     from permll.training.loop import Loop
     from permll.training.run import Run
 
@@ -35,7 +35,7 @@ def train(
     as_json: Annotated[bool, Option("--json", help="Print a line of JSON for every epoch, and the result.")] = False,
 ) -> None:
     """Train as a recipe says. Ctrl-C saves; permll train RUN goes on."""
-    from permll.training.fit import fit
+    from permll.training.fitting import fit
     from permll.training.recipe import load_recipe
     from permll.training.run import Run
 

@@ -20,6 +20,7 @@ from permll.training.optimizers import build_optimizer
 from permll.training.recipe import Recipe, load_recipe
 from permll.training.run import Run
 from permll.training.schedule import learning_rate
+from permll.training.trained import write_network_card
 from permll.training.views import build_views
 
 
@@ -156,6 +157,7 @@ def _take_up(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop) -> No
         run.begin(recipe, experiment.train)
         if experiment.noise is not None:
             experiment.noise.save(run.folder / "noise.npz")
+    write_network_card(run, loop, experiment)
     same = run.check(experiment.train)
     state = run.checkpoints.newest()
     if state is not None:

@@ -1,5 +1,8 @@
 """Trackers: a training watched in TensorBoard or Weights & Biases. They show what metrics.jsonl says, and no more."""
 
+import importlib
+import os
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,18 +88,15 @@ class WeightsAndBiases:
 
     def __init__(self) -> None:
         try:
-            import wandb
+            self._init: Callable[..., Any] = importlib.import_module("wandb").init
         except ImportError as missing:
             raise _missing("W&B", "wandb") from missing
-        self._init: Callable[..., Any] = wandb.init
         self._run: Any = None
 
     def on_start(self, loop: "Loop", run: "Run") -> None:
         """Open the run, or go on with the one of an earlier start, and add the epochs that it does not have."""
         if not loop.fabric.is_global_zero:
             return
-        import os
-
         recipe = run.recipe
         self._run = self._init(
             project=os.environ.get("WANDB_PROJECT", "permll"),
@@ -138,8 +138,6 @@ def _grouped(name: str) -> str:
 
 def _own_id(path: Path) -> str:
     """Return the name under which the run is known there: drawn once, so that a run that goes on stays one."""
-    import uuid
-
     if not path.is_file():
         path.write_text(f"{uuid.uuid4().hex[:16]}\n")
     return path.read_text().strip()

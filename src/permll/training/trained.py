@@ -15,16 +15,15 @@ from permll.data.encoding import Encoder, from_arrays
 from permll.data.inputs import Inputs, Table, Texts
 from permll.data.orders import number_of_batches
 from permll.data.own.found import row_numbers
-from permll.data.own.unlabelled import Seen
+from permll.data.own.seen import Seen
 from permll.data.progress import progress
 from permll.data.record import Data
 from permll.data.streams import Stream
-from permll.data.views.defaults import as_it_is
-from permll.data.views.images import CentreCrop, Chain, Normalise, View
-from permll.data.views.vectors import Standardise
+from permll.data.views.images import View
 from permll.methods._base import FitInfo, Method
 from permll.methods._registry import find_method
 from permll.networks import build_network
+from permll.training.preprocessing import steps_of, view_of
 from permll.training.run import Run, write_text
 
 if TYPE_CHECKING:
@@ -148,39 +147,6 @@ def load_trained(run: Run, network: nn.Module | None = None) -> Trained:
             encoder = from_arrays(dict(arrays))
     seen = Seen.from_dict(card["seen"], encoder)
     return Trained(method, view_of(card["view"]), tuple(card["classes"]), seen, card, state["epoch"])
-
-
-def steps_of(view: View) -> list[dict[str, Any]]:
-    """Return the steps of a plain view as JSON holds them.
-
-    Examples:
-        >>> steps_of(Chain(CentreCrop(24), Normalise((0.5,), (0.25,))))
-        [{'step': 'centre_crop', 'size': 24}, {'step': 'normalise', 'mean': [0.5], 'std': [0.25]}]
-    """
-    if isinstance(view, Chain):
-        return [entry for step in view.steps for entry in steps_of(step)]
-    if view is as_it_is:
-        return []
-    if isinstance(view, CentreCrop):
-        return [{"step": "centre_crop", "size": view.size}]
-    if isinstance(view, Normalise):
-        return [{"step": "normalise", "mean": list(view.mean), "std": list(view.std)}]
-    if isinstance(view, Standardise):
-        return [{"step": "standardise", "mean": view.mean.tolist(), "std": view.std.tolist()}]
-    raise TypeError(f"{view!r} cannot be written down: a plain view is made of CentreCrop, Normalise and Standardise.")
-
-
-def view_of(steps: list[dict[str, Any]]) -> View:
-    """Undo ``steps_of``."""
-    views: list[View] = []
-    for entry in steps:
-        if entry["step"] == "centre_crop":
-            views.append(CentreCrop(entry["size"]))
-        elif entry["step"] == "normalise":
-            views.append(Normalise(tuple(entry["mean"]), tuple(entry["std"])))
-        else:
-            views.append(Standardise(torch.tensor(entry["mean"]), torch.tensor(entry["std"])))
-    return Chain(*views)
 
 
 def _read_card(run: Run) -> dict[str, Any]:

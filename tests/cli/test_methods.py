@@ -1,0 +1,146 @@
+"""``permll methods`` and ``permll recipes``, run as the processes a user would start."""
+
+import inspect
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from permll.cli.methods import argument_texts, settings
+from permll.methods import METHODS, find_method
+from permll.training.recipe import load_recipe, recipe_names
+
+PERMLL = Path(sys.executable).with_name("permll")
+
+
+def run(*arguments: str | Path, columns: int = 80) -> subprocess.CompletedProcess[str]:
+    env = os.environ | {"COLUMNS": str(columns), "NO_COLOR": "1"}
+    return subprocess.run([PERMLL, *arguments], capture_output=True, text=True, env=env, timeout=120)
+
+
+def sentence(shown: subprocess.CompletedProcess[str]) -> str:
+    assert shown.returncode == 1
+    (line,) = shown.stderr.splitlines()
+    assert line.startswith("permll: ")
+    return line.removeprefix("permll: ")
+
+
+def words(text: str) -> str:
+    """Return a text without its line breaks."""
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_every_method_is_listed_whole(columns: int) -> None:
+    shown = run("methods", columns=columns)
+    assert shown.returncode == 0, shown.stderr
+    assert max(map(len, shown.stdout.splitlines())) <= columns
+    for info in METHODS.values():
+        assert f"{info.name}: {info.title}\n" in shown.stdout
+        assert words(info.paper) in words(shown.stdout)
+        assert all(f"{need}:" in words(shown.stdout) for need in info.needs)
+        assert words(info.state) in words(shown.stdout)
+
+
+def test_the_list_does_not_wait_for_torch() -> None:
+    code = "import sys; from permll.cli.methods import methods; methods(); print('torch' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert shown.stdout.splitlines()[-1] == "False", shown.stderr
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_is_shown_with_every_setting(name: str) -> None:
+    shown = run("methods", name, columns=60)
+    assert shown.returncode == 0, shown.stderr
+    assert max(map(len, shown.stdout.splitlines())) <= 60
+    for entry in settings(find_method(name)):
+        default = "(not set)" if entry["default"] is None else f"= {json.dumps(entry['default'])}"
+        assert f"  {entry['name']} {default}" in shown.stdout
+        assert words(entry["meaning"].replace("``", "")) in words(shown.stdout)
+    for deviation in METHODS[name].deviations:
+        assert words(deviation) in words(shown.stdout)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_setting_is_explained(name: str) -> None:
+    found = {entry["name"]: entry["meaning"] for entry in settings(find_method(name))}
+    assert list(found) == list(inspect.signature(METHODS[name].method_class).parameters)
+    assert all(found.values())
+
+
+def test_words_that_are_allowed_are_named() -> None:
+    (balance,) = (entry for entry in settings(find_method("permll")) if entry["name"] == "balance")
+    assert (balance["default"], balance["words"]) == ("none", ["none", "given", "corrected"])
+
+
+def test_a_docstring_without_arguments_has_none() -> None:
+    assert argument_texts("Only words.\n\nExamples:\n    >>> 1\n") == {}
+
+
+def test_methods_as_json() -> None:
+    listed = json.loads(run("methods", "--json").stdout)
+    assert [entry["name"] for entry in listed] == list(METHODS)
+    one = json.loads(run("methods", "permll", "--json").stdout)
+    assert one["deviations"] == list(METHODS["permll"].deviations)
+    assert {entry["name"]: entry["default"] for entry in one["settings"]}["on"] == "prediction"
+
+
+def test_an_unknown_method_is_answered_with_the_nearest() -> None:
+    assert sentence(run("methods", "pemrll")).startswith("'pemrll' is no method, did you mean permll? There are ")
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+def test_every_recipe_is_listed_whole(columns: int) -> None:
+    shown = run("recipes", "list", columns=columns)
+    assert shown.returncode == 0, shown.stderr
+    assert max(map(len, shown.stdout.splitlines())) <= columns
+    for name in recipe_names():
+        assert words(f"{name} {load_recipe(name).title}") in words(shown.stdout)
+
+
+def test_recipes_of_one_tier() -> None:
+    shown = run("recipes", "list", "--tier", "mini")
+    listed = [line.split()[0] for line in shown.stdout.splitlines() if line.startswith("  ")]
+    assert listed == [name for name in recipe_names() if name.startswith("mini/")]
+    assert sentence(run("recipes", "list", "--tier", "mni")) == (
+        "'mni' is no tier, did you mean mini? There are tiny, mini, lite, paper, own."
+    )
+
+
+def test_recipes_as_json() -> None:
+    listed = {entry["name"]: entry for entry in json.loads(run("recipes", "list", "--json").stdout)}
+    assert list(listed) == recipe_names()
+    assert listed["mini/sym-60"] == {
+        "name": "mini/sym-60",
+        "tier": "mini",
+        "title": "Fashion-MNIST, 10,000 images, symmetric noise 60 %",
+        "data": "fashion_mnist",
+        "noise": "permll:sym:0.6",
+        "network": "mlp",
+        "method": "permll",
+        "epochs": 40,
+        "batch_size": 128,
+        "hash": load_recipe("mini/sym-60").hash,
+    }
+
+
+def test_a_recipe_that_is_shown_can_be_trained_with(tmp_path: Path) -> None:
+    shown = run("recipes", "show", "mini/sym-60")
+    assert shown.returncode == 0, shown.stderr
+    recipe = load_recipe("mini/sym-60")
+    assert shown.stdout.splitlines()[0] == f"# mini/sym-60, hash {recipe.hash}"
+    assert tomllib.loads(shown.stdout)["network"] == {"name": "mlp", "widths": [256, 128]}
+    (tmp_path / "mine.toml").write_text(shown.stdout)
+    assert load_recipe(tmp_path / "mine.toml") == recipe
+    again = run("recipes", "show", tmp_path / "mine.toml")
+    assert again.stdout.splitlines()[1:] == shown.stdout.splitlines()[1:]
+
+
+def test_an_unknown_recipe_is_answered_with_the_nearest() -> None:
+    assert "'mini/sym-6' is no recipe and no .toml file, did you mean mini/sym-60?" in sentence(
+        run("recipes", "show", "mini/sym-6")
+    )

@@ -1,0 +1,123 @@
+"""The curves of trainings: what is drawn is what was measured, and only that."""
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from permll.report.figures.curves import CLEAR, PANELS, curve, draw_curves
+from permll.report.figures.style import STROKES, save
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def metrics(accuracy: list[float], **more: Any) -> list[dict[str, Any]]:
+    return [
+        {"epoch": epoch, "loss": 1 / epoch, "test_accuracy": value, **more}
+        for epoch, value in enumerate(accuracy, start=1)
+    ]
+
+
+def titles(figure: Any) -> list[str]:
+    return [axes.get_title(loc="left") for axes in figure.axes if axes.axison]
+
+
+def drawn(axes: Any, *, thick: bool = True) -> list[np.ndarray]:
+    """Return the curves of a panel, means or single runs: not its marks and levels."""
+    lines = [line for line in axes.get_lines() if len(line.get_xdata()) > 1 and line.get_linestyle() == "-"]
+    return [np.array(line.get_xydata()) for line in lines if (line.get_linewidth() > 1) == thick]
+
+
+LABELS = {
+    "turned": 0.25,
+    "noisy_validation_accuracy": 0.5,
+    "detection_auroc": 0.9,
+    "correction_samples": 100,
+    "correction_wrong": 40,
+    "correction_right_before": 60,
+    "correction_right_after": 80,
+}
+
+
+def test_all_there_is_is_drawn_in_per_cent() -> None:
+    figure = draw_curves({"permll": [metrics([0.5, 0.75, 0.7], **LABELS)]})
+    assert titles(figure) == [f"({letter})  {panel.title}" for letter, panel in zip("abcdef", PANELS, strict=True)]
+    ends = [drawn(axes)[0][-1].tolist() for axes in figure.axes]
+    assert ends == [[3, 70], [3, 50], [3, pytest.approx(1 / 3)], [3, 80], [3, 25], [3, 90]]
+    levels = [[float(line.get_ydata()[0]) for line in axes.get_lines() if list(line.get_xdata()) == [0, 1]]
+              for axes in figure.axes]  # fmt: skip
+    assert levels == [[], [], [], [60], [40], []]
+
+
+def test_only_what_there_is_is_drawn() -> None:
+    figure = draw_curves({"own": [[{"epoch": 1, "loss": 2.0}, {"epoch": 2, "loss": 1.0}]]})
+    assert titles(figure) == ["(a)  Training loss"]
+    figure = draw_curves({"own": [metrics([0.5, 0.6])], "begun": [[]]})
+    assert titles(figure) == ["(a)  Test accuracy, %", "(b)  Training loss"]
+    with pytest.raises(ValueError, match="nothing to draw: no run has finished an epoch"):
+        draw_curves({"begun": [[]]})
+
+
+def test_what_is_measured_now_and_then_is_drawn_where_it_was() -> None:
+    rows = [{"epoch": e, "loss": 1.0, **({"test_accuracy": 0.5} if e % 5 == 0 else {})} for e in range(1, 11)]
+    assert curve(rows, "test_accuracy") == {5: 0.5, 10: 0.5}
+    test, loss = draw_curves({"permll": [rows]}).axes
+    assert (len(drawn(test)[0]), len(drawn(loss)[0])) == (2, 10)
+
+
+def test_labels_that_changed_stand_for_those_that_turned() -> None:
+    row = {"epoch": 4, "correction_samples": 8, "correction_changed": 2, "correction_right_after": 6}
+    assert curve([row], "turned") == {4: 0.25}
+    assert curve([{**row, "turned": 0.5}], "turned") == {4: 0.5}
+    assert curve([row], "right") == {4: 0.75}
+    assert curve([row], "right_before") == {}
+
+
+def test_seeds_are_thin_lines_and_their_mean_a_thick_one() -> None:
+    figure = draw_curves({"permll": [metrics([0.5, 0.7, 0.9]), metrics([0.7, 0.9])]})
+    axes = figure.axes[0]
+    assert [len(line) for line in drawn(axes, thick=False)] == [3, 2]
+    (mean,) = drawn(axes)
+    np.testing.assert_allclose(mean, [[1, 60], [2, 80]])  # over the epochs that both have
+
+
+def test_what_was_learned_by_heart_is_seen() -> None:
+    falling, steady = draw_curves({"ce": [metrics([0.8, 0.9, 0.6])]}), draw_curves({"p": [metrics([0.8, 0.9, 0.895])]})
+    texts = [text.get_text() for text in falling.axes[0].texts]
+    assert "−30.0" in texts
+    assert not [text.get_text() for text in steady.axes[0].texts if "−" in text.get_text()]
+    for figure in (falling, steady):
+        (circle,) = (line for line in figure.axes[0].get_lines() if line.get_markerfacecolor() == "none")
+        assert circle.get_xydata().tolist() == [[2, 90]]
+
+
+def test_among_many_groups_only_the_best_epochs_are_marked() -> None:
+    figure = draw_curves({f"method {k}": [metrics([0.9, 0.5 + k / 100])] for k in range(CLEAR + 1)})
+    assert not [text.get_text() for text in figure.axes[0].texts if "−" in text.get_text()]
+
+
+def test_groups_differ_in_more_than_colour() -> None:
+    figure = draw_curves({f"method {k}": [metrics([0.5, 0.6])] for k in range(2 * len(STROKES))})
+    (legend,) = figure.legends
+    signs = {
+        (line.get_color(), line.get_marker(), line.get_markerfacecolor() == "white") for line in legend.get_lines()
+    }
+    assert len(signs) == 2 * len(STROKES)
+    assert len({sign[1:] for sign in signs}) == 2 * len(STROKES)  # without colours too
+
+
+def test_odd_names_are_drawn_as_they_are(tmp_path: Path) -> None:
+    figure = draw_curves({"ce on a$b$c.csv\x1b[31m": [metrics([0.5])], "x " * 200: [metrics([0.6])]})
+    (legend,) = figure.legends
+    assert legend.get_texts()[0].get_text() == r"ce on a\$b\$c.csv[31m"
+    png, svg = save(figure, tmp_path, "curves")
+    assert png.read_bytes().startswith(PNG)
+    assert ElementTree.parse(svg).getroot().tag.endswith("svg")
+
+
+def test_the_same_figure_gives_the_same_file(tmp_path: Path) -> None:
+    runs = {"permll": [metrics([0.5, 0.75, 0.7], **LABELS)]}
+    first, second = (save(draw_curves(runs), tmp_path / name, "curves")[1] for name in ("a", "b"))
+    assert first.read_bytes() == second.read_bytes()
