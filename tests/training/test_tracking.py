@@ -1,5 +1,7 @@
 """Trackers show what metrics.jsonl says, however often the training was interrupted, and change nothing in it."""
 
+import json
+import os
 import struct
 import subprocess
 import sys
@@ -107,8 +109,6 @@ def test_wandb_keeps_what_was_measured_in_the_folder(tmp_path: Path, monkeypatch
 
 def history(path: Path) -> dict[int, dict[str, float]]:
     """Return the numbers of a W&B log by epoch."""
-    import json
-
     from wandb.proto.wandb_internal_pb2 import Record
 
     found: dict[int, dict[str, float]] = {}
@@ -124,7 +124,7 @@ def history(path: Path) -> dict[int, dict[str, float]]:
 
 
 def log_records(content: bytes) -> Iterator[bytes]:
-    """Read a LevelDB log: blocks of 32 KiB, records in parts of one block each, a header of 7 bytes before each part."""
+    """Read a LevelDB log: blocks of 32 KiB, a record in parts that each lie in one block after 7 bytes of header."""
     place, record = 7, b""
     while place + 7 <= len(content):
         if 32768 - place % 32768 < 7:
@@ -143,7 +143,8 @@ def log_records(content: bytes) -> Iterator[bytes]:
 )
 def test_a_missing_tracker_is_named_with_its_extra(name: str, package: str, what: str, tmp_path: Path) -> None:
     (tmp_path / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from permll.training.tracking import tracker; tracker({name!r})"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    code = f"from permll.training.tracking import tracker; tracker({name!r})"
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
     said = shown.stderr.splitlines()[-1]
     assert said == f"ImportError: tracking with {what} needs {package}: pip install 'permll[track]'"
