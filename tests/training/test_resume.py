@@ -127,11 +127,25 @@ def test_stopped_within_an_epoch_and_at_its_last_step_it_goes_on(undisturbed: di
 
 
 def test_a_finished_run_is_only_read(tmp_path: Path) -> None:
-    run = fit(quick_recipe(training__epochs=1), tmp_path / "run")
+    recipe = quick_recipe(training__epochs=1)
+    run = fit(recipe, tmp_path / "run")
     before = files(run.folder)
-    again = fit("mini/sym-60", tmp_path / "run")
-    assert again.result == run.result
+    assert fit(recipe, tmp_path / "run").result == run.result
     assert files(run.folder) == before
+
+
+def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:
+    fit(quick_recipe(training__epochs=1), tmp_path / "run")
+    for other in ("mini/sym-60", quick_recipe(training__epochs=1, training__seed=1)):
+        with pytest.raises(ValueError, match="is a run of another recipe"):
+            fit(other, tmp_path / "run")
+
+
+def test_a_beginning_that_was_killed_can_be_begun_again(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    for name in ("labels.npz", "noise.npz"):
+        (tmp_path / "run" / name).write_bytes(b"half of it")
+    assert fit(quick_recipe(training__epochs=1), tmp_path / "run").finished
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:

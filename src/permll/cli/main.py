@@ -47,6 +47,8 @@ def _options(version: bool = typer.Option(False, "--version", help="Print the ve
 
 def main() -> None:
     """Run the command line: what a user can mend is one sentence and exit code 1, not a traceback."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without Greek letters shows question marks
     try:
         app()
     except StoppedError as stopped:

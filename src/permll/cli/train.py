@@ -32,12 +32,14 @@ def train(
     epochs: Annotated[int | None, Option(help="How many epochs.", min=1)] = None,
     seed: Annotated[int | None, Option(help="Initial weights, orders and views.", min=0)] = None,
     set_: Annotated[list[str] | None, Option("--set", help="Any value of the recipe: --set optimizer.lr=0.1")] = None,
+    track: Annotated[str | None, Option(help="Also log to tensorboard or wandb.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print a line of JSON for every epoch, and the result.")] = False,
 ) -> None:
     """Train as a recipe says. Ctrl-C saves; permll train RUN goes on."""
     from permll.training.fitting import fit
     from permll.training.recipe import load_recipe
     from permll.training.run import Run
+    from permll.training.tracking import tracker
 
     known = Run(what) if what else None
     given = {
@@ -60,8 +62,9 @@ def train(
         recipe = load_recipe(what or "own/default", overrides)
         run = Run(out or _folder(what or Path(recipe.data.source).stem, recipe.method.name, recipe.training.seed))
     watch: Observer = JsonLines() if as_json else Display() if sys.stderr.isatty() else Lines()
+    trackers = [tracker(track)] if track else []
     with Interrupts() as interrupts:
-        fit(recipe, run.folder, observers=[watch, interrupts])
+        fit(recipe, run.folder, observers=[watch, interrupts, *trackers])
     if interrupts.asked:
         raise StoppedError(f"stopped and saved; permll train {run.folder} goes on.")
     if as_json:

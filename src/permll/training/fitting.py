@@ -52,7 +52,8 @@ def fit(
 ) -> Run:
     """Train as a recipe says and return the run.
 
-    A run that was begun in ``out`` goes on from its last checkpoint; one that is finished is only read.
+    A run that was begun in ``out`` goes on from its last checkpoint; one that is finished is only read. It must be a
+    run of this recipe: ``fit(Run(out).recipe, out)`` goes on with any.
 
     Args:
         recipe: a recipe, the name of a built-in one, or a TOML file.
@@ -64,12 +65,11 @@ def fit(
         overrides: values of the recipe, dots written as two underscores: ``training__epochs=3``.
     """
     run = Run(out)
+    resolved = recipe
+    if not isinstance(resolved, Recipe):
+        resolved = load_recipe(resolved, {name.replace("__", "."): value for name, value in overrides.items()})
     if run.exists:
-        resolved = run.recipe
-    elif isinstance(recipe, Recipe):
-        resolved = recipe
-    else:
-        resolved = load_recipe(recipe, {name.replace("__", "."): value for name, value in overrides.items()})
+        resolved = _same_recipe(run, resolved)
     if run.finished:
         return run
     with torch.random.fork_rng(devices=[]):
@@ -120,6 +120,17 @@ def make_loop(recipe: Recipe, experiment: Experiment, network: nn.Module | None 
     )
 
 
+def _same_recipe(run: Run, asked: Recipe) -> Recipe:
+    """Return the recipe that a run was begun with, if it is the one that is asked for."""
+    begun = run.recipe
+    network = begun.network if asked.network.name == "auto" else asked.network
+    if asked.model_copy(update={"network": network}).hash != begun.hash:
+        raise ValueError(
+            f"{run.folder} is a run of another recipe: choose another folder, or permll train {run.folder}."
+        )
+    return begun
+
+
 def _with_network(recipe: Recipe, experiment: Experiment) -> Recipe:
     """Choose a network by what it will see: the recipe that is written down names it."""
     inputs = experiment.train.inputs
@@ -154,9 +165,7 @@ def _give_networks(
 def _take_up(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop) -> None:
     """Begin the run, or stand where it was left."""
     if not run.exists:
-        run.begin(recipe, experiment.train)
-        if experiment.noise is not None:
-            experiment.noise.save(run.folder / "noise.npz")
+        run.begin(recipe, experiment.train, experiment.noise)
     write_network_card(run, loop, experiment)
     same = run.check(experiment.train)
     state = run.checkpoints.newest()

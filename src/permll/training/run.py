@@ -10,6 +10,7 @@ import numpy as np
 
 from permll.data.problems import listed
 from permll.data.record import Data
+from permll.noise.corruption import Corruption
 from permll.training.checkpoint import Checkpoints
 from permll.training.recipe import Recipe, load_recipe
 
@@ -57,13 +58,16 @@ class Run:
         result: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
         return result
 
-    def begin(self, recipe: Recipe, data: Data) -> None:
+    def begin(self, recipe: Recipe, data: Data, noise: Corruption | None = None) -> None:
         """Make the folder; an empty one may be there already."""
-        if self.folder.exists() and any(self.folder.iterdir()):
+        ours = {"labels.npz", "noise.npz"}  # of a beginning that was killed before it was one
+        if self.folder.exists() and any(path.name not in ours for path in self.folder.iterdir()):
             raise FileExistsError(f"{self.folder} is not empty: choose another folder, or permll train {self.folder}.")
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "labels.npz").open("wb") as file:
             np.savez_compressed(file, given=data.labels.numpy(), ids=np.array(data.ids), classes=np.array(data.classes))
+        if noise is not None:
+            noise.save(self.folder / "noise.npz")
         write_text(self.folder / "recipe.toml", recipe.to_toml())  # last: from now on it is a run
 
     def check(self, data: Data) -> bool:

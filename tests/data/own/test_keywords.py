@@ -29,7 +29,7 @@ Y = [0, 1, 0, 1]
         ({"features": {"x": 1}}, r"features must be a name or a list of names"),
         ({"classes": 3}, r"classes must be a list, the names of classes in their order; got 3\."),
         ({"classes": {0: "cat", 1: "dog"}}, r"classes must be a list, the names of classes"),
-        ({"classes": {"cat", "dog"}}, r"classes must be a list, the names of classes"),
+        ({"classes": {"cat"}}, r"classes must be a list, the names of classes"),
         ({"labels": 3}, r"labels must be a list, one label per sample; got 3\."),
         ({"labels": {"a": 1}}, r"labels must be a list, one label per sample"),
         ({"ids": 4}, r"ids must be a list, one id per sample; got 4\."),
