@@ -26,8 +26,7 @@ def test_the_loop_knows_no_method_by_name() -> None:
     classes = [info.method_class.__name__ for info in METHODS.values()]
     assert not [name for name in METHODS if f'"{name}"' in source]
     assert not [name for name in classes if name in source]
-    code = [line for line in inspect.getsource(Loop).splitlines() if line.strip() and not line.strip().startswith("#")]
-    assert len(code) < 200
+    assert len(source.splitlines()) < 150, "short enough to read in five minutes"
 
 
 class Fragile(torch.nn.Linear):

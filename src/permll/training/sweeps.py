@@ -8,10 +8,10 @@ from permll.data.views.images import View
 from permll.methods._base import Draw, Sweep
 
 if TYPE_CHECKING:
-    from permll.training.loop import Loop
+    from permll.training.standing import Standing
 
 
-def open_streams(sweep: Sweep, loop: "Loop") -> dict[str, Stream]:
+def open_streams(sweep: Sweep, loop: "Standing") -> dict[str, Stream]:
     """Return the streams of a sweep, each at the beginning of the loop's epoch."""
     streams = {}
     for name, draw in sweep.streams.items():
