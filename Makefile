@@ -27,14 +27,16 @@ types: $(VENV)/dev ## Type check
 
 check: lint types test ## All of the above
 
-bench: $(VENV)/dev ## Measure speed as ratios; writes results/layer.csv and (with ROOT=..., CIFAR-10) results/input.csv
+bench: $(VENV)/dev ## Measure speed as ratios, into results/; with ROOT=... (CIFAR-10) input and training too
 	@$(BIN)/python benchmarks/layer.py
 	$(if $(ROOT),@$(BIN)/python benchmarks/input.py --root $(ROOT))
+	$(if $(ROOT),@$(BIN)/python benchmarks/training.py --root $(ROOT))
 
-results: $(VENV)/dev ## Make the README's numbers and picture again
+results: $(VENV)/dev ## Make the numbers and the picture of README and docs again
 	@$(BIN)/python benchmarks/demo.py
 	@$(BIN)/python benchmarks/turn_after.py
 	@$(BIN)/python benchmarks/noise_rates.py
+	@$(BIN)/python benchmarks/mini.py
 	@$(BIN)/permll demo --out docs/images
 
 docs: $(VENV)/docs ## Build the documentation into site/

@@ -4,7 +4,6 @@ python benchmarks/input.py --root ROOT      CIFAR-10 below ROOT; prints a table 
 """
 
 import argparse
-import itertools
 import statistics
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from torch.utils.data import DataLoader
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.pil_pipeline import MEAN, STD, PilImages
-from benchmarks.timing import measure, ratio, write_csv
+from benchmarks.timing import measure, ratio, spread, write_csv
 from permll.data import Data, Images, Stream, load
 from permll.data.views import Chain, Crop, Flip, Normalise, RandAugment, View
 
@@ -92,7 +91,7 @@ def first_batch(root: Path, rounds: int) -> Row:
         "processes": 1,
         "ours": round(statistics.median(seconds["ours"]), 3),
         "other": round(statistics.median(seconds["reading"]), 3),
-        **spread(result),
+        **spread(result, 2),
         "target": "",
         "met": "",
     }
@@ -109,22 +108,9 @@ def row(what: str, processes: int, seconds: dict[str, list[float]], images: int,
         "processes": processes,
         "ours": ours,
         "other": pil,
-        **spread(result),
+        **spread(result, 2),
         "target": target or "",
         "met": met,
-    }
-
-
-def spread(result: object) -> Row:
-    """Return the ratio's median and interval as columns."""
-    from benchmarks.timing import Ratio
-
-    assert isinstance(result, Ratio)
-    return {
-        "ratio_median": round(result.median, 2),
-        "median_low95": round(result.interval[0], 2),
-        "median_high95": round(result.interval[1], 2),
-        "rounds": result.rounds,
     }
 
 
@@ -141,7 +127,7 @@ def main() -> None:
     rows.append(against_workers(data, weak, 2, 15))
     rows.append(first_batch(root, 15))
     print(f"written to {write_csv('input', rows)}")
-    sys.exit(any(entry["met"] is False for entry in itertools.chain(rows)))
+    sys.exit(any(entry["met"] is False for entry in rows))
 
 
 if __name__ == "__main__":

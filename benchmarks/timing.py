@@ -58,6 +58,17 @@ def ratio(slow: list[float], fast: list[float]) -> Ratio:
     return Ratio(median, (low, high), interval, 1e6 * extra, len(pairs))
 
 
+def spread(result: Ratio, digits: int) -> dict[str, object]:
+    """Return a ratio as columns: its median, the median's 95 % interval, and the rounds."""
+    low, high = result.interval
+    return {
+        "ratio_median": round(result.median, digits),
+        "median_low95": round(low, digits),
+        "median_high95": round(high, digits),
+        "rounds": result.rounds,
+    }
+
+
 def machine() -> dict[str, str]:
     """Describe what the numbers were measured on."""
     cpu = next(

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.pil_pipeline import MEAN, STD, PilImages
-from benchmarks.timing import Ratio, measure, ratio, write_csv
+from benchmarks.timing import Ratio, measure, ratio, spread, write_csv
 from permll.data import Data, Images, load
 from permll.data.views import Chain, Crop, Flip, Normalise, View
 from permll.methods import find_method
@@ -95,11 +95,8 @@ def row(what: str, network: str, result: Ratio, speed: float, target: float | No
     return {
         "what": what,
         "network": network,
-        "ratio_median": round(result.median, 4),
-        "median_low95": round(result.interval[0], 4),
-        "median_high95": round(result.interval[1], 4),
+        **spread(result, 4),
         "images_per_second_ours": round(speed),
-        "rounds": result.rounds,
         "target": target or "",
         "met": met,
     }

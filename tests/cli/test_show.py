@@ -7,7 +7,6 @@ import statistics
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,30 +15,9 @@ from permll.evaluation.protocol import choose_from_rows
 from permll.noise import Corruption
 from permll.report.runs import compare, comparison_text, run_facts, run_summary
 from permll.training import Run, fit
-from tests.training.toy import points, quick_recipe
+from tests.training.toy import StopAfter, points, quick_recipe
 
 PERMLL = Path(sys.executable).with_name("permll")
-
-
-class StopAfter:
-    """Asks the loop to stop after so many steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def on_start(self, loop: Any, run: Any) -> None:
-        pass
-
-    def on_step(self, loop: Any) -> None:
-        self.left -= 1
-        if self.left == 0:
-            loop.stop()
-
-    def on_epoch(self, loop: Any, metrics: Any) -> None:
-        pass
-
-    def on_end(self, run: Any) -> None:
-        pass
 
 
 @pytest.fixture(scope="module")

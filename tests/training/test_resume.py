@@ -13,7 +13,7 @@ import torch
 from permll.data import Data
 from permll.training import Run, fit
 from permll.training.checkpoint import Checkpoints, load_state, save_state
-from tests.training.toy import files, points, quick_recipe
+from tests.training.toy import StopAfter, files, points, quick_recipe
 
 KILLS = 10
 # Trains in a child process that says on a pipe what it is about to do, and is killed there: before a step, or while it
@@ -94,27 +94,6 @@ def test_killed_ten_times_it_ends_in_the_same_bits(undisturbed: dict[str, bytes]
     assert turns[-1] == ["never", "False", "0"], shown.stderr
     assert sum(killed == "True" for _, killed, _ in turns) == KILLS
     assert files(tmp_path / "run") == undisturbed
-
-
-class StopAfter:
-    """Asks the loop to stop after so many steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def on_start(self, loop: Any, run: Any) -> None:
-        pass
-
-    def on_step(self, loop: Any) -> None:
-        self.left -= 1
-        if self.left == 0:
-            loop.stop()
-
-    def on_epoch(self, loop: Any, metrics: Any) -> None:
-        pass
-
-    def on_end(self, run: Any) -> None:
-        pass
 
 
 def test_stopped_within_an_epoch_and_at_its_last_step_it_goes_on(undisturbed: dict[str, bytes], tmp_path: Path) -> None:

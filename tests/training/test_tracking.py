@@ -13,28 +13,7 @@ import pytest
 
 from permll.training import Run, fit
 from permll.training.tracking import scalars, tracker
-from tests.training.toy import files, quick_recipe
-
-
-class StopAfter:
-    """Asks the loop to stop after so many steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def on_start(self, loop: Any, run: Any) -> None:
-        pass
-
-    def on_step(self, loop: Any) -> None:
-        self.left -= 1
-        if self.left == 0:
-            loop.stop()
-
-    def on_epoch(self, loop: Any, metrics: Any) -> None:
-        pass
-
-    def on_end(self, run: Any) -> None:
-        pass
+from tests.training.toy import StopAfter, files, quick_recipe
 
 
 def expected(run: Run) -> dict[str, dict[int, float]]:

@@ -10,6 +10,7 @@ from torch import nn
 from permll.data import Data, Vectors
 from permll.methods import Method, find_method
 from permll.training.loop import Loop
+from permll.training.observers import Observer
 from permll.training.optimizers import build_optimizer
 from permll.training.recipe import Recipe, load_recipe
 from permll.training.schedule import learning_rate
@@ -69,3 +70,15 @@ def files(folder: Path) -> dict[str, bytes]:
     """Return what a run has come to: its newest checkpoint, its metrics and its result."""
     newest = sorted((folder / "checkpoints").glob("step-*.safetensors"))[-1]
     return {path.name: path.read_bytes() for path in (newest, folder / "metrics.jsonl", folder / "result.json")}
+
+
+class StopAfter(Observer):
+    """Asks the loop to stop after so many steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.left = steps
+
+    def on_step(self, loop: Loop) -> None:
+        self.left -= 1
+        if self.left == 0:
+            loop.stop()

@@ -1,5 +1,6 @@
 """``Data``: samples, the labels they were given, and the names of both. What every room of the house passes on."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -63,8 +64,7 @@ class Data:
             bad = [self.ids[i] for i in outside.nonzero()[:, 0].tolist()]
             raise ValueError(f"labels lie outside 0..{self.num_classes - 1} in {listed(bad, 'sample')}.")
         if len(set(self.ids)) < len(self.ids):
-            seen: set[str] = set()
-            twice = list(dict.fromkeys(name for name in self.ids if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
+            twice = [name for name, count in Counter(self.ids).items() if count > 1]
             raise ValueError(f"every id must name one sample; named more than once: {listed(twice, 'id')}.")
 
     def __len__(self) -> int:

@@ -5,13 +5,20 @@ from typing import TYPE_CHECKING
 from permll._lazy import lazy
 
 if TYPE_CHECKING:
-    from permll.training.fitting import Observer as Observer
     from permll.training.fitting import fit as fit
     from permll.training.loop import Loop as Loop
+    from permll.training.observers import Observer as Observer
     from permll.training.recipe import Recipe as Recipe
     from permll.training.recipe import load_recipe as load_recipe
     from permll.training.run import Run as Run
 
 __getattr__, __dir__, __all__ = lazy(
-    __name__, {"fitting": ("Observer", "fit"), "loop": ("Loop",), "recipe": ("Recipe", "load_recipe"), "run": ("Run",)}
+    __name__,
+    {
+        "fitting": ("fit",),
+        "loop": ("Loop",),
+        "observers": ("Observer",),
+        "recipe": ("Recipe", "load_recipe"),
+        "run": ("Run",),
+    },
 )

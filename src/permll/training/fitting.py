@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -16,28 +16,13 @@ from permll.methods._registry import find_method
 from permll.networks import build_network
 from permll.training.experiment import Experiment, prepare
 from permll.training.loop import Loop, NotFiniteError
+from permll.training.observers import Observer
 from permll.training.optimizers import build_optimizer
 from permll.training.recipe import Recipe, load_recipe
 from permll.training.run import Run
 from permll.training.schedule import learning_rate
 from permll.training.trained import write_network_card
 from permll.training.views import build_views
-
-
-class Observer(Protocol):
-    """Whoever wants to watch: a progress display, TensorBoard, a test."""
-
-    def on_start(self, loop: Loop, run: Run) -> None:
-        """Follow the preparations."""
-
-    def on_step(self, loop: Loop) -> None:
-        """Follow a step."""
-
-    def on_epoch(self, loop: Loop, metrics: Mapping[str, Any]) -> None:
-        """Follow an epoch and its evaluation."""
-
-    def on_end(self, run: Run) -> None:
-        """Follow the end, reached or not."""
 
 
 def fit(

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from permll.data.problems import nearest
+from permll.training.observers import Observer
 
 if TYPE_CHECKING:
-    from permll.training.fitting import Observer
     from permll.training.loop import Loop
     from permll.training.run import Run
 
 _GROUPS = ("test", "noisy_validation", "clean_validation", "correction", "detection")
 
 
-def tracker(name: str) -> "Observer":
+def tracker(name: str) -> Observer:
     """Return the observer called ``name``: ``"tensorboard"`` or ``"wandb"``.
 
     A package that is missing is named here, before any training.
@@ -43,7 +43,7 @@ def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {_grouped(name): float(value) for name, value in numbers.items()}
 
 
-class TensorBoard:
+class TensorBoard(Observer):
     """Events in the run's folder, below ``tensorboard``: ``tensorboard --logdir RUNS``."""
 
     def __init__(self) -> None:
@@ -64,9 +64,6 @@ class TensorBoard:
         for entry in run.metrics:
             self._write(entry)
 
-    def on_step(self, loop: "Loop") -> None:
-        """Nothing to do."""
-
     def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Write the epoch."""
         if self._writer is not None:
@@ -83,7 +80,7 @@ class TensorBoard:
         self._writer.flush()  # a process that is killed leaves what it has seen
 
 
-class WeightsAndBiases:
+class WeightsAndBiases(Observer):
     """A run of the project ``permll``, or of ``WANDB_PROJECT``. ``WANDB_MODE=offline`` keeps it in the run's folder."""
 
     def __init__(self) -> None:
@@ -110,9 +107,6 @@ class WeightsAndBiases:
             if entry["epoch"] >= self._run.step:
                 self._run.log(scalars(entry), step=entry["epoch"])
 
-    def on_step(self, loop: "Loop") -> None:
-        """Nothing to do."""
-
     def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Log the epoch."""
         if self._run is not None:
@@ -128,7 +122,7 @@ class WeightsAndBiases:
         self._run.finish()
 
 
-TRACKERS: dict[str, Callable[[], "Observer"]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+TRACKERS: dict[str, Callable[[], Observer]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
 def _grouped(name: str) -> str:

@@ -1,0 +1,98 @@
+"""Who watches ``permll train``: a bar on a terminal, lines elsewhere, JSON for machines, and Ctrl-C."""
+
+import json
+import signal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from permll.training.observers import Observer
+
+if TYPE_CHECKING:
+    from permll.training.loop import Loop
+    from permll.training.run import Run
+
+
+class Interrupts(Observer):
+    """Ctrl-C ends the training after the step under way; a second one at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._loop: Loop | None = None
+
+    def __enter__(self) -> "Interrupts":
+        self._before = signal.signal(signal.SIGINT, self._ask)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._before)
+
+    def _ask(self, *_: object) -> None:
+        if self.asked or self._loop is None:
+            raise KeyboardInterrupt
+        self.asked = True
+        self._loop.stop()
+
+    def on_start(self, loop: "Loop", run: "Run") -> None:  # noqa: ARG002
+        """Know whom to ask."""
+        self._loop = loop
+
+
+class JsonLines(Observer):
+    """A line of JSON for every epoch."""
+
+    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Print it."""
+        typer.echo(json.dumps(metrics))
+
+
+class Lines(Observer):
+    """A plain line for every epoch, where there is no terminal."""
+
+    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:
+        """Print it."""
+        typer.echo(f"epoch {loop.epoch} of {loop.epochs}: {shown(metrics)}", err=True)
+
+
+class Display(Observer):
+    """A bar with the last epoch's numbers."""
+
+    def on_start(self, loop: "Loop", run: "Run") -> None:
+        """Open it where the run stands."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("epochs  {task.fields[numbers]}"),
+            TimeRemainingColumn(),
+        )
+        self._steps = loop.steps_per_epoch
+        self._bar = Progress(*columns, console=Console(stderr=True))
+        numbers = shown(run.metrics[-1]) if run.metrics else ""
+        self._task = self._bar.add_task(run.folder.name, total=loop.epochs, completed=loop.epoch, numbers=numbers)
+        self._bar.start()
+
+    def on_step(self, loop: "Loop") -> None:
+        """Move it by a step."""
+        self._bar.update(self._task, completed=loop.epoch + loop.fraction)
+
+    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:
+        """Show the epoch's numbers."""
+        self._bar.update(self._task, completed=loop.epoch, numbers=shown(metrics))
+
+    def on_end(self, run: "Run") -> None:  # noqa: ARG002
+        """Close it."""
+        self._bar.stop()
+
+
+def shown(metrics: Mapping[str, Any]) -> str:
+    """Return the few numbers that one watches."""
+    words = {"loss": "loss {:.3f}"}
+    shares = {"test_accuracy": "test", "noisy_validation_accuracy": "noisy validation", "turned": "turned"}
+    parts = [form.format(metrics[key]) for key, form in words.items() if key in metrics]
+    parts += [f"{word} {100 * metrics[key]:.1f} %" for key, word in shares.items() if metrics.get(key) is not None]
+    return ", ".join(parts)

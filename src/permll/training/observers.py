@@ -1,0 +1,24 @@
+"""``Observer``: whoever wants to watch a training. Displays, trackers and tests are observers."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from permll.training.loop import Loop
+    from permll.training.run import Run
+
+
+class Observer:
+    """Sees everything and does nothing: override what matters."""
+
+    def on_start(self, loop: "Loop", run: "Run") -> None:
+        """Follow the preparations."""
+
+    def on_step(self, loop: "Loop") -> None:
+        """Follow a step."""
+
+    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:
+        """Follow an epoch and its evaluation."""
+
+    def on_end(self, run: "Run") -> None:
+        """Follow the end, reached or not."""
