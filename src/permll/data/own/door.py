@@ -100,10 +100,10 @@ def read(
         skip_unreadable=skip_unreadable,
         image_size=image_size,
     )
-    return finish(_find(source, asked), asked)
+    return finish(find_source(source, asked), asked)
 
 
-def _find(source: object, asked: Asked) -> Found:
+def find_source(source: object, asked: Asked) -> Found:
     """Choose the reader by what ``source`` is; libraries that may be missing are known by name, not imported."""
     about = {"name": type(source).__name__, "source": f"{type(source).__module__}.{type(source).__name__}"}
     if isinstance(source, str | Path):

@@ -73,7 +73,7 @@ def find_file(path: Path, asked: Asked, about: dict[str, Any]) -> Found:
     """Return what a table in a file holds."""
     need_polars()
     if path.suffix.lower() == ".parquet":
-        return find_frame(_read_parquet(path), asked, about, where=str(path), root=path.absolute().parent)
+        return find_frame(read_parquet(path), asked, about, where=str(path), root=path.absolute().parent)
     cells = read_csv(path)
     about = {**about, "separator": cells.separator}
     return find_frame(cells.frame, asked, about, where=str(path), root=path.absolute().parent, cells=cells)
@@ -216,7 +216,7 @@ def _vectors(column: "pl.Series", places: Places) -> Vectors:
     return Vectors(torch.from_numpy(finite(array.reshape(len(array), -1), f"column {column.name!r}", places)))
 
 
-def _read_parquet(path: Path) -> "pl.DataFrame":
+def read_parquet(path: Path) -> "pl.DataFrame":
     import polars as pl
 
     try:

@@ -14,7 +14,7 @@ from permll.data.encoding import NumberColumn, TableEncoder
 from permll.data.inputs import Images, Inputs, LazyImages, Table
 from permll.data.labels import is_missing
 from permll.data.own.checks import plain_values
-from permll.data.own.door import _find
+from permll.data.own.door import find_source
 from permll.data.own.folders import image_names
 from permll.data.own.found import Asked, Found
 from permll.data.own.images import SUFFIXES, broken
@@ -105,7 +105,7 @@ def _found(source: Any, like: Seen, names: dict[str, Any]) -> Found:
         names = {**{key: name for key, name in like.names.items() if key != "id"}, **names}
     if path is not None and suffix in (".csv", ".tsv", ".parquet") and path.is_file():
         return _table_file(path, like, names)
-    return _find(source, _asked(names))
+    return find_source(source, _asked(names))
 
 
 def _asked(names: Mapping[str, Any]) -> Asked:
@@ -125,11 +125,11 @@ def _image_files(path: Path, names: Mapping[str, Any]) -> Found:
 
 def _table_file(path: Path, like: Seen, names: dict[str, Any]) -> Found:
     from permll.data.own.csv_files import read_csv
-    from permll.data.own.tables import _read_parquet, find_frame, need_polars
+    from permll.data.own.tables import read_parquet, find_frame, need_polars
 
     need_polars()
     cells = None if path.suffix.lower() == ".parquet" else read_csv(path)
-    frame = _read_parquet(path) if cells is None else cells.frame
+    frame = read_parquet(path) if cells is None else cells.frame
     if "id" not in names and like.names.get("id") in frame.columns:
         names["id"] = like.names["id"]
     if isinstance(like.encoder, TableEncoder):
