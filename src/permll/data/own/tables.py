@@ -217,6 +217,7 @@ def _vectors(column: "pl.Series", places: Places) -> Vectors:
 
 
 def read_parquet(path: Path) -> "pl.DataFrame":
+    """Return what a Parquet file holds; a damaged one is one sentence."""
     import polars as pl
 
     try:

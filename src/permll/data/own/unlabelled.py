@@ -125,7 +125,7 @@ def _image_files(path: Path, names: Mapping[str, Any]) -> Found:
 
 def _table_file(path: Path, like: Seen, names: dict[str, Any]) -> Found:
     from permll.data.own.csv_files import read_csv
-    from permll.data.own.tables import read_parquet, find_frame, need_polars
+    from permll.data.own.tables import find_frame, need_polars, read_parquet
 
     need_polars()
     cells = None if path.suffix.lower() == ".parquet" else read_csv(path)
