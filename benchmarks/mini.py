@@ -26,7 +26,7 @@ def cell(noise: str, method: str, seed: int) -> Run:
     overrides: dict[str, Any] = {"training__seed": seed, "data__noise_seed": 42 + seed, "data__split_seed": 42 + seed}
     if method != "permll":
         overrides["method__name"] = method
-    return fit(f"mini/{noise}", RUNS / f"{noise}-{method}-{seed}", **overrides)
+    return fit(recipe=f"mini/{noise}", out=RUNS / f"{noise}-{method}-{seed}", **overrides)
 
 
 def numbers(run: Run) -> dict[str, object]:

@@ -12,5 +12,16 @@ if TYPE_CHECKING:
     from permll import data as data
     from permll import noise as noise
     from permll.layer.module import PermutationLayer as PermutationLayer
+    from permll.training.fitting import fit as fit
+    from permll.training.run import Run as Run
 
-__getattr__, __dir__, __all__ = lazy(__name__, {"data": (), "noise": (), "layer.module": ("PermutationLayer",)})
+__getattr__, __dir__, __all__ = lazy(
+    __name__,
+    {
+        "data": (),
+        "noise": (),
+        "layer.module": ("PermutationLayer",),
+        "training.fitting": ("fit",),
+        "training.run": ("Run",),
+    },
+)

@@ -9,7 +9,7 @@ from tests.training.toy import quick_recipe
 
 
 def test_export_writes_what_it_says(tmp_path: Path) -> None:
-    trained = fit(quick_recipe(training__epochs=1), tmp_path / "run")
+    trained = fit(recipe=quick_recipe(training__epochs=1), out=tmp_path / "run")
     shown = run("export", trained.folder, "--format", "safetensors", "--out", tmp_path / "out")
     assert shown.returncode == 0, shown.stderr
     written = [Path(line) for line in shown.stdout.split()]

@@ -25,13 +25,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with trainings: two seeds, another method, another rate, begun ones, and one's own data."""
     folder = tmp_path_factory.mktemp("runs")
     for seed in (0, 1):
-        fit(quick_recipe(training__seed=seed), folder / f"permll-{seed}")
-    fit(quick_recipe(method__name="ce"), folder / "ce-0")
-    fit(quick_recipe(optimizer__lr=0.01), folder / "slow-0")
-    fit(quick_recipe(training__seed=2), folder / "begun-2", observers=[StopAfter(25)])  # an epoch has 19 steps
-    fit(quick_recipe(training__seed=3), folder / "begun-3", observers=[StopAfter(3)])
+        fit(recipe=quick_recipe(training__seed=seed), out=folder / f"permll-{seed}")
+    fit(recipe=quick_recipe(method__name="ce"), out=folder / "ce-0")
+    fit(recipe=quick_recipe(optimizer__lr=0.01), out=folder / "slow-0")
+    fit(recipe=quick_recipe(training__seed=2), out=folder / "begun-2", observers=[StopAfter(25)])  # of 19 an epoch
+    fit(recipe=quick_recipe(training__seed=3), out=folder / "begun-3", observers=[StopAfter(3)])
     own = quick_recipe(data__source="own", data__noise="", data__validation=0.2, views__weak=None, views__strong=None)
-    fit(own, folder / "own-0", data=points())
+    fit(recipe=own, out=folder / "own-0", data=points())
     return folder
 
 

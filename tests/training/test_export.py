@@ -58,7 +58,7 @@ print(json.dumps({"differ": differ, "classes": json.loads(session.get_modelmeta(
 def trained_run(recipe: Recipe, folder: Path, data: Data | None = None, **more: Any) -> tuple[Run, Experiment]:
     """Train, and write the card of the network."""
     experiment = prepare(recipe, data)
-    run = fit(recipe, folder, data=data, **more)
+    run = fit(recipe=recipe, out=folder, data=data, **more)
     write_network_card(run, make_loop(run.recipe, experiment, **more), experiment)
     return run, experiment
 

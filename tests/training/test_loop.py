@@ -11,10 +11,11 @@ from torch import Tensor
 
 from permll.data import Batch, Data
 from permll.methods import METHODS, Draw, Method, Sweep
+from permll.methods.ce import CrossEntropy
 from permll.training import Run, fit, loop
 from permll.training.loop import Loop, NotFiniteError
 from permll.training.schedule import learning_rate
-from tests.training.toy import make_loop, points, quick_recipe
+from tests.training.toy import StopAfter, make_loop, points, quick_recipe
 
 
 def idle(_: Loop) -> None:
@@ -49,7 +50,7 @@ def test_a_loss_that_is_not_finite_stops_at_once_and_names_the_samples(tmp_path:
         method__name="ce",
     )
     with pytest.raises(NotFiniteError, match=r"epoch 1, step 1, for \d+ samples \(point"):
-        fit(recipe, tmp_path / "run", data=points(), network=Fragile())
+        fit(recipe=recipe, out=tmp_path / "run", data=points(), network=Fragile())
     run = Run(tmp_path / "run")
     assert not run.finished
     state = run.checkpoints.newest()
@@ -138,8 +139,44 @@ def test_the_methods_networks_are_given_or_built(tmp_path: Path) -> None:
     recipe = quick_recipe(
         data__source="own", data__noise="sym:0.3", views__weak=None, views__strong=None, method__networks=2
     )
-    run = fit(recipe, tmp_path / "run", data=data, network=torch.nn.Linear(4, 3))
+    run = fit(recipe=recipe, out=tmp_path / "run", data=data, network=torch.nn.Linear(4, 3))
     state = run.checkpoints.newest()
     assert state is not None
     assert set(state["networks"]) == {"net0", "net1"}
     assert run.metrics[-1]["correction_wrong"] == 24
+
+
+class Halved(CrossEntropy):
+    """A method of the user's own."""
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        """Return half of it."""
+        return super().loss(batch) / 2
+
+
+def test_fit_takes_a_class_of_ones_own_and_goes_on_with_it(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "epochs": 2,
+        "noise": "sym:0.2",
+        "method__label_smoothing": 0.1,
+        "out": tmp_path / "run",
+    }
+    fit(Halved, points(), observers=[StopAfter(1)], **settings)
+    run = fit(Halved, points(), **settings)
+    assert run.finished
+    assert run.recipe.method.name == f"{__name__}:Halved"
+    assert run.recipe.method.settings == {"label_smoothing": 0.1}
+    whole = fit(CrossEntropy, points(), **(settings | {"out": tmp_path / "whole"}))
+    assert whole.recipe.method.name == "ce"
+    assert run.metrics[0]["loss"] < 0.7 * whole.metrics[0]["loss"]
+
+
+def test_fit_needs_something_to_train_on(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="say what to train on"):
+        fit("permll", out=tmp_path)
+    with pytest.raises(ValueError, match="the recipe names no data"):
+        fit(recipe="own/default", out=tmp_path / "run")
+    with pytest.raises(ValueError, match="is no method: it must inherit"):
+        fit("pathlib:Path", points(), out=tmp_path / "run")
+    with pytest.raises(ValueError, match="cannot be imported"):
+        fit("permll.methods.nowhere:It", points(), out=tmp_path / "run")

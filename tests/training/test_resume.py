@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from permll.data import Data
-from permll.training import Run, fit
+from permll.training import Observer, Run, fit
 from permll.training.checkpoint import Checkpoints, load_state, save_state
 from tests.training.toy import StopAfter, files, points, quick_recipe
 
@@ -48,7 +48,7 @@ def child(tell, hear):
         say(b"w")  # in the middle of a file
         sync(descriptor)
     os.fsync = slow_sync
-    fit(recipe, out, observers=[Watch()])
+    fit(recipe=recipe, out=out, observers=[Watch()])
 
 
 for turn in range(kills + 1):
@@ -76,7 +76,7 @@ for turn in range(kills + 1):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     torch.set_num_threads(1)
-    run = fit(quick_recipe(training__checkpoint_minutes=1e-9), tmp_path_factory.mktemp("run") / "whole")
+    run = fit(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=tmp_path_factory.mktemp("run") / "whole")
     return files(run.folder)
 
 
@@ -99,38 +99,38 @@ def test_killed_ten_times_it_ends_in_the_same_bits(undisturbed: dict[str, bytes]
 def test_stopped_within_an_epoch_and_at_its_last_step_it_goes_on(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     recipe = quick_recipe(training__checkpoint_minutes=1e-9)
     for steps in (5, 14, 7, 12):  # an epoch has 19: within the first, at its last, within and at the last of the second
-        run = fit(recipe, tmp_path / "run", observers=[StopAfter(steps)])
+        run = fit(recipe=recipe, out=tmp_path / "run", observers=[StopAfter(steps)])
         assert not run.finished
-    run = fit(recipe, tmp_path / "run")
+    run = fit(recipe=recipe, out=tmp_path / "run")
     assert files(run.folder) == undisturbed
 
 
 def test_a_finished_run_is_only_read(tmp_path: Path) -> None:
     recipe = quick_recipe(training__epochs=1)
-    run = fit(recipe, tmp_path / "run")
+    run = fit(recipe=recipe, out=tmp_path / "run")
     before = files(run.folder)
-    assert fit(recipe, tmp_path / "run").result == run.result
+    assert fit(recipe=recipe, out=tmp_path / "run").result == run.result
     assert files(run.folder) == before
 
 
 def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:
-    fit(quick_recipe(training__epochs=1), tmp_path / "run")
+    fit(recipe=quick_recipe(training__epochs=1), out=tmp_path / "run")
     for other in ("mini/sym-60", quick_recipe(training__epochs=1, training__seed=1)):
         with pytest.raises(ValueError, match="is a run of another recipe"):
-            fit(other, tmp_path / "run")
+            fit(recipe=other, out=tmp_path / "run")
 
 
 def test_a_beginning_that_was_killed_can_be_begun_again(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     for name in ("labels.npz", "noise.npz"):
         (tmp_path / "run" / name).write_bytes(b"half of it")
-    assert fit(quick_recipe(training__epochs=1), tmp_path / "run").finished
+    assert fit(recipe=quick_recipe(training__epochs=1), out=tmp_path / "run").finished
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="is not empty"):
-        fit(quick_recipe(), tmp_path)
+        fit(recipe=quick_recipe(), out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
@@ -140,27 +140,102 @@ def own() -> Any:
 
 def test_other_labels_classes_or_data_are_refused_with_the_difference(tmp_path: Path) -> None:
     data = points()
-    fit(own(), tmp_path / "run", data=data, observers=[StopAfter(2)])
+    fit(recipe=own(), out=tmp_path / "run", data=data, observers=[StopAfter(2)])
     changed = data.labels.clone()
     changed[:30] = (changed[:30] + 1) % 3
     with pytest.raises(ValueError, match=r"was begun with other labels for .* samples"):
-        fit(own(), tmp_path / "run", data=data.relabel(changed))
+        fit(recipe=own(), out=tmp_path / "run", data=data.relabel(changed))
     with pytest.raises(ValueError, match="was begun with 3 classes"):
-        fit(own(), tmp_path / "run", data=points(classes=4))
+        fit(recipe=own(), out=tmp_path / "run", data=points(classes=4))
     strangers = Data(data.inputs, data.labels, data.classes, tuple(f"other {row}" for row in range(len(data))))
     with pytest.raises(ValueError, match="knows none of these samples"):
-        fit(own(), tmp_path / "run", data=strangers)
+        fit(recipe=own(), out=tmp_path / "run", data=strangers)
+
+
+def rows_of(run: Run) -> dict[str, list[float]]:
+    """Return α of every training sample, by id."""
+    state = run.checkpoints.newest()
+    assert state is not None
+    alpha = state["method"]["layer.alpha"]
+    return dict(zip(run.rows[0], alpha.tolist(), strict=True))
 
 
 def test_reordered_data_find_their_rows_by_id(tmp_path: Path) -> None:
     data = points(90)
-    recipe = own()
-    fit(recipe, tmp_path / "run", data=data, observers=[StopAfter(3)])
+    whole = fit(recipe=own(), out=tmp_path / "whole", data=data)
+    fit(recipe=own(), out=tmp_path / "run", data=data, observers=[StopAfter(3)])
+    shuffled = data.take(torch.randperm(90, generator=torch.Generator().manual_seed(1)))
+    run = fit(recipe=own(), out=tmp_path / "run", data=shuffled)
+    assert files(run.folder) == files(whole.folder)
+
+
+def test_extended_and_filtered_data_find_their_rows_by_id(tmp_path: Path) -> None:
+    data = points(90)
+    fit(recipe=own(), out=tmp_path / "run", data=data.take(range(60)), observers=[StopAfter(3)])
+    begun = Run(tmp_path / "run")
+    before, (train, validation) = rows_of(begun), begun.rows
+    kept = [row for row in range(5, 90) if row % 7]  # some are gone, thirty are new, and the order is another
+    loops: list[Any] = []
+
+    class Look(Observer):
+        def on_start(self, loop: Any, run: Run) -> None:  # noqa: ARG002
+            loops.append((loop.data.ids, loop.method.layer.alpha.clone(), loop.method.layer.init))
+
+    run = fit(recipe=own(), out=tmp_path / "run", data=data.take(kept[::-1]), observers=[Look()])
+    assert run.finished
+    ((ids, alpha, init),) = loops
+    assert set(ids) == {data.ids[row] for row in kept} - set(validation)
+    known = set(train)
+    assert {name for name in ids if name in known} != set()
+    for name, row in zip(ids, alpha, strict=True):
+        if name in known:
+            assert row.tolist() == before[name]
+        else:
+            assert row.softmax(-1).max().item() == pytest.approx(init)
+    assert set(run.rows[0]) == set(ids)
+    assert run.rows[1] == tuple(name for name in validation if data.ids.index(name) in kept)
+    assert len(rows_of(run)) == len(ids)
+
+
+@pytest.mark.parametrize("room", [40_000, 400])  # for a whole file but not for a checkpoint; for next to nothing
+def test_a_full_disk_in_the_middle_of_a_run_loses_nothing(
+    undisturbed: dict[str, bytes], room: int, tmp_path: Path
+) -> None:
+    """A limit on the size of files stands for a disk without room."""
+    code = (
+        "import resource, sys; from tests.training.toy import *; from permll import fit; torch.set_num_threads(1)\n"
+        "class Fill(StopAfter):\n"
+        "    def on_step(self, loop):\n"
+        f"        if loop.step == 30: resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, -1))\n"
+        "try: fit(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=sys.argv[1], observers=[Fill(999)])\n"
+        "except OSError as problem: print(problem)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code, tmp_path / "run"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
+        timeout=120,
+    )
+    assert "could not be written" in shown.stdout, shown.stderr
+    assert "the checkpoint before is still good" in shown.stdout
     state = Run(tmp_path / "run").checkpoints.newest()
     assert state is not None
-    order = torch.randperm(90)
-    run = fit(recipe, tmp_path / "run", data=data.take(order))
-    assert run.finished
+    assert state["step"] == 29
+    run = fit(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=tmp_path / "run")
+    assert files(run.folder) == undisturbed
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A file where the folder should be: what no right to write looks like to root."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        fit(recipe=quick_recipe(), out=tmp_path / "file" / "run")
+    fit(recipe=quick_recipe(), out=tmp_path / "run", observers=[StopAfter(5)])
+    (tmp_path / "run" / "checkpoints").rename(tmp_path / "kept")
+    (tmp_path / "run" / "checkpoints").write_text("")
+    with pytest.raises(OSError, match="checkpoints"):
+        fit(recipe=quick_recipe(), out=tmp_path / "run")
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ def train(
 ) -> None:
     """Train as a recipe says. Ctrl-C saves; permll train RUN goes on."""
     from permll.training.fitting import fit
-    from permll.training.recipe import load_recipe
-    from permll.training.run import Run
+    from permll.training.recipe import choose_recipe
+    from permll.training.run import Run, default_folder
     from permll.training.tracking import tracker
 
     known = Run(what) if what else None
@@ -59,12 +59,12 @@ def train(
     else:
         if not what and data is None:
             raise ValueError("say what to train: a recipe (permll recipes list), or --data.")
-        recipe = load_recipe(what or "own/default", overrides)
-        run = Run(out or _folder(what or Path(recipe.data.source).stem, recipe.method.name, recipe.training.seed))
+        recipe = choose_recipe(what or None, overrides)
+        run = Run(out or default_folder(what or None, recipe))
     watch: Observer = JsonLines() if as_json else Display() if sys.stderr.isatty() else Lines()
     trackers = [tracker(track)] if track else []
     with Interrupts() as interrupts:
-        fit(recipe, run.folder, observers=[watch, interrupts, *trackers])
+        fit(recipe=recipe, out=run.folder, observers=[watch, interrupts, *trackers])
     if interrupts.asked:
         raise StoppedError(f"stopped and saved; permll train {run.folder} goes on.")
     if as_json:
@@ -84,10 +84,6 @@ def _setting(text: str) -> tuple[str, Any]:
         return key.strip(), tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         return key.strip(), value
-
-
-def _folder(name: str, method: str, seed: int) -> Path:
-    return Path("runs") / f"{name.replace('/', '-').removesuffix('.toml')}-{method}-{seed}"
 
 
 def _summary(run: "Run") -> None:

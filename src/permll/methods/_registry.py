@@ -41,8 +41,15 @@ class MethodInfo:
     @property
     def method_class(self) -> "type[Method]":
         """Return the class; this imports it."""
-        module, name = self.home.split(":")
-        found: type[Method] = getattr(importlib.import_module(module), name)
+        from permll.methods._base import Method
+
+        module, name = self.home.split(":", 1)
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as problem:
+            raise ValueError(f"the method {self.home} cannot be imported: {problem}.") from None
+        if not (isinstance(found, type) and issubclass(found, Method)):
+            raise ValueError(f"{self.home} is no method: it must inherit from permll.methods.Method.")
         return found
 
     def build(self, **settings: Any) -> "Method":
@@ -79,13 +86,32 @@ _METHODS = (
 METHODS: dict[str, MethodInfo] = {info.name: info for info in _METHODS}
 
 
+def method_name(method: "type[Method]") -> str:
+    """Return the name that ``find_method`` knows a class by.
+
+    Examples:
+        >>> from permll.methods.permll import PermLL
+        >>> method_name(PermLL)
+        'permll'
+    """
+    home = f"{method.__module__}:{method.__qualname__}"
+    return next((info.name for info in METHODS.values() if info.home == home), home)
+
+
 def find_method(name: str) -> MethodInfo:
     """Return the record of a method; an unknown name is answered with the nearest.
+
+    Args:
+        name: of a method here, or ``"module:Class"`` of one elsewhere.
 
     Examples:
         >>> find_method("permll").needs
         ('index',)
+        >>> find_method("permll.methods.ce:CrossEntropy").title
+        'CrossEntropy'
     """
+    if ":" in name:
+        return MethodInfo(name=name, title=name.rpartition(":")[2], paper="", home=name)
     if name not in METHODS:
         raise ValueError(f"{name!r} is no method{nearest(name, METHODS) or '.'} There are {', '.join(METHODS)}.")
     return METHODS[name]

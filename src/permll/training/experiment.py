@@ -39,16 +39,29 @@ class Experiment:
     encoder: Encoder | None = None
 
 
-def prepare(recipe: Recipe, data: Data | None = None, test: Data | None = None) -> Experiment:
+@dataclass(frozen=True)
+class Before:
+    """What a run already decided about its data, by name: its data may be in another order now, or be more."""
+
+    train: tuple[str, ...]
+    validation: tuple[str, ...]
+    encoder: Encoder | None
+
+
+def prepare(
+    recipe: Recipe, data: Data | None = None, test: Data | None = None, before: Before | None = None
+) -> Experiment:
     """Load, split, encode and put noise on the labels; ``data`` and ``test`` stand in for what the recipe names."""
     section = recipe.data
+    if data is None and not section.source:
+        raise ValueError("the recipe names no data: give some, in Python permll.fit(..., data=...).")
     whole = load(section.source, root=section.root, **section.options) if data is None else data
     if recipe.views.resize and isinstance(whole.inputs, LazyImages):
         whole = whole.with_inputs(whole.inputs.resized(recipe.views.resize))
-    train, validation = _split(whole, section)
+    train, validation = _split(whole, section) if before is None else _split_as_before(whole, section, before)
     if test is None and data is None:
         test = _test(section)
-    train, encoder = encode(train)
+    train, encoder = encode(train, like=None if before is None else before.encoder)
     validation, test = (part if part is None else encode(part, like=encoder)[0] for part in (validation, test))
     if test is not None and test.classes != train.classes:
         raise ValueError(
@@ -76,6 +89,22 @@ def _split(whole: Data, section: DataSection) -> tuple[Data, Data | None]:
         kept = stratified(whole.labels, section.train, section.split_seed)
         whole = whole.take(kept.validation).noted(subset_how=kept.about)
     return whole, validation
+
+
+def _split_as_before(whole: Data, section: DataSection, before: Before) -> tuple[Data, Data | None]:
+    """Give every row the part it had and, within it, the place; rows that are new are trained on, last."""
+    place = {name: row for row, name in enumerate(whole.ids)}
+    train = [place[name] for name in before.train if name in place]
+    if section.train is None:
+        known = {*before.train, *before.validation}
+        train += [row for name, row in place.items() if name not in known]
+    if isinstance(section.validation, str):
+        validation = load(section.source, root=section.root, split=section.validation, **section.options)
+    elif section.validation is not None:
+        validation = whole.take([place[name] for name in before.validation if name in place])
+    else:
+        validation = None
+    return whole.take(train), validation
 
 
 def _test(section: DataSection) -> Data | None:

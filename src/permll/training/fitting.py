@@ -12,53 +12,77 @@ from permll.data.inputs import Images, LazyImages
 from permll.data.record import Data
 from permll.evaluation.judge import Judge
 from permll.methods._base import Method
-from permll.methods._registry import find_method
+from permll.methods._registry import find_method, method_name
 from permll.networks import build_network
-from permll.training.experiment import Experiment, prepare
+from permll.training.experiment import Before, Experiment, prepare
 from permll.training.loop import Loop, NotFiniteError
 from permll.training.observers import Observer
 from permll.training.optimizers import build_optimizer
-from permll.training.recipe import Recipe, load_recipe
-from permll.training.run import Run
+from permll.training.recipe import Recipe, choose_recipe
+from permll.training.run import Run, default_folder
 from permll.training.schedule import learning_rate
-from permll.training.trained import write_network_card
+from permll.training.trained import saved_encoder, write_network_card
 from permll.training.views import build_views
 
 
 def fit(
-    recipe: Recipe | str | Path,
-    out: Path | str,
+    method: str | type[Method] | None = None,
+    data: Data | Path | str | None = None,
+    recipe: Recipe | Path | str | None = None,
     *,
-    data: Data | None = None,
+    out: Path | str | None = None,
+    noise: str | None = None,
+    epochs: int | None = None,
+    seed: int | None = None,
     test: Data | None = None,
     network: nn.Module | None = None,
     observers: Iterable[Observer] = (),
-    **overrides: Any,
+    **settings: Any,
 ) -> Run:
-    """Train as a recipe says and return the run.
+    """Train a method on data as a recipe says, and return the run.
 
     A run that was begun in ``out`` goes on from its last checkpoint; one that is finished is only read. It must be a
-    run of this recipe: ``fit(Run(out).recipe, out)`` goes on with any.
+    run of the same recipe: ``fit(recipe=Run(out).recipe, out=out)`` goes on with any.
 
     Args:
-        recipe: a recipe, the name of a built-in one, or a TOML file.
-        out: the run's folder.
-        data: to train on, instead of what the recipe names.
-        test: to test on.
+        method: its name (``permll methods``), or a class of yours; default the recipe's.
+        data: to train on: an object, a path, or the name of a built-in set; default what the recipe names.
+        recipe: a recipe, the name of a built-in one (``permll recipes list``), or a TOML file; default ``own/default``,
+            which picks a network that suits the data.
+        out: the run's folder; default ``runs/RECIPE-METHOD-SEED``.
+        noise: to put on the labels (``permll noise list``), instead of the recipe's.
+        epochs: how many, instead of the recipe's.
+        seed: of initial weights, orders and views, instead of the recipe's.
+        test: to test on, instead of what the recipe names.
         network: any module that returns logits, instead of the recipe's. Methods with several networks copy it.
         observers: see ``Observer``.
-        overrides: values of the recipe, dots written as two underscores: ``training__epochs=3``.
+        settings: any other value of the recipe, dots written as two underscores: ``optimizer__lr=0.1``.
+
+    Examples:
+        >>> from tempfile import mkdtemp
+        >>> run = fit("permll", "digits", "tiny/digits", epochs=2, out=mkdtemp())
+        >>> run.finished, len(run.metrics)
+        (True, 2)
     """
-    run = Run(out)
-    resolved = recipe
-    if not isinstance(resolved, Recipe):
-        resolved = load_recipe(resolved, {name.replace("__", "."): value for name, value in overrides.items()})
+    given = {
+        "method.name": method_name(method) if isinstance(method, type) else method,
+        "data.source": None if isinstance(data, Data) or data is None else str(data),
+        "data.noise": noise,
+        "training.epochs": epochs,
+        "training.seed": seed,
+    } | {name.replace("__", "."): value for name, value in settings.items()}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if recipe is None and data is None:
+        raise ValueError("say what to train on: data, or a recipe that names some (permll recipes list).")
+    resolved = choose_recipe(recipe, changes)
+    run = Run(out or default_folder(recipe, resolved))
     if run.exists:
         resolved = _same_recipe(run, resolved)
     if run.finished:
         return run
     with torch.random.fork_rng(devices=[]):
-        experiment = prepare(resolved, data, test)
+        before = Before(*run.rows, saved_encoder(run)) if run.exists else None
+        experiment = prepare(resolved, data if isinstance(data, Data) else None, test, before)
         if resolved.network.name == "auto":
             resolved = _with_network(resolved, experiment)
         loop = make_loop(resolved, experiment, network)
@@ -150,12 +174,15 @@ def _give_networks(
 def _take_up(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop) -> None:
     """Begin the run, or stand where it was left."""
     if not run.exists:
-        run.begin(recipe, experiment.train, experiment.noise)
+        run.begin(recipe, experiment.train, experiment.noise, experiment.validation)
     write_network_card(run, loop, experiment)
     same = run.check(experiment.train)
     state = run.checkpoints.newest()
     if state is not None:
         loop.load_state_dict(state if same else {**state, "sweep": None, "streams": {}, "number": 0})
+    if not same:  # first the state of these rows, then their names: killed in between, it finds them once more
+        run.checkpoints.save(loop.step, loop.state_dict())
+        run.note_rows(experiment.train, experiment.validation)
     run.forget_after(loop.epoch)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from permll.data.problems import nearest
+from permll.data.registry import SETS
 
 
 class Section(BaseModel):
@@ -155,10 +156,17 @@ def load_recipe(name: str | Path, overrides: Mapping[str, Any] | None = None) ->
         >>> load_recipe("tiny/digits", {"training.epochs": 3}).training.epochs
         3
     """
-    content = _content(str(name))
-    for key, value in (overrides or {}).items():
-        content = _changed(content, key.split("."), value)
-    return read_recipe(content, f"recipe {name}")
+    return read_recipe(_with_changes(_content(str(name)), overrides or {}), f"recipe {name}")
+
+
+def choose_recipe(recipe: Recipe | Path | str | None, changes: Mapping[str, Any]) -> Recipe:
+    """Return a recipe with changes by dotted keys; None stands for ``own/default``, which takes any data."""
+    if isinstance(recipe, Recipe):
+        content = recipe.model_dump(mode="json", exclude_none=True)
+        return read_recipe(_with_changes(content, changes), "the recipe") if changes else recipe
+    if recipe is None and changes.get("data.source") in SETS:
+        changes = {"data.test": "test", **changes}  # a built-in set has one
+    return load_recipe(recipe or "own/default", changes)
 
 
 def recipe_names() -> list[str]:
@@ -201,11 +209,13 @@ def _merged(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _changed(content: dict[str, Any], keys: list[str], value: Any) -> dict[str, Any]:
-    nested = value
-    for key in reversed(keys):
-        nested = {key: nested}
-    return _merged(content, nested)
+def _with_changes(content: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in changes.items():
+        nested = value
+        for key in reversed(name.split(".")):
+            nested = {key: nested}
+        content = _merged(content, nested)
+    return content
 
 
 def _built_in() -> dict[str, Any]:

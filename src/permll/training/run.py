@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -58,17 +59,39 @@ class Run:
         result: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
         return result
 
-    def begin(self, recipe: Recipe, data: Data, noise: Corruption | None = None) -> None:
+    @property
+    def rows(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The ids of the samples that are trained on, and of those set aside to validate."""
+        with np.load(self.folder / "labels.npz", allow_pickle=False) as saved:
+            return tuple(saved["ids"].tolist()), tuple(saved["validation"].tolist())
+
+    def begin(
+        self, recipe: Recipe, data: Data, noise: Corruption | None = None, validation: Data | None = None
+    ) -> None:
         """Make the folder; an empty one may be there already."""
         ours = {"labels.npz", "noise.npz"}  # of a beginning that was killed before it was one
-        if self.folder.exists() and any(path.name not in ours for path in self.folder.iterdir()):
+        if self.folder.exists() and any(
+            path.name not in ours and path.suffix != ".part" for path in self.folder.iterdir()
+        ):
             raise FileExistsError(f"{self.folder} is not empty: choose another folder, or permll train {self.folder}.")
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "labels.npz").open("wb") as file:
-            np.savez_compressed(file, given=data.labels.numpy(), ids=np.array(data.ids), classes=np.array(data.classes))
+        self.note_rows(data, validation)
         if noise is not None:
             noise.save(self.folder / "noise.npz")
         write_text(self.folder / "recipe.toml", recipe.to_toml())  # last: from now on it is a run
+
+    def note_rows(self, data: Data, validation: Data | None = None) -> None:
+        """Write down which samples with which labels are trained on, and which are set aside."""
+        partial = self.folder / f".labels.npz.{os.getpid()}.part"
+        with partial.open("wb") as file:
+            np.savez_compressed(
+                file,
+                given=data.labels.numpy(),
+                ids=np.array(data.ids),
+                classes=np.array(data.classes),
+                validation=np.array(() if validation is None else validation.ids, dtype=np.str_),
+            )
+        partial.replace(self.folder / "labels.npz")
 
     def check(self, data: Data) -> bool:
         """Refuse data that are not those of the run; return whether they are the same rows in the same order."""
@@ -118,6 +141,14 @@ class Run:
                     yield json.loads(line)
                 except ValueError:
                     return  # a line that was being written when the process died
+
+
+def default_folder(name: Recipe | Path | str | None, recipe: Recipe) -> Path:
+    """Return the folder of a run that was not given one: runs/RECIPE-METHOD-SEED, or named after the data."""
+    if name is None or isinstance(name, Recipe):
+        name = Path(recipe.data.source).stem or recipe.title or "own"
+    words = [str(name).removesuffix(".toml"), recipe.method.name, str(recipe.training.seed)]
+    return Path("runs") / re.sub(r"[^\w.-]+", "-", "-".join(words)).strip("-.")
 
 
 def write_text(path: Path, content: str) -> None:

@@ -141,12 +141,16 @@ def load_trained(run: Run, network: nn.Module | None = None) -> Trained:
     for name, module in method.networks.items():
         _load(module, state["networks"][name], run)
     method.eval().requires_grad_(False)
-    encoder = None
-    if (run.folder / ENCODER).is_file():
-        with np.load(run.folder / ENCODER, allow_pickle=False) as arrays:
-            encoder = from_arrays(dict(arrays))
-    seen = Seen.from_dict(card["seen"], encoder)
+    seen = Seen.from_dict(card["seen"], saved_encoder(run))
     return Trained(method, view_of(card["view"]), tuple(card["classes"]), seen, card, state["epoch"])
+
+
+def saved_encoder(run: Run) -> Encoder | None:
+    """Return what makes vectors of texts or tables in this run, or None if nothing does."""
+    if not (run.folder / ENCODER).is_file():
+        return None
+    with np.load(run.folder / ENCODER, allow_pickle=False) as arrays:
+        return from_arrays(dict(arrays))
 
 
 def _read_card(run: Run) -> dict[str, Any]:
