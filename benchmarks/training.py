@@ -24,7 +24,6 @@ from permll.data.views import Chain, Crop, Flip, Normalise, View
 from permll.methods import find_method
 from permll.networks import build_network
 from permll.training.loop import Loop
-from permll.training.optimizers import build_optimizer
 
 BATCH = 128
 Row = dict[str, object]
@@ -37,14 +36,12 @@ def our_steps(data: Data, view: View, network: nn.Module, method: str, **setting
 
     built = find_method(method).build(**settings)
     built.networks["net"] = network
-    optimizer = build_optimizer(network, "sgd", lr=0.01, momentum=0.9, weight_decay=5e-4)
     loop = Loop(
         Fabric(accelerator="cpu", devices=1),
         built,
         data,
         {"weak": view, "plain": view},
-        {"net": optimizer},
-        lambda _: 1.0,
+        optimizer={"name": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 5e-4},
         epochs=10**6,
         batch_size=BATCH,
     )

@@ -18,8 +18,6 @@ from permll.noise.corruption import corrupt
 from permll.noise.kinds import symmetric
 from permll.report.figures.suspects import Suspect
 from permll.training.loop import Loop
-from permll.training.optimizers import build_optimizer
-from permll.training.schedule import learning_rate
 
 Method = Literal["ce", "permll"]
 METHODS: dict[Method, str] = {"ce": "Cross-entropy", "permll": "PermLL"}
@@ -83,14 +81,13 @@ def train(
         settings = {} if method == "ce" else {"turn_after": turn_after}
         trained = find_method(method).build(**settings)
         trained.networks["net"] = _network(seed)
-        optimizer = build_optimizer(trained.networks["net"], "sgd", lr=0.05, momentum=0.9, weight_decay=5e-4)
         loop = Loop(
             Fabric(accelerator="cpu", devices=1),
             trained,
             _data(data.train, data.given),
             {"weak": as_it_is, "plain": as_it_is},
-            {"net": optimizer},
-            lambda epoch: learning_rate(epoch, epochs, kind="cosine"),
+            optimizer={"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4},
+            schedule={"kind": "cosine"},
             epochs=epochs,
             batch_size=_BATCH,
             seed=seed,

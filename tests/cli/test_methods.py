@@ -12,7 +12,7 @@ import pytest
 
 from permll.cli.methods import argument_texts, settings
 from permll.methods import METHODS, find_method
-from permll.training.recipe import load_recipe, recipe_names
+from permll.training.recipe_files import load_recipe, recipe_names
 
 PERMLL = Path(sys.executable).with_name("permll")
 

@@ -32,16 +32,15 @@ def run_steps(loop: Loop, steps: int) -> None:
     loop._stop = False
 
 
-def tensors(state: Any) -> list[Tensor]:
-    if isinstance(state, Tensor):
-        return [state]
-    values = state.values() if isinstance(state, dict) else state if isinstance(state, list | tuple) else ()
-    return [tensor for value in values for tensor in tensors(value)]
-
-
 def same(one: Any, other: Any) -> bool:
-    first, second = tensors(one), tensors(other)
-    return len(first) == len(second) and all(map(torch.equal, first, second))
+    """Return whether two states are the same to the bit, numbers and words included."""
+    if isinstance(one, Tensor):
+        return isinstance(other, Tensor) and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
 
 
 @EVERY

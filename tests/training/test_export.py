@@ -209,7 +209,9 @@ class Teacher(CrossEntropy):
 
 
 def test_a_method_that_predicts_in_its_own_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(METHODS, "teacher", MethodInfo("teacher", "Teacher", "none", f"{__name__}:Teacher"))
+    monkeypatch.setitem(
+        METHODS, "teacher", MethodInfo("teacher", "Teacher", "an idea", None, "none", f"{__name__}:Teacher")
+    )
     run, experiment = trained_run(own(method={"name": "teacher"}), tmp_path / "run", points())
     loop = make_loop(run.recipe, experiment)
     state = run.checkpoints.newest()

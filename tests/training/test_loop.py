@@ -40,22 +40,58 @@ class Fragile(torch.nn.Linear):
         return super().forward(x).masked_fill(x[:, :1] > 1, torch.nan)
 
 
-def test_a_loss_that_is_not_finite_stops_at_once_and_names_the_samples(tmp_path: Path) -> None:
-    recipe = quick_recipe(
-        data__source="own",
-        data__noise="",
-        data__validation=None,
-        views__weak=None,
-        views__strong=None,
-        method__name="ce",
+class Late(torch.nn.Module):
+    """A network with batch norm that breaks on its tenth step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head, self.steps = torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3), 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps += self.training
+        return self.head(self.norm(x.masked_fill(x[:, :1] > 1, torch.nan) if self.steps == 10 else x))
+
+
+def own_recipe(**changes: Any) -> Any:
+    return quick_recipe(
+        data__source="own", data__noise="", data__validation=None, views__weak=None, views__strong=None, **changes
     )
+
+
+@pytest.mark.parametrize("method", ["ce", "permll"])
+def test_a_loss_that_is_not_finite_stops_at_once_and_names_the_samples(method: str, tmp_path: Path) -> None:
+    recipe = own_recipe(method__name=method)
     with pytest.raises(NotFiniteError, match=r"epoch 1, step 1, for \d+ samples \(point"):
         fit(recipe=recipe, out=tmp_path / "run", data=points(), network=Fragile())
-    run = Run(tmp_path / "run")
-    assert not run.finished
-    state = run.checkpoints.newest()
+    assert not Run(tmp_path / "run").finished
+
+
+@pytest.mark.parametrize("method", ["ce", "permll"])
+def test_what_was_saved_before_a_loss_broke_is_good(method: str, tmp_path: Path) -> None:
+    recipe = own_recipe(method__name=method, training__epochs=20)
+    with pytest.raises(NotFiniteError, match=r"step 10, for .* the checkpoint before is still good"):
+        fit(recipe=recipe, out=tmp_path / "run", data=points(256), network=Late())
+    state = Run(tmp_path / "run").checkpoints.newest()
     assert state is not None
+    assert state["step"] == 8, "the end of the second epoch"
     assert all(bool(value.isfinite().all()) for value in state["networks"]["net"].values())
+
+
+def test_weights_that_broke_are_not_saved(tmp_path: Path) -> None:
+    recipe = own_recipe(method__name="ce", optimizer__lr=1e38, training__batch_size=60)
+    with pytest.raises(NotFiniteError, match="norm.weight became NaN or infinite in epoch 2"):
+        fit(recipe=recipe, out=tmp_path / "run", data=points(), network=torch.nn.Sequential(Late(), Double()))
+    assert Run(tmp_path / "run").checkpoints.newest() is None
+
+
+class Double(torch.nn.Linear):
+    """A second layer, for a gradient that is a product of weights."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * 1e6
 
 
 class TwoSweeps(Method):
@@ -87,8 +123,7 @@ def test_sweeps_with_several_streams_see_the_rows_they_asked_for(monkeypatch: py
         _with_net(method, made),
         made.data,
         made.views,
-        {"net": torch.optim.SGD(method.networks["net"].parameters(), lr=0.01)},
-        made.schedule,
+        optimizer={"name": "sgd", "lr": 0.01},
         epochs=2,
         batch_size=16,
     )
@@ -98,6 +133,7 @@ def test_sweeps_with_several_streams_see_the_rows_they_asked_for(monkeypatch: py
         assert sorted(itertools.chain(*(rows for _, rows, _ in seen[:3]))) == list(range(40))
         assert sorted(itertools.chain(*(rows for _, rows, _ in seen[3:]))) == list(range(40, 60))
         assert {row for _, _, few in seen for row in few} == set(range(50, 55))
+    assert method.seen[0][2:] != method.seen[5][2:], "a stream that comes round draws anew in every epoch"
     assert by_epoch[0] != by_epoch[1]
 
 
@@ -139,7 +175,7 @@ def test_the_methods_networks_are_given_or_built(tmp_path: Path) -> None:
     recipe = quick_recipe(
         data__source="own", data__noise="sym:0.3", views__weak=None, views__strong=None, method__networks=2
     )
-    run = fit(recipe=recipe, out=tmp_path / "run", data=data, network=torch.nn.Linear(4, 3))
+    run = fit(recipe=recipe, out=tmp_path / "run", data=data, network=lambda: torch.nn.Linear(4, 3))
     state = run.checkpoints.newest()
     assert state is not None
     assert set(state["networks"]) == {"net0", "net1"}
@@ -180,3 +216,61 @@ def test_fit_needs_something_to_train_on(tmp_path: Path) -> None:
         fit("pathlib:Path", points(), out=tmp_path / "run")
     with pytest.raises(ValueError, match="cannot be imported"):
         fit("permll.methods.nowhere:It", points(), out=tmp_path / "run")
+
+
+def test_a_second_sweep_trains_at_the_rate_of_its_epoch() -> None:
+    made = make_loop("ce", points())
+    method = TwoSweeps()
+    loop = Loop(
+        made.fabric,
+        _with_net(method, made),
+        made.data,
+        made.views,
+        optimizer={"name": "sgd", "lr": 0.01},
+        schedule={"milestones": (1,)},
+        epochs=2,
+        batch_size=16,
+    )
+    rates: list[float] = []
+    loop.run(lambda loop: rates.append(loop.optimizers["net"].param_groups[0]["lr"]), idle)
+    assert rates == [0.01] * 5 + [0.001] * 5
+
+
+def test_a_finished_run_is_not_given_out_for_other_data(tmp_path: Path) -> None:
+    fit("ce", points(), epochs=1, out=tmp_path / "run")
+    assert fit("ce", points(), epochs=1, out=tmp_path / "run").finished
+    for other in (points(200, classes=5), points(90)):
+        with pytest.raises(ValueError, match=r"was begun with 3 classes|is finished, and was trained on other samples"):
+            fit("ce", other, epochs=1, out=tmp_path / "run")
+
+
+def test_a_network_for_several_must_be_a_function(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"epochs": 1, "method__networks": 2, "out": tmp_path / "run"}
+    with pytest.raises(ValueError, match="trains 2 networks: give a function"):
+        fit("permll", points(), network=torch.nn.Linear(4, 3), **settings)
+    run = fit("permll", points(), network=lambda: torch.nn.Linear(4, 3), **settings)
+    state = run.checkpoints.newest()
+    assert state is not None
+    one, other = (state["networks"][name]["weight"] for name in ("net0", "net1"))
+    assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method__balance": "correct"}, "the setting balance of permll is 'correct', but input should be 'none', 'gi"),
+        ({"method__lr": "fast"}, "the setting lr of permll is 'fast', but input should be a valid number"),
+        ({"schedule__gamma": -3}, "schedule.gamma is -3"),
+        ({"schedule__milestones": [-5]}, "schedule.milestones.0 is -5"),
+        ({"training__precision": "16-mixed"}, "training.precision is '16-mixed'"),
+        ({"training__devices": 2, "training__accelerator": "cpu"}, "training on 2 devices is not built yet"),
+        ({"data__test": "tets"}, "data.test is 'tets', but there is no such part or file"),
+        ({"data__trusted": 10}, "data.trusted is a number, but there is no noise"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("x,label\n" + "".join(f"{row % 7 + 0.5},{'ab'[row % 2]}\n" for row in range(40)))
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
+        fit("permll", path, epochs=1, out=tmp_path / "run", **changes)
+    assert not Run(tmp_path / "run").exists

@@ -10,7 +10,8 @@ from permll.training.checkpoint import load_state, save_state
 from permll.training.experiment import prepare
 from permll.training.fitting import make_loop
 from permll.training.loop import Loop
-from permll.training.recipe import Recipe, load_recipe, recipe_names
+from permll.training.recipe import Recipe
+from permll.training.recipe_files import load_recipe, recipe_names
 from tests.data.files import write_cifar_binary
 from tests.data.real import real_cifar
 from tests.data.test_clothing1m_training import root as clothing_root

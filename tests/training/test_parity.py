@@ -12,8 +12,6 @@ from permll.data import Data, Stream, Vectors, load
 from permll.data.views import default_views
 from permll.methods import find_method
 from permll.training.loop import Loop
-from permll.training.optimizers import build_optimizer
-from permll.training.schedule import learning_rate
 from tests.training.toy import small_net
 
 ETA, M, B, EPOCHS = 12.0, 0.35, 64, 2
@@ -80,8 +78,8 @@ def test_two_epochs_of_the_loop_are_the_papers_procedure(on: str, warm_up: int) 
         method,
         data,
         default_views(data.inputs),
-        {"net": build_optimizer(fast, "sgd", lr=0.02, momentum=0.9, weight_decay=5e-4)},
-        lambda epoch: learning_rate(epoch, EPOCHS, milestones=(1,)),
+        optimizer={"name": "sgd", "lr": 0.02, "momentum": 0.9, "weight_decay": 5e-4},
+        schedule={"milestones": (1,)},
         epochs=EPOCHS,
         batch_size=B,
     )

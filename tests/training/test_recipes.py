@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from permll.methods import find_method
+from permll.data.registry import SETS
+from permll.methods import METHODS, find_method
 from permll.networks import NETWORKS
 from permll.training.optimizers import OPTIMIZERS
-from permll.training.recipe import load_recipe, read_recipe, recipe_names
+from permll.training.recipe import Recipe, read_recipe
+from permll.training.recipe_files import load_recipe, method_changes, recipe_names
 from tests.training.toy import quick_recipe
 
 EVERY = pytest.mark.parametrize("name", recipe_names())
@@ -119,3 +121,30 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text("epochs = = 3")
     with pytest.raises(ValueError, match="is no TOML"):
         load_recipe(tmp_path / "broken.toml")
+
+
+def test_a_method_brings_its_settings_for_tier_data_and_noise(tmp_path: Path) -> None:
+    for noise, lr in (("sym", 0.0234375), ("asym", 0.046875)):
+        settings = load_recipe(f"paper/cifar100-{noise}-20").method.settings
+        assert settings == {"init": 0.225, "lr": lr}
+    path = tmp_path / "mine.toml"
+    path.write_text('extends = "paper/cifar10-sym-20"\n[method]\ninit = 0.5\n[data]\nnoise = "permll:asym:0.2"')
+    assert load_recipe(path).method.settings == {"init": 0.5, "lr": 0.01171875, "balance": "given"}
+    resolved = tmp_path / "resolved.toml"
+    resolved.write_text(load_recipe("mini/sym-60").to_toml().replace("init = 0.35", ""))
+    assert load_recipe(resolved).method.settings == {"lr": 0.09375}, "a whole recipe is what it says"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_a_method_changes_is_what_there_is(method: str) -> None:
+    """Every section of a method's file gives a recipe that can be checked, and settings that the method has."""
+    info = find_method(method)
+    for tier, content in method_changes(method).items():
+        for name in recipe_names():
+            if name.startswith(f"{tier}/"):
+                recipe = load_recipe(name, {"method.name": method})
+                info.build(**recipe.method.settings)
+                assert recipe.optimizer.name in OPTIMIZERS
+        known = {*Recipe.model_fields, *SETS}
+        assert set(content) <= known, f"methods/{method}.toml, [{tier}]"
+        assert {"sym", "asym"} >= {key for name in SETS for key in content.get(name, {})} - set(Recipe.model_fields)

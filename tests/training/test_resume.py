@@ -129,7 +129,7 @@ def test_a_beginning_that_was_killed_can_be_begun_again(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match="is not empty"):
+    with pytest.raises(FileExistsError, match="is no run, and not empty"):
         fit(recipe=quick_recipe(), out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
@@ -313,3 +313,52 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     shown = subprocess.run([permll, "train", tmp_path / "run", "--epochs", "3"], capture_output=True, text=True)
     assert "goes on as it was begun" in shown.stderr
     assert len(before) >= 1
+
+
+def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:
+    class Second(Observer):
+        def on_step(self, loop: Any) -> None:
+            loop.stop()
+            fit(recipe=quick_recipe(), out=tmp_path / "run")
+
+    with pytest.raises(OSError, match="another process is training"):
+        fit(recipe=quick_recipe(), out=tmp_path / "run", observers=[Second()])
+    assert fit(recipe=quick_recipe(), out=tmp_path / "run").finished
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_python_saves_and_ends_what_watches(number: int, tmp_path: Path) -> None:
+    ended: list[Run] = []
+
+    class Signal(Observer):
+        def on_step(self, loop: Any) -> None:
+            if loop.step == 5:
+                os.kill(os.getpid(), number)
+
+        def on_end(self, run: Run) -> None:
+            ended.append(run)
+
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt, match=r"stopped and saved; permll train .* goes on"):
+        fit(recipe=quick_recipe(), out=tmp_path / "run", observers=[Signal()])
+    assert signal.getsignal(number) == before
+    assert len(ended) == 1
+    state = Run(tmp_path / "run").checkpoints.newest()
+    assert state is not None
+    assert state["step"] == 5
+
+
+def test_a_refused_beginning_leaves_what_predictions_need_alone(tmp_path: Path) -> None:
+    data = points()
+    fit(recipe=own(), out=tmp_path / "run", data=data, observers=[StopAfter(2)])
+    before = (tmp_path / "run" / "network.json").read_bytes()
+    renamed = Data(data.inputs, data.labels, ("x", "y", "z"), data.ids)
+    with pytest.raises(ValueError, match="was begun with 3 classes"):
+        fit(recipe=own(), out=tmp_path / "run", data=renamed)
+    assert (tmp_path / "run" / "network.json").read_bytes() == before
+
+
+def test_another_network_is_refused(tmp_path: Path) -> None:
+    fit(recipe=own(), out=tmp_path / "run", data=points(), network=torch.nn.Linear(4, 3), observers=[StopAfter(2)])
+    with pytest.raises(ValueError, match="was begun with another network"):
+        fit(recipe=own(), out=tmp_path / "run", data=points(), network=torch.nn.Linear(4, 3, bias=False))

@@ -11,9 +11,8 @@ from permll.data import Data, Vectors
 from permll.methods import Method, find_method
 from permll.training.loop import Loop
 from permll.training.observers import Observer
-from permll.training.optimizers import build_optimizer
-from permll.training.recipe import Recipe, load_recipe
-from permll.training.schedule import learning_rate
+from permll.training.recipe import Recipe
+from permll.training.recipe_files import load_recipe
 
 
 def points(rows: int = 60, classes: int = 3, seed: int = 0) -> Data:
@@ -47,16 +46,17 @@ def make_loop(
     width = data.inputs.batch(torch.arange(1)).shape[1]
     for number, network in enumerate(method.network_names):
         method.networks[network] = small_net(width, data.num_classes, seed=number)
-    optimizers = {n: build_optimizer(net, "sgd", lr=0.05, momentum=0.9) for n, net in method.networks.items()}
     return Loop(
         Fabric(accelerator="cpu", devices=1),
         method,
         data,
         default_views(data.inputs),
-        optimizers,
-        lambda epoch: learning_rate(epoch, epochs, milestones=(0.5,)),
+        optimizer={"name": "sgd", "lr": 0.05, "momentum": 0.9},
+        schedule={"milestones": (0.5,)},
         epochs=epochs,
         batch_size=batch_size,
+        validation=points(30, data.num_classes, seed=2),
+        trusted=torch.arange(len(data)) % 5 < 2,
     )
 
 

@@ -28,7 +28,7 @@ def list_(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Show the built-in recipes."""
-    from permll.training.recipe import load_recipe, recipe_names
+    from permll.training.recipe_files import load_recipe, recipe_names
 
     known = _tiers()
     if tier is not None and tier not in known:
@@ -56,7 +56,7 @@ def show(
     name: Annotated[str, typer.Argument(help="A recipe, as permll recipes list calls it, or a .toml file.")],
 ) -> None:
     """Show a recipe with everything it inherits and every default: TOML, to be changed and trained with."""
-    from permll.training.recipe import load_recipe
+    from permll.training.recipe_files import load_recipe
 
     recipe = load_recipe(name)
     typer.echo(f"# {name}, hash {recipe.hash}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from permll.cli.watching import Display, Interrupts, JsonLines, Lines
+from permll.cli.watching import Display, JsonLines, Lines
 
 if TYPE_CHECKING:
     from permll.training.observers import Observer
@@ -17,7 +17,7 @@ Option = typer.Option
 
 
 class StoppedError(Exception):
-    """Ctrl-C was pressed, and all is saved."""
+    """Ctrl-C was pressed."""
 
 
 def train(
@@ -37,7 +37,7 @@ def train(
 ) -> None:
     """Train as a recipe says. Ctrl-C saves; permll train RUN goes on."""
     from permll.training.fitting import fit
-    from permll.training.recipe import choose_recipe
+    from permll.training.recipe_files import choose_recipe
     from permll.training.run import Run, default_folder
     from permll.training.tracking import tracker
 
@@ -63,10 +63,10 @@ def train(
         run = Run(out or default_folder(what or None, recipe))
     watch: Observer = JsonLines() if as_json else Display() if sys.stderr.isatty() else Lines()
     trackers = [tracker(track)] if track else []
-    with Interrupts() as interrupts:
-        fit(recipe=recipe, out=run.folder, observers=[watch, interrupts, *trackers])
-    if interrupts.asked:
-        raise StoppedError(f"stopped and saved; permll train {run.folder} goes on.")
+    try:
+        fit(recipe=recipe, out=run.folder, observers=[watch, *trackers])
+    except KeyboardInterrupt as stopped:
+        raise StoppedError(str(stopped) or f"stopped; permll train {run.folder} goes on.") from None
     if as_json:
         typer.echo(json.dumps(run.result))
     else:

@@ -1,7 +1,6 @@
-"""Who watches ``permll train``: a bar on a terminal, lines elsewhere, JSON for machines, and Ctrl-C."""
+"""Who watches ``permll train``: a bar on a terminal, lines elsewhere, JSON for machines."""
 
 import json
-import signal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,33 +9,10 @@ import typer
 from permll.training.observers import Observer
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from permll.training.loop import Loop
     from permll.training.run import Run
-
-
-class Interrupts(Observer):
-    """Ctrl-C ends the training after the step under way; a second one at once."""
-
-    def __init__(self) -> None:
-        self.asked = False
-        self._loop: Loop | None = None
-
-    def __enter__(self) -> "Interrupts":
-        self._before = signal.signal(signal.SIGINT, self._ask)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
-
-    def _ask(self, *_: object) -> None:
-        if self.asked or self._loop is None:
-            raise KeyboardInterrupt
-        self.asked = True
-        self._loop.stop()
-
-    def on_start(self, loop: "Loop", run: "Run") -> None:  # noqa: ARG002
-        """Know whom to ask."""
-        self._loop = loop
 
 
 class JsonLines(Observer):
@@ -58,6 +34,8 @@ class Lines(Observer):
 class Display(Observer):
     """A bar with the last epoch's numbers."""
 
+    _bar: "Progress | None" = None
+
     def on_start(self, loop: "Loop", run: "Run") -> None:
         """Open it where the run stands."""
         from rich.console import Console
@@ -78,15 +56,18 @@ class Display(Observer):
 
     def on_step(self, loop: "Loop") -> None:
         """Move it by a step."""
+        assert self._bar is not None
         self._bar.update(self._task, completed=loop.epoch + loop.fraction)
 
     def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:
         """Show the epoch's numbers."""
+        assert self._bar is not None
         self._bar.update(self._task, completed=loop.epoch, numbers=shown(metrics))
 
     def on_end(self, run: "Run") -> None:  # noqa: ARG002
-        """Close it."""
-        self._bar.stop()
+        """Close it, if it was opened."""
+        if self._bar is not None:
+            self._bar.stop()
 
 
 def shown(metrics: Mapping[str, Any]) -> str:

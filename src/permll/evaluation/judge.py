@@ -1,6 +1,7 @@
 """The judge: the only one who sees clean labels. The loop hands it predictions; nothing goes back."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -29,6 +30,8 @@ class Judge:
         validation: data with noisy labels, or None.
         clean: the true labels (N,) of the training data, where they are known.
         clean_validation: those of the validation data.
+        validation_is_clean: the labels of ``validation`` itself are the true ones: what an epoch is chosen by them is
+            an oracle's choice.
     """
 
     def __init__(
@@ -37,20 +40,24 @@ class Judge:
         validation: Data | None = None,
         clean: Tensor | None = None,
         clean_validation: Tensor | None = None,
+        validation_is_clean: bool = False,
     ) -> None:
         self.test, self.validation, self.clean, self.clean_validation = test, validation, clean, clean_validation
+        self.validation_is_clean = validation_is_clean
 
     def verdict(
         self, method: Judged, predict: Callable[[Data], Tensor], scan: Callable[..., Tensor], train: Data
     ) -> dict[str, Any]:
         """Return the numbers of an epoch, those that clean labels went into included."""
         found: dict[str, Any] = {}
+        scan = cache(scan)  # labels and their quality ask for the same
         if self.test is not None:
             numbers = evaluate_predictions(predict(self.test), self.test.labels)
             found |= {f"test_{name}": value for name, value in numbers.items()}
         if self.validation is not None:
             probabilities = predict(self.validation)
-            found["noisy_validation_accuracy"] = accuracy(probabilities, self.validation.labels)
+            if not self.validation_is_clean:
+                found["noisy_validation_accuracy"] = accuracy(probabilities, self.validation.labels)
             if self.clean_validation is not None:
                 found["clean_validation_accuracy"] = accuracy(probabilities, self.clean_validation)
         if self.clean is not None:
@@ -61,6 +68,6 @@ class Judge:
     def report(self, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the numbers to report of a finished run, and which of them an oracle chose."""
         if self.test is None:
-            return {"last": dict(metrics[-1])}
+            return {"oracle": [], "final": dict(metrics[-1])}
         protocol = choose_from_rows(metrics)
         return {**protocol.numbers(), "oracle": sorted(protocol.oracle), "final": dict(metrics[-1])}

@@ -75,6 +75,14 @@ def check_batch(logits: Tensor, index: Tensor, num_classes: int) -> None:
         check_finite(logits.detach(), index)
 
 
+class BadLogitsError(ValueError):
+    """Logits are NaN or infinite in these ``rows`` of a batch."""
+
+    def __init__(self, message: str, rows: Tensor) -> None:
+        super().__init__(message)
+        self.rows = rows
+
+
 def check_finite(logits: Tensor, index: Tensor | None = None) -> None:
     """Raise if a logit is NaN or infinite, naming the sample: a position in ``index``, or its row."""
     if math.isfinite(logits.sum().item()):  # as it is not when a term is not
@@ -83,9 +91,10 @@ def check_finite(logits: Tensor, index: Tensor | None = None) -> None:
     if len(bad):
         row = int(bad[0])
         sample = row if index is None else f"{int(index[row])} (row {row} of the batch)"
-        raise ValueError(
+        raise BadLogitsError(
             f"logits of {len(bad)} of {len(logits)} samples are NaN or infinite, the first is sample {sample}: lower "
-            "the learning rate, look at its input, or mask classes with -1e4 rather than -inf."
+            "the learning rate, look at its input, or mask classes with -1e4 rather than -inf.",
+            bad,
         )
 
 

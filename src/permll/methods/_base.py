@@ -4,9 +4,9 @@ The training loop knows no method by name. It asks a method for sweeps, feeds ea
 names, and moves the networks the sweep may move. All that a method remembers is in its ``state_dict``.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ class FitInfo(NamedTuple):
     num_classes: int
     epochs: int
     steps_per_epoch: int
+    trusted: Tensor | None = None  # (N,) bool: whose labels are known to be right, for methods that need such rows
 
     @property
     def num_samples(self) -> int:
@@ -65,18 +66,80 @@ class Sweep:
     networks: tuple[str, ...] | None = None
 
 
-# Logits (N, c) of a network on all training rows in evaluation mode: ``scan("net")``.
-Scan = Callable[..., Tensor]
+Weights = Literal["last", "best", "initial", "fresh"]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Epochs with one way to train.
+
+    Args:
+        name: for progress and metrics.
+        epochs: how many.
+        weights: what the networks begin with: those of the ``"last"`` step; the ``"best"`` of the stage before by
+            ``Method.score`` (without validation data: the last); the ``"initial"`` ones of the run; or ``"fresh"`` ones
+            (the initial ones where the user gave a network and no way to make another).
+        optimizer: what differs from the recipe's optimizer, which begins anew with every stage; another ``name`` takes
+            none of its settings.
+        schedule: what differs from the recipe's schedule, which runs over the epochs of the stage.
+    """
+
+    name: str
+    epochs: int
+    weights: Weights = "last"
+    optimizer: Mapping[str, Any] = field(default_factory=dict)
+    schedule: Mapping[str, Any] = field(default_factory=dict)
+
+
+def divide_epochs(epochs: int, *shares: float) -> list[int]:
+    """Return the epochs of each stage: those of ``shares`` (below 1 of all epochs, else epochs), and the rest.
+
+    Every stage gets one epoch at least.
+
+    Examples:
+        >>> divide_epochs(320, 70, 0.4)
+        [70, 128, 122]
+        >>> divide_epochs(3, 0.9, 0.05)
+        [1, 1, 1]
+    """
+    stages = len(shares) + 1
+    if epochs < stages:
+        raise ValueError(f"{stages} stages need as many epochs or more, got {epochs}.")
+    found: list[int] = []
+    for number, share in enumerate(shares):
+        if share <= 0:
+            raise ValueError(f"a stage lasts a share of all epochs, or so many epochs; got {share}.")
+        wanted = round(share * epochs) if share < 1 else round(share)
+        found.append(max(1, min(wanted, epochs - sum(found) - (stages - 1 - number))))
+    return [*found, epochs - sum(found)]
+
+
+class Scan(Protocol):
+    """What a network says of all training rows, in evaluation mode."""
+
+    def __call__(self, network: str = "net", *, best: bool = False, view: str = "plain") -> Tensor:
+        """Return logits (N, c).
+
+        Args:
+            network: which.
+            best: with the best weights of the stage by ``Method.score``, not the present ones; see ``keeps_best``.
+            view: what it sees.
+        """
 
 
 class Method(nn.Module):
     """A way to train on wrong labels. Constructors store settings; ``on_fit_start`` allocates.
 
+    Parameters outside ``networks`` move with the recipe's optimizer too, without weight decay; their optimizer is
+    called ``"own"``.
+
     Class attributes:
         network_names: the networks it trains, each built by the same recipe from a seed of its own.
+        keeps_best: whether the loop keeps the weights that did best by ``score``, for stages and scans to go back to.
     """
 
     network_names: ClassVar[tuple[str, ...]] = ("net",)
+    keeps_best: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,6 +149,17 @@ class Method(nn.Module):
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate what depends on the data."""
         self.info = info
+
+    def stages(self, epochs: int) -> tuple[Stage, ...]:
+        """Return the stages, whose epochs sum to ``epochs``; by default one."""
+        return (Stage("train", epochs),)
+
+    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
+        """Begin a stage, with the networks still as the stage before left them."""
+
+    def score(self, probabilities: Tensor, labels: Tensor) -> float:
+        """Return how well predictions (n, c) fit the noisy labels (n,) of validation rows; higher is better."""
+        return (probabilities.argmax(-1) == labels).double().mean().item()
 
     def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
         """Return sweep ``number`` of an epoch, or None after the last; by default one over all rows.

@@ -1,89 +1,16 @@
-"""Every method there is: one record each, from which help texts, tables and tests are made."""
+"""Methods by name."""
 
-import importlib
-import inspect
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from permll.data.problems import nearest
+from permll.methods._info import MethodInfo as MethodInfo
+from permll.methods._records import RECORDS
 
 if TYPE_CHECKING:
     from permll.methods._base import Method
 
 
-@dataclass(frozen=True)
-class MethodInfo:
-    """What is known of a method before it is imported.
-
-    Args:
-        name: in recipes and on the command line.
-        title: in tables.
-        paper: authors, title, where and when.
-        home: "module:Class".
-        needs: what it needs beyond given labels: ``index`` (each sample's own state), ``validation`` (a part with noisy
-            labels), ``trusted`` (rows known to be right), ``noise_rate`` (an oracle, or our estimate).
-        state: what it keeps for every sample.
-        networks: how many it trains.
-        cost: time of a step in steps of cross-entropy, roughly.
-        deviations: where it differs from the authors' code, and why.
-    """
-
-    name: str
-    title: str
-    paper: str
-    home: str
-    needs: tuple[str, ...] = ()
-    state: str = "none"
-    networks: int = 1
-    cost: float = 1.0
-    deviations: tuple[str, ...] = ()
-
-    @property
-    def method_class(self) -> "type[Method]":
-        """Return the class; this imports it."""
-        from permll.methods._base import Method
-
-        module, name = self.home.split(":", 1)
-        try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as problem:
-            raise ValueError(f"the method {self.home} cannot be imported: {problem}.") from None
-        if not (isinstance(found, type) and issubclass(found, Method)):
-            raise ValueError(f"{self.home} is no method: it must inherit from permll.methods.Method.")
-        return found
-
-    def build(self, **settings: Any) -> "Method":
-        """Return the method with these settings; one it does not know is named, with the nearest it does."""
-        known = [name for name in inspect.signature(self.method_class).parameters if name != "self"]
-        for name in settings:
-            if name not in known:
-                raise ValueError(
-                    f"{self.name} has no setting {name!r}{nearest(name, known) or '.'} It has {', '.join(known)}."
-                )
-        return self.method_class(**settings)
-
-
-_METHODS = (
-    MethodInfo(
-        name="ce",
-        title="Cross-entropy",
-        paper="The usual training on the given labels.",
-        home="permll.methods.ce:CrossEntropy",
-    ),
-    MethodInfo(
-        name="permll",
-        title="PermLL",
-        paper="Alsubaihi et al., On Robust Learning from Noisy Labels: A Permutation Layer Approach, AAAI 2023",
-        home="permll.methods.permll:PermLL",
-        needs=("index",),
-        state="α, c numbers",
-        deviations=(
-            "α moves by each sample's own gradient: the paper's η / B, independent of the size of a (last) batch.",
-            "Warm-up of n steps is n steps; the authors' code takes n + 1.",
-        ),
-    ),
-)
-METHODS: dict[str, MethodInfo] = {info.name: info for info in _METHODS}
+METHODS: dict[str, MethodInfo] = {info.name: info for info in RECORDS}
 
 
 def method_name(method: "type[Method]") -> str:
@@ -111,7 +38,8 @@ def find_method(name: str) -> MethodInfo:
         'CrossEntropy'
     """
     if ":" in name:
-        return MethodInfo(name=name, title=name.rpartition(":")[2], paper="", home=name)
+        title = name.rpartition(":")[2]
+        return MethodInfo(name=name, title=title, idea="your own", year=None, paper="your own", home=name)
     if name not in METHODS:
         raise ValueError(f"{name!r} is no method{nearest(name, METHODS) or '.'} There are {', '.join(METHODS)}.")
     return METHODS[name]

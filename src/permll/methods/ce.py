@@ -15,6 +15,8 @@ class CrossEntropy(Method):
 
     def __init__(self, *, label_smoothing: float = 0.0) -> None:
         super().__init__()
+        if not 0 <= label_smoothing < 1:
+            raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}.")
         self.label_smoothing = label_smoothing
 
     def loss(self, batch: Batch) -> Tensor:

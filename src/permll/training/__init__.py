@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from permll.training.loop import Loop as Loop
     from permll.training.observers import Observer as Observer
     from permll.training.recipe import Recipe as Recipe
-    from permll.training.recipe import load_recipe as load_recipe
+    from permll.training.recipe_files import load_recipe as load_recipe
     from permll.training.run import Run as Run
 
 __getattr__, __dir__, __all__ = lazy(
@@ -18,7 +18,8 @@ __getattr__, __dir__, __all__ = lazy(
         "fitting": ("fit",),
         "loop": ("Loop",),
         "observers": ("Observer",),
-        "recipe": ("Recipe", "load_recipe"),
+        "recipe": ("Recipe",),
+        "recipe_files": ("load_recipe",),
         "run": ("Run",),
     },
 )

@@ -84,6 +84,8 @@ class Checkpoints:
 def _outline(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     """Return the value as JSON would hold it, its tensors put aside by name."""
     if isinstance(value, Tensor):
+        if name in tensors:
+            raise ValueError(f"two tensors are called {name}: no key of a state may hold a slash.")
         tensors[name] = value.detach().cpu().contiguous().clone()  # clone: safetensors refuses shared memory
         return _LINK + name
     if isinstance(value, Mapping):

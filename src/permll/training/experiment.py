@@ -1,13 +1,15 @@
 """From a recipe to what a training needs: noisy data to train and validate on, clean ones to judge by."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from permll.data.encoding import Encoder, encode
 from permll.data.inputs import LazyImages
 from permll.data.loading import load
+from permll.data.problems import listed
 from permll.data.record import Data
 from permll.data.registry import SETS
 from permll.data.splits import stratified
@@ -28,6 +30,8 @@ class Experiment:
         clean: labels of ``train`` before that, or None where nobody knows. For the judge alone.
         clean_validation: the same for ``validation``.
         encoder: that made vectors of texts or a table.
+        trusted: (N,) which rows of ``train`` have labels known to be right, or None.
+        validation_is_clean: the official validation rows of a data set, whose labels were checked: for the judge alone.
     """
 
     train: Data
@@ -37,6 +41,8 @@ class Experiment:
     clean: Tensor | None = None
     clean_validation: Tensor | None = None
     encoder: Encoder | None = None
+    trusted: Tensor | None = None
+    validation_is_clean: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,13 +73,52 @@ def prepare(
         raise ValueError(
             f"the test data have other classes than the training data: {test.classes} and {train.classes}."
         )
-    if not section.noise:
-        return Experiment(train, validation, test, encoder=encoder)
-    clean, clean_validation = train.labels, None if validation is None else validation.labels
-    train, record = with_noise(train, section.noise, section.noise_seed)
-    if validation is not None:
-        validation, _ = with_noise(validation, section.noise, section.noise_seed + 1)
-    return Experiment(train, validation, test, record, clean, clean_validation, encoder)
+    official = isinstance(section.validation, str) and section.source in SETS
+    found = Experiment(
+        train,
+        validation,
+        test,
+        clean_validation=validation.labels if official and validation is not None else None,
+        encoder=encoder,
+        trusted=_trusted(train, section),
+        validation_is_clean=official,
+    )
+    return _with_noise(found, section, whole) if section.noise else found
+
+
+def _with_noise(experiment: Experiment, section: DataSection, whole: Data) -> Experiment:
+    """Put noise on the labels to train on and, unless they are to stay clean, on those to validate by."""
+    train, validation, trusted = experiment.train, experiment.validation, experiment.trusted
+    clean = train.labels
+    record = _record_for_all(section.noise, whole, train)
+    if record is not None:  # made before, for all rows: each part takes its own of it
+        noisy = dict(zip(whole.ids, record.labels_for(whole.labels.numpy()).tolist(), strict=True))
+        train = train.relabel([noisy[name] for name in train.ids])
+    else:
+        train, record = with_noise(train, section.noise, section.noise_seed)
+    if trusted is not None:
+        train = train.relabel(clean.where(trusted, train.labels))
+        if len(record.clean) == len(train):
+            record = replace(record, noisy=train.labels.numpy())
+    clean_validation = experiment.clean_validation
+    if validation is not None and not experiment.validation_is_clean:
+        clean_validation = validation.labels
+        if len(record.clean) == len(whole) != len(train):
+            validation = validation.relabel([noisy[name] for name in validation.ids])
+        else:
+            validation, _ = with_noise(validation, section.noise, section.noise_seed + 1)
+    return replace(
+        experiment, train=train, validation=validation, noise=record, clean=clean, clean_validation=clean_validation
+    )
+
+
+def _record_for_all(noise: str, whole: Data, train: Data) -> Corruption | None:
+    """Return the record that a recipe names if it was made for all rows, of which some do not train."""
+    path = Path(noise).expanduser()
+    if len(whole) == len(train) or not (path.suffix == ".npz" or path.is_file()):
+        return None
+    record = Corruption.load(path)
+    return record if len(record.clean) == len(whole) else None
 
 
 def _split(whole: Data, section: DataSection) -> tuple[Data, Data | None]:
@@ -98,13 +143,34 @@ def _split_as_before(whole: Data, section: DataSection, before: Before) -> tuple
     if section.train is None:
         known = {*before.train, *before.validation}
         train += [row for name, row in place.items() if name not in known]
+    validation: Data | None = None
     if isinstance(section.validation, str):
         validation = load(section.source, root=section.root, split=section.validation, **section.options)
     elif section.validation is not None:
-        validation = whole.take([place[name] for name in before.validation if name in place])
-    else:
-        validation = None
+        rows = [place[name] for name in before.validation if name in place]
+        validation = whole.take(rows) if rows else None
     return whole.take(train), validation
+
+
+def _trusted(train: Data, section: DataSection) -> Tensor | None:
+    """Return which rows are known to be right: a draw before noise comes, or those that a file names."""
+    if section.trusted is None:
+        return None
+    if not isinstance(section.trusted, str) and not section.noise:
+        raise ValueError(
+            "data.trusted is a number, but there is no noise that rows could be kept from: name a file with their ids."
+        )
+    if isinstance(section.trusted, str):
+        names = set(Path(section.trusted).expanduser().read_text().splitlines()) - {""}
+        unknown = sorted(names - set(train.ids))
+        if unknown:
+            raise ValueError(
+                f"{section.trusted} names {listed(unknown, 'sample')} that are not in the training data: one id a line."
+            )
+        return torch.tensor([name in names for name in train.ids])
+    trusted = torch.zeros(len(train), dtype=torch.bool)
+    trusted[stratified(train.labels, section.trusted, section.split_seed).validation] = True
+    return trusted
 
 
 def _test(section: DataSection) -> Data | None:
@@ -115,4 +181,10 @@ def _test(section: DataSection) -> Data | None:
     folder = Path(section.source).expanduser()
     if (folder / section.test).exists():  # a folder with parts
         return load(folder, split=section.test, **section.options)
-    return load(section.test, **section.options) if Path(section.test).expanduser().exists() else None
+    if section.test == DataSection.model_fields["test"].default:
+        return None  # what built-in sets call it; one's own data need not have such a part
+    if not Path(section.test).expanduser().exists():
+        raise FileNotFoundError(
+            f"data.test is {section.test!r}, but there is no such part or file: '' stands for none."
+        )
+    return load(section.test, **section.options)

@@ -1,7 +1,7 @@
 """``fit``: a recipe carried out in a run folder, from its beginning or from wherever it was left."""
 
-import time
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +10,20 @@ from torch import nn
 
 from permll.data.inputs import Images, LazyImages
 from permll.data.record import Data
-from permll.evaluation.judge import Judge
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
 from permll.networks import build_network
+from permll.training.carrying_out import carry_out
 from permll.training.experiment import Before, Experiment, prepare
-from permll.training.loop import Loop, NotFiniteError
+from permll.training.loop import Loop
 from permll.training.observers import Observer
-from permll.training.optimizers import build_optimizer
-from permll.training.recipe import Recipe, choose_recipe
+from permll.training.recipe import Recipe
+from permll.training.recipe_files import choose_recipe
 from permll.training.run import Run, default_folder
-from permll.training.schedule import learning_rate
 from permll.training.trained import saved_encoder, write_network_card
 from permll.training.views import build_views
+
+Network = nn.Module | Callable[[], nn.Module]
 
 
 def fit(
@@ -35,7 +36,7 @@ def fit(
     epochs: int | None = None,
     seed: int | None = None,
     test: Data | None = None,
-    network: nn.Module | None = None,
+    network: Network | None = None,
     observers: Iterable[Observer] = (),
     **settings: Any,
 ) -> Run:
@@ -54,7 +55,8 @@ def fit(
         epochs: how many, instead of the recipe's.
         seed: of initial weights, orders and views, instead of the recipe's.
         test: to test on, instead of what the recipe names.
-        network: any module that returns logits, instead of the recipe's. Methods with several networks copy it.
+        network: any module that returns logits, instead of the recipe's; or a function that makes one, for methods that
+            need several, or begin anew.
         observers: see ``Observer``.
         settings: any other value of the recipe, dots written as two underscores: ``optimizer__lr=0.1``.
 
@@ -78,20 +80,24 @@ def fit(
     run = Run(out or default_folder(recipe, resolved))
     if run.exists:
         resolved = _same_recipe(run, resolved)
-    if run.finished:
+    if run.finished and not isinstance(data, Data):
         return run
     with torch.random.fork_rng(devices=[]):
         before = Before(*run.rows, saved_encoder(run)) if run.exists else None
         experiment = prepare(resolved, data if isinstance(data, Data) else None, test, before)
+        if run.finished:
+            _same_rows(run, experiment)
+            return run
         if resolved.network.name == "auto":
             resolved = _with_network(resolved, experiment)
         loop = make_loop(resolved, experiment, network)
-        _take_up(run, resolved, experiment, loop)
-        _carry_out(run, resolved, experiment, loop, list(observers))
+        with run.locked():
+            _take_up(run, resolved, experiment, loop)
+            carry_out(run, resolved, experiment, loop, list(observers))
     return run
 
 
-def make_loop(recipe: Recipe, experiment: Experiment, network: nn.Module | None = None) -> Loop:
+def make_loop(recipe: Recipe, experiment: Experiment, network: Network | None = None) -> Loop:
     """Return the loop of a recipe on its data, at the beginning."""
     from lightning_fabric import Fabric
 
@@ -103,41 +109,56 @@ def make_loop(recipe: Recipe, experiment: Experiment, network: nn.Module | None 
         devices=training.devices,
         num_nodes=training.num_nodes,
         strategy=training.strategy,
-        precision=training.precision,  # type: ignore[arg-type]
+        precision=training.precision,
     )
+    if fabric.world_size > 1:
+        raise ValueError(
+            f"training on {fabric.world_size} devices is not built yet: set training.devices and num_nodes to 1."
+        )
     fabric.launch()
     torch.manual_seed(training.seed)
     views = build_views(experiment.train.inputs, recipe.views)
     method = find_method(recipe.method.name).build(**recipe.method.settings)
-    _give_networks(method, recipe, experiment, views, network)
-    optimizers = {
-        name: build_optimizer(net, recipe.optimizer.name, **recipe.optimizer.settings)
-        for name, net in method.networks.items()
-    }
-    schedule = recipe.schedule.model_dump()
+    build = _network_builder(recipe, experiment, views, network)
+    if isinstance(network, nn.Module) and len(method.network_names) > 1:
+        raise ValueError(
+            f"{recipe.method.name} trains {len(method.network_names)} networks: give a function that makes one, "
+            "network=lambda: ..., instead of a network."
+        )
+    for name in method.network_names:
+        method.networks[name] = build(name, 0)
     return Loop(
         fabric,
         method,
         experiment.train,
         views,
-        optimizers,
-        lambda epoch: learning_rate(epoch, training.epochs, **schedule),
+        optimizer=recipe.optimizer.model_dump(),
+        schedule=recipe.schedule.model_dump(),
         epochs=training.epochs,
         batch_size=training.batch_size,
         seed=training.seed,
         workers=training.workers,
+        validation=None if experiment.validation_is_clean else experiment.validation,
+        trusted=experiment.trusted,
+        fresh=None if isinstance(network, nn.Module) else build,
     )
 
 
 def _same_recipe(run: Run, asked: Recipe) -> Recipe:
-    """Return the recipe that a run was begun with, if it is the one that is asked for."""
-    begun = run.recipe
-    network = begun.network if asked.network.name == "auto" else asked.network
-    if asked.model_copy(update={"network": network}).hash != begun.hash:
+    """Return the recipe that is asked for, if the run was begun with it: what changes no result may be another."""
+    if asked.network.name == "auto":
+        asked = asked.model_copy(update={"network": run.recipe.network})
+    if asked.hash != run.recipe.hash:
         raise ValueError(
             f"{run.folder} is a run of another recipe: choose another folder, or permll train {run.folder}."
         )
-    return begun
+    return asked
+
+
+def _same_rows(run: Run, experiment: Experiment) -> None:
+    """Refuse other data than those a finished run was trained on."""
+    if not run.check(experiment.train, experiment.validation):
+        raise ValueError(f"{run.folder} is finished, and was trained on other samples: choose another folder.")
 
 
 def _with_network(recipe: Recipe, experiment: Experiment) -> Recipe:
@@ -150,81 +171,55 @@ def _with_network(recipe: Recipe, experiment: Experiment) -> Recipe:
     return recipe.model_copy(update={"network": recipe.network.model_copy(update={"name": name})})
 
 
-def _give_networks(
-    method: Method, recipe: Recipe, experiment: Experiment, views: Mapping[str, Any], network: nn.Module | None
-) -> None:
-    import copy
-
-    data = experiment.train
-    rows = torch.arange(1)
+def _network_builder(
+    recipe: Recipe, experiment: Experiment, views: Mapping[str, Any], network: Network | None
+) -> Callable[[str, int], nn.Module]:
+    """Return what makes a network from its name and the number of a stage, each with weights of its own."""
+    data, rows = experiment.train, torch.arange(1)
     shape = tuple(views["plain"](data.inputs.batch(rows), rows).shape[1:])
-    for number, name in enumerate(method.network_names):
+
+    def build(name: str, stage: int) -> nn.Module:
+        # The first and only network of a method is called "net" and takes the seed as it is.
+        own = 0 if name == "net" else zlib.crc32(name.encode()) % 1_000_000
+        seed = recipe.training.seed + 1000 * own + 1_000_000_007 * stage
+        if isinstance(network, nn.Module):
+            return network
         if network is not None:
-            method.networks[name] = network if number == 0 else copy.deepcopy(network)
-            continue
-        method.networks[name] = build_network(
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                return network()
+        return build_network(
             recipe.network.name,
             input_shape=shape,
             num_classes=data.num_classes,
-            seed=recipe.training.seed + 1000 * number,
+            seed=seed,
             **recipe.network.settings,
         )
+
+    return build
 
 
 def _take_up(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop) -> None:
     """Begin the run, or stand where it was left."""
-    if not run.exists:
+    begun = run.exists
+    if not begun:
         run.begin(recipe, experiment.train, experiment.noise, experiment.validation)
-    write_network_card(run, loop, experiment)
-    same = run.check(experiment.train)
+    same = run.check(experiment.train, experiment.validation)
+    if not same and recipe.data.noise:
+        raise ValueError(
+            f"{run.folder} put noise on the labels of other samples: noise cannot be drawn for some of them alone."
+        )
     state = run.checkpoints.newest()
+    if state is not None and not same:  # other rows, other batches: the epoch begins anew
+        state |= {"sweep": None, "streams": {}, "number": 0, "loss": 0.0, "losses": 0}
     if state is not None:
-        loop.load_state_dict(state if same else {**state, "sweep": None, "streams": {}, "number": 0})
+        try:
+            loop.load_state_dict(state)
+        except RuntimeError as other:
+            reason = str(other).splitlines()[-1].strip().rstrip(".")
+            raise ValueError(f"{run.folder} was begun with another network: {reason}.") from None
     if not same:  # first the state of these rows, then their names: killed in between, it finds them once more
         run.checkpoints.save(loop.step, loop.state_dict())
         run.note_rows(experiment.train, experiment.validation)
+    write_network_card(run, loop, experiment)
     run.forget_after(loop.epoch)
-
-
-def _carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, observers: list[Observer]) -> None:
-    judge = Judge(experiment.test, experiment.validation, experiment.clean, experiment.clean_validation)
-    saved = time.monotonic()
-
-    def save() -> None:
-        nonlocal saved
-        run.checkpoints.save(loop.step, loop.state_dict())
-        saved = time.monotonic()
-
-    def after_step(loop: Loop) -> None:
-        for observer in observers:
-            observer.on_step(loop)
-        if time.monotonic() - saved > 60 * recipe.training.checkpoint_minutes:
-            save()
-
-    def after_epoch(loop: Loop) -> None:
-        entry: dict[str, Any] = {
-            "epoch": loop.epoch,
-            "step": loop.step,
-            "loss": loop.epoch_loss,
-            **loop.method.metrics(),
-        }
-        if loop.epoch % recipe.training.evaluate_every == 0 or loop.epoch == loop.epochs:
-            entry |= judge.verdict(loop.method, loop.predict, loop.scan, loop.data)
-        run.add_metrics(entry)
-        save()
-        for observer in observers:
-            observer.on_epoch(loop, entry)
-
-    for observer in observers:
-        observer.on_start(loop, run)
-    try:
-        reached = loop.run(after_step, after_epoch)
-    except NotFiniteError:
-        save()  # the step that failed was not taken: this is the last good state
-        raise
-    if not reached:
-        save()
-    else:
-        run.finish({"recipe_hash": recipe.hash, "settings": loop.method.settings(), **judge.report(run.metrics)})
-    for observer in observers:
-        observer.on_end(run)

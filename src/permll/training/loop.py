@@ -2,10 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterator
+from typing import NoReturn
 
+import torch
 from torch import Tensor
 
+from permll.data.problems import listed
 from permll.data.streams import Batch
+from permll.layer.rows import BadLogitsError
 from permll.methods._base import Sweep
 from permll.training.standing import Standing
 from permll.training.sweeps import open_streams
@@ -27,6 +31,7 @@ class Loop(Standing):
     def each_epoch(self, after_step: Callable[["Loop"], None] | None = None) -> Iterator["Loop"]:
         """Train, and yield after every epoch that was finished."""
         while self.epoch < self.epochs:
+            self.stages.enter(self.epoch, self.scan)
             for sweep, batches in self._batches():
                 self._train_on(sweep, batches)
                 if after_step is not None:
@@ -34,6 +39,8 @@ class Loop(Standing):
                 if self._stop:
                     return
             self.method.on_epoch_end(self.epoch, self.scan)
+            if self.method.keeps_best and self.validation is not None:
+                self.stages.keep_if_best(self.method.score(self.predict(self.validation), self.validation.labels))
             self.epoch, self.number = self.epoch + 1, 0
             self.epoch_loss, self.loss, self._losses = self.mean_loss, 0.0, 0
             yield self
@@ -64,31 +71,30 @@ class Loop(Standing):
 
     def _train_on(self, sweep: Sweep, batches: dict[str, Batch]) -> None:
         moving = sweep.networks or tuple(self.optimizers)
-        self._set_rates(moving)
+        self.stages.set_rates(moving, self.stages.factor(self.epoch + self.fraction))
         for name in moving:
             self.optimizers[name].zero_grad()
         on_device = {name: batch.to(self.fabric.device) for name, batch in batches.items()}
-        losses: Tensor = getattr(self.method, sweep.loss)(**on_device)
+        try:
+            losses: Tensor = getattr(self.method, sweep.loss)(**on_device)
+        except BadLogitsError as problem:
+            self._refuse(problem.rows, "logits", batches)
         loss = losses.mean()
         value = loss.item()
         if not math.isfinite(value):
-            self._refuse(losses, next(iter(batches.values())))
+            bad = (~losses.detach().isfinite()).nonzero().flatten() if losses.ndim else torch.empty(0)
+            self._refuse(bad, "loss", batches)
         self.fabric.backward(loss)
         for name in moving:
             self.optimizers[name].step()
         self.method.on_step_end()
         self.step, self.loss, self._losses = self.step + 1, self.loss + value, self._losses + 1
 
-    def _set_rates(self, moving: tuple[str, ...]) -> None:
-        factor = self.schedule(self.epoch + self.fraction)
-        for name in moving:
-            for group, rate in zip(self.optimizers[name].param_groups, self._rates[name], strict=True):
-                group["lr"] = factor * rate
-
-    def _refuse(self, losses: Tensor, batch: Batch) -> None:
-        bad = (~losses.detach().isfinite()).nonzero().flatten().tolist() if losses.ndim else []
-        names = [self.data.ids[int(batch.index[row])] for row in bad[:10]]
+    def _refuse(self, rows: Tensor, what: str, batches: dict[str, Batch]) -> NoReturn:
+        fitting = [batch for batch in batches.values() if len(rows) == 0 or rows.max() < len(batch.index)]
+        names = [self.data.ids[int(fitting[0].index[int(row)])] for row in rows] if fitting else []
+        which = f", for {listed(names, 'sample')}" if names else ""
         raise NotFiniteError(
-            f"the loss is NaN or infinite in epoch {self.epoch + 1}, step {self.step + 1}, for {len(bad)} samples "
-            f"({', '.join(names)}): lower the learning rate, or look at these samples."
+            f"the {what} became NaN or infinite in epoch {self.epoch + 1}, step {self.step + 1}{which}: lower the "
+            "learning rate, or look at these samples; the checkpoint before is still good."
         )

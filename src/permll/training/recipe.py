@@ -1,17 +1,13 @@
-"""Recipes: everything a training depends on, in one TOML file that is checked before anything starts."""
+"""What a recipe is: everything a training depends on, checked before anything starts."""
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterator, Mapping
-from importlib import resources
-from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from permll.data.problems import nearest
-from permll.data.registry import SETS
 
 
 class Section(BaseModel):
@@ -43,6 +39,8 @@ class DataSection(Section):
         validation: how many rows (below 1: which share) are set aside to choose an epoch by, with labels as noisy as
             the others; or the name of an official split.
         test: the split, or for one's own data the path, to test on; "" for none.
+        trusted: how many training rows (below 1: which share) keep their labels whatever noise comes, and are known to
+            a method that needs rows known to be right; or a file with the ids of such rows, one a line.
         split_seed: of these draws.
         noise: put on the labels, as ``permll noise list`` names it; "" for none.
         noise_seed: of its draws.
@@ -54,6 +52,7 @@ class DataSection(Section):
     train: int | float | None = Field(default=None, gt=0)
     validation: int | float | str | None = None
     test: str = "test"
+    trusted: int | float | str | None = None
     split_seed: int = Field(default=42, ge=0)
     noise: str = ""
     noise_seed: int = Field(default=42, ge=0)
@@ -85,14 +84,14 @@ class ScheduleSection(Section):
     """The learning rate over the epochs, as ``permll.training.schedule.learning_rate`` takes it."""
 
     kind: Literal["steps", "cosine", "constant"] = "steps"
-    milestones: list[float] = Field(default_factory=list)
-    gamma: float = 0.1
-    warm_up: float = 0.0
-    final: float = 0.0
+    milestones: list[Annotated[float, Field(gt=0)]] = Field(default_factory=list)
+    gamma: float = Field(default=0.1, gt=0)
+    warm_up: float = Field(default=0.0, ge=0)
+    final: float = Field(default=0.0, ge=0, le=1)
 
 
 class TrainingSection(Section):
-    """How long, how large, on what."""
+    """How long, how large, on what. 16-bit floats are bfloat16: half precision would need the loss to be scaled."""
 
     epochs: int = Field(ge=1)
     batch_size: int = Field(default=128, ge=2)
@@ -103,7 +102,7 @@ class TrainingSection(Section):
     devices: int | str = 1
     num_nodes: int = 1
     strategy: str = "auto"
-    precision: str = "32-true"
+    precision: Literal["32-true", "bf16-mixed", "bf16-true", "64-true"] = "32-true"
     evaluate_every: int = Field(default=1, ge=1)
     checkpoint_minutes: float = Field(default=10.0, gt=0)
 
@@ -124,9 +123,9 @@ class Recipe(Section):
     @property
     def hash(self) -> str:
         """The first 16 hex digits of the SHA-256 of everything that a result depends on."""
-        content = self.model_dump(mode="json", exclude={"title": True, "data": {"root"}})
+        content = self.model_dump(mode="json", exclude={"title": True, "data": {"root"}}, exclude_none=True)
         for incidental in ("threads", "workers", "checkpoint_minutes", "devices", "num_nodes"):
-            content["training"].pop(incidental)
+            content["training"].pop(incidental, None)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def to_toml(self) -> str:
@@ -143,91 +142,6 @@ def read_recipe(content: Mapping[str, Any], where: str) -> Recipe:
         return Recipe.model_validate(content)
     except ValidationError as wrong:
         raise ValueError(f"{where}: {'; '.join(_complaints(wrong))}.") from None
-
-
-def load_recipe(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
-    """Return a built-in recipe by name (``permll recipes list``) or one from a file, with some values changed.
-
-    Args:
-        name: ``"mini/sym-60"``, or the path of a TOML file. ``extends = "name"`` in it begins with another recipe.
-        overrides: dotted keys, ``{"training.epochs": 3}``. Another ``method.name`` begins with that method's defaults.
-
-    Examples:
-        >>> load_recipe("tiny/digits", {"training.epochs": 3}).training.epochs
-        3
-    """
-    return read_recipe(_with_changes(_content(str(name)), overrides or {}), f"recipe {name}")
-
-
-def choose_recipe(recipe: Recipe | Path | str | None, changes: Mapping[str, Any]) -> Recipe:
-    """Return a recipe with changes by dotted keys; None stands for ``own/default``, which takes any data."""
-    if isinstance(recipe, Recipe):
-        content = recipe.model_dump(mode="json", exclude_none=True)
-        return read_recipe(_with_changes(content, changes), "the recipe") if changes else recipe
-    if recipe is None and changes.get("data.source") in SETS:
-        changes = {"data.test": "test", **changes}  # a built-in set has one
-    return load_recipe(recipe or "own/default", changes)
-
-
-def recipe_names() -> list[str]:
-    """Return the names of the built-in recipes."""
-    return sorted(name for name in _built_in() if not name.rpartition("/")[2].startswith("_"))
-
-
-def _content(name: str) -> dict[str, Any]:
-    files = _built_in()
-    path = Path(name).expanduser()
-    if name in files:
-        text = files[name].read_text()
-    elif path.suffix == ".toml" and path.is_file():
-        text = path.read_text()
-    else:
-        raise ValueError(
-            f"{name!r} is no recipe and no .toml file{nearest(name, files) or '.'} See permll recipes list."
-        )
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as wrong:
-        raise ValueError(f"{name} is no TOML: {wrong}.") from None
-    base = content.pop("extends", None)
-    return content if base is None else _merged(_content(str(base)), content)
-
-
-def _merged(base: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the base with changes; a section that names something else begins anew."""
-    merged = dict(base)
-    for key, value in changes.items():
-        old = merged.get(key)
-        if (
-            isinstance(value, Mapping)
-            and isinstance(old, dict)
-            and value.get("name", old.get("name")) == old.get("name")
-        ):
-            merged[key] = _merged(old, value)
-        else:
-            merged[key] = value
-    return merged
-
-
-def _with_changes(content: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    for name, value in changes.items():
-        nested = value
-        for key in reversed(name.split(".")):
-            nested = {key: nested}
-        content = _merged(content, nested)
-    return content
-
-
-def _built_in() -> dict[str, Any]:
-    return dict(_walk(resources.files("permll") / "recipes", ""))
-
-
-def _walk(folder: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _walk(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(".toml"):
-            yield prefix + entry.name.removesuffix(".toml"), entry
 
 
 def _complaints(wrong: ValidationError) -> Iterator[str]:

@@ -4,8 +4,9 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -13,7 +14,10 @@ from permll.data.problems import listed
 from permll.data.record import Data
 from permll.noise.corruption import Corruption
 from permll.training.checkpoint import Checkpoints
-from permll.training.recipe import Recipe, load_recipe
+from permll.training.recipe import Recipe
+from permll.training.recipe_files import load_recipe
+
+LOCK = ".lock"
 
 
 class Run:
@@ -69,11 +73,7 @@ class Run:
         self, recipe: Recipe, data: Data, noise: Corruption | None = None, validation: Data | None = None
     ) -> None:
         """Make the folder; an empty one may be there already."""
-        ours = {"labels.npz", "noise.npz"}  # of a beginning that was killed before it was one
-        if self.folder.exists() and any(
-            path.name not in ours and path.suffix != ".part" for path in self.folder.iterdir()
-        ):
-            raise FileExistsError(f"{self.folder} is not empty: choose another folder, or permll train {self.folder}.")
+        self._refuse_a_folder_in_use()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.note_rows(data, validation)
         if noise is not None:
@@ -82,40 +82,55 @@ class Run:
 
     def note_rows(self, data: Data, validation: Data | None = None) -> None:
         """Write down which samples with which labels are trained on, and which are set aside."""
-        partial = self.folder / f".labels.npz.{os.getpid()}.part"
-        with partial.open("wb") as file:
+        with write_whole(self.folder / "labels.npz") as file:
             np.savez_compressed(
                 file,
                 given=data.labels.numpy(),
                 ids=np.array(data.ids),
                 classes=np.array(data.classes),
                 validation=np.array(() if validation is None else validation.ids, dtype=np.str_),
+                validation_given=np.array(() if validation is None else validation.labels.tolist(), dtype=np.int64),
             )
-        partial.replace(self.folder / "labels.npz")
 
-    def check(self, data: Data) -> bool:
+    def check(self, data: Data, validation: Data | None = None) -> bool:
         """Refuse data that are not those of the run; return whether they are the same rows in the same order."""
         with np.load(self.folder / "labels.npz", allow_pickle=False) as saved:
-            given, ids, classes = saved["given"], saved["ids"].tolist(), tuple(saved["classes"].tolist())
+            classes, ids = tuple(saved["classes"].tolist()), saved["ids"].tolist()
+            before = dict(zip(ids, saved["given"].tolist(), strict=True))
+            before |= dict(zip(saved["validation"].tolist(), saved["validation_given"].tolist(), strict=True))
         if classes != data.classes:
             raise ValueError(
                 f"{self.folder} was begun with {len(classes)} classes ({', '.join(classes[:5])}, ...), the data have "
                 f"{len(data.classes)} ({', '.join(data.classes[:5])}, ...): start a new run."
             )
-        if tuple(ids) == data.ids:
-            changed = [data.ids[row] for row in np.flatnonzero(given != data.labels.numpy())]
-        else:
-            before = dict(zip(ids, given.tolist(), strict=True))
-            known = [name for name in data.ids if name in before]
-            if not known:
-                raise ValueError(f"{self.folder} was begun with other data: it knows none of these samples.")
-            now = dict(zip(data.ids, data.labels.tolist(), strict=True))
-            changed = [name for name in known if before[name] != now[name]]
+        now = dict(zip(data.ids, data.labels.tolist(), strict=True))
+        if not any(name in now for name in ids):
+            raise ValueError(f"{self.folder} was begun with other data: it knows none of these samples.")
+        if validation is not None:
+            now |= dict(zip(validation.ids, validation.labels.tolist(), strict=True))
+        changed = [name for name, label in now.items() if before.get(name, label) != label]
         if changed:
             raise ValueError(
                 f"{self.folder} was begun with other labels for {listed(changed, 'sample')}: start a new run."
             )
         return tuple(ids) == data.ids
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out; the lock goes with the process, however it ends."""
+        try:
+            import fcntl
+        except ImportError:  # Windows
+            yield
+            return
+        self._refuse_a_folder_in_use()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / LOCK).open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise OSError(f"another process is training {self.folder}: wait for it, or end it.") from None
+            yield
 
     def add_metrics(self, entry: Mapping[str, Any]) -> None:
         """Add the line of an epoch."""
@@ -133,6 +148,13 @@ class Run:
         """Write down the numbers to report."""
         write_text(self.folder / "result.json", json.dumps(result, indent=2) + "\n")
 
+    def _refuse_a_folder_in_use(self) -> None:
+        ours = {"labels.npz", "noise.npz", LOCK}  # of a beginning that was killed before it was one
+        if self.exists or not self.folder.exists():
+            return
+        if any(path.name not in ours and path.suffix != ".part" for path in self.folder.iterdir()):
+            raise FileExistsError(f"{self.folder} is no run, and not empty: choose another folder.")
+
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
         path = self.folder / name
         if path.is_file():
@@ -146,16 +168,23 @@ class Run:
 def default_folder(name: Recipe | Path | str | None, recipe: Recipe) -> Path:
     """Return the folder of a run that was not given one: runs/RECIPE-METHOD-SEED, or named after the data."""
     if name is None or isinstance(name, Recipe):
-        name = Path(recipe.data.source).stem or recipe.title or "own"
+        name = Path(recipe.data.source).stem or "own"
     words = [str(name).removesuffix(".toml"), recipe.method.name, str(recipe.training.seed)]
     return Path("runs") / re.sub(r"[^\w.-]+", "-", "-".join(words)).strip("-.")
 
 
-def write_text(path: Path, content: str) -> None:
-    """Write a file whole or not at all."""
+@contextmanager
+def write_whole(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file whole or not at all, so that it survives a loss of power."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with partial.open("w") as file:
-        file.write(content)
+    with partial.open("wb") as file:
+        yield file
         file.flush()
         os.fsync(file.fileno())
     partial.replace(path)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write a text file whole or not at all."""
+    with write_whole(path) as file:
+        file.write(content.encode())

@@ -1,7 +1,7 @@
 """The learning rate as a pure function of how far training has come: nothing to save, nothing to resume."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 Kind = Literal["steps", "cosine", "constant"]
@@ -44,6 +44,3 @@ def learning_rate(
         return rise * (final + (1 - final) * (1 + math.cos(math.pi * math.floor(epoch) / epochs)) / 2)
     begin = [milestone * epochs if 0 < milestone < 1 else milestone for milestone in milestones]
     return rise * float(gamma ** sum(epoch >= start for start in begin))
-
-
-Schedule = Callable[[float], float]

@@ -1,18 +1,19 @@
 """Where a training stands: its method on its data, what the next step depends on, and what the networks say."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from permll.data.record import Data
 from permll.data.streams import Stream
 from permll.data.views.images import View
-from permll.methods._base import FitInfo, Method, Sweep
+from permll.methods._base import FitInfo, Method, Stage, Sweep
 from permll.training.optimizers import load_optimizer_state, optimizer_state
-from permll.training.schedule import Schedule
-from permll.training.sweeps import open_streams, streams_state, sweep_from_state, sweep_state
+from permll.training.stages import Stages
+from permll.training.sweeps import find_view, open_streams, streams_state, sweep_from_state, sweep_state
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -26,12 +27,16 @@ class Standing:
         method: with its networks, which are set up here.
         data: to train on, with given labels.
         views: by name, for the method's draws and (``"plain"``) for its scans.
-        optimizers: one for each network.
-        schedule: epoch, with its fraction, -> factor of the learning rate.
+        optimizer: its ``name`` and settings, as ``build_optimizer`` takes them; one is made for each network.
+        schedule: as ``learning_rate`` takes it; default constant.
         epochs: how many.
         batch_size: rows of a batch, of all ranks together.
         seed: of orders and views.
         workers: processes that decode images.
+        validation: with noisy labels, for methods that choose weights by them.
+        trusted: (N,) whose labels are known to be right, for methods that need such rows.
+        fresh: (name of a network, number of a stage) -> a network with weights of its own, for stages that begin with
+            some; default the initial weights once more.
     """
 
     def __init__(
@@ -40,32 +45,41 @@ class Standing:
         method: Method,
         data: Data,
         views: Mapping[str, View],
-        optimizers: Mapping[str, torch.optim.Optimizer],
-        schedule: Schedule,
         *,
+        optimizer: Mapping[str, Any],
+        schedule: Mapping[str, Any] | None = None,
         epochs: int,
         batch_size: int,
         seed: int = 0,
         workers: int = 0,
+        validation: Data | None = None,
+        trusted: Tensor | None = None,
+        fresh: Callable[[str, int], nn.Module] | None = None,
     ) -> None:
-        self.fabric, self.method, self.data, self.views, self.schedule = fabric, method, data, views, schedule
+        self.fabric, self.method, self.data, self.views = fabric, method, data, views
         self.epochs, self.batch_size, self.seed, self.workers = epochs, batch_size, seed, workers
+        self.validation = validation
         self.epoch = self.number = self.step = 0  # epoch, sweep of it, steps in all
         self.loss = self.epoch_loss = 0.0  # sum over the epoch's steps so far; mean over those of the last epoch
         self._losses = 0
         self._sweep: Sweep | None = None
         self._streams: dict[str, Stream] = {}
         self._stop = False
-        steps = len(Stream(data, batch_size))
-        method.on_fit_start(FitInfo(data.labels, data.ids, data.num_classes, epochs, steps))
-        self.steps_per_epoch = steps
-        self.optimizers: dict[str, Any] = {}
-        for name in method.network_names:
-            method.networks[name], self.optimizers[name] = fabric.setup(method.networks[name], optimizers[name])
-        fabric.to_device(method)
-        self._rates = {
-            name: [group["lr"] for group in optimizer.param_groups] for name, optimizer in self.optimizers.items()
-        }
+        self.steps_per_epoch = len(Stream(data, batch_size))
+        method.on_fit_start(
+            FitInfo(data.labels, data.ids, data.num_classes, epochs, self.steps_per_epoch, trusted=trusted)
+        )
+        self.stages = Stages(method, epochs, optimizer, schedule or {"kind": "constant"}, fabric, fresh)
+
+    @property
+    def optimizers(self) -> Mapping[str, Any]:
+        """One for each network, and ``"own"`` for what else the method learns by gradient."""
+        return self.stages.optimizers
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of the next step."""
+        return self.stages.at(self.epoch)
 
     @property
     def mean_loss(self) -> float:
@@ -75,12 +89,15 @@ class Standing:
     @property
     def fraction(self) -> float:
         """How much of the epoch is done, as far as one can tell beforehand."""
-        return min(self._losses / self.steps_per_epoch, 1.0)
+        return min(self._losses / self.steps_per_epoch, 0.999)  # below 1: the next epoch's rate is not yet due
 
-    def scan(self, network: str = "net", data: Data | None = None) -> Tensor:
-        """Return the logits (N, c) of a network in evaluation mode, on the training data or on other."""
+    def scan(
+        self, network: str = "net", data: Data | None = None, *, best: bool = False, view: str = "plain"
+    ) -> Tensor:
+        """Return the logits (N, c) of a network in evaluation mode, on the training data or on other; see ``Scan``."""
         module = self.method.networks[network]
-        return self._evaluated(module, data or self.data)
+        with self.stages.best_weights(network) if best else nullcontext():
+            return self._evaluated(module, data or self.data, view)
 
     def predict(self, data: Data) -> Tensor:
         """Return the method's probabilities (N, c)."""
@@ -97,15 +114,18 @@ class Standing:
             "networks": {name: dict(network.state_dict()) for name, network in self.method.networks.items()},
             "method": self.method.own_state(),
             "optimizers": {name: optimizer_state(optimizer) for name, optimizer in self.optimizers.items()},
+            "stage": self.stages.state_dict(),
             "sweep": None if self._sweep is None else sweep_state(self._sweep),
             "streams": streams_state(self._streams),
-            "random": torch.get_rng_state(),
+            "random": self._random_state(),
+            "precision": self.fabric.strategy.precision.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Stand where another loop stood."""
         self.epoch, self.number, self.step = state["epoch"], state["number"], state["step"]
         self.loss, self._losses = state["loss"], state["losses"]
+        self.stages.load_state_dict(state["stage"])  # first: its optimizers are those the state is of
         self.method.load_own_state(state["method"])
         for name, network in self.method.networks.items():
             network.load_state_dict(state["networks"][name])
@@ -115,15 +135,32 @@ class Standing:
         self._streams = {} if self._sweep is None else open_streams(self._sweep, self)
         for name, stream in self._streams.items():
             stream.load_state_dict(state["streams"][name])
-        torch.set_rng_state(state["random"])
+        torch.set_rng_state(state["random"]["cpu"])
+        if "device" in state["random"] and self.fabric.device.type == "cuda":
+            torch.cuda.set_rng_state(state["random"]["device"], self.fabric.device)
+        self.fabric.strategy.precision.load_state_dict(state["precision"])
+
+    def _random_state(self) -> dict[str, Tensor]:
+        state = {"cpu": torch.get_rng_state()}
+        if self.fabric.device.type == "cuda":
+            state["device"] = torch.cuda.get_rng_state(self.fabric.device)
+        return state
 
     @torch.no_grad()
-    def _evaluated(self, function: Callable[[Tensor], Tensor], data: Data) -> Tensor:
+    def _evaluated(self, function: Callable[[Tensor], Tensor], data: Data, view: str = "plain") -> Tensor:
         was_training = self.method.training
         self.method.eval()
+        views = {view: find_view(self.views, view)}
         stream = Stream(
-            data, 4 * self.batch_size, views={"plain": self.views["plain"]}, order="sequential", workers=self.workers
+            data,
+            4 * self.batch_size,
+            views=views,
+            order="sequential",
+            seed=self.seed,
+            name="scan",
+            workers=self.workers,
         )
+        stream.seek(self.epoch)  # a view that draws at random draws anew
         found = [function(batch.x.to(self.fabric.device)).float().cpu() for batch in stream]
         self.method.train(was_training)
         return torch.cat(found)

@@ -12,9 +12,14 @@ if TYPE_CHECKING:
 
 
 def open_streams(sweep: Sweep, loop: "Standing") -> dict[str, Stream]:
-    """Return the streams of a sweep, each at the beginning of the loop's epoch."""
-    streams = {}
+    """Return the streams of a sweep, each at the beginning of the loop's epoch.
+
+    The first sets the pace and has one epoch for each of the loop's. The others may come round several times in one,
+    so that each epoch of the loop has a series of its own.
+    """
+    streams: dict[str, Stream] = {}
     for name, draw in sweep.streams.items():
+        own = f"{loop.number}/{name}" if not streams else f"{loop.epoch}/{loop.number}/{name}"
         stream = Stream(
             loop.data,
             max(round(loop.batch_size * draw.batch_factor), 2 * loop.fabric.world_size),
@@ -23,14 +28,14 @@ def open_streams(sweep: Sweep, loop: "Standing") -> dict[str, Stream]:
             rows=draw.rows,
             draws=draw.draws,
             seed=loop.seed,
-            name=f"{loop.number}/{name}",
+            name=own,
             rank=loop.fabric.global_rank,
             ranks=loop.fabric.world_size,
             workers=loop.workers,
         )
         if draw.labels is not None:
             stream.balance(draw.labels)
-        stream.seek(loop.epoch)
+        stream.seek(loop.epoch if not streams else 0)
         streams[name] = stream
     return streams
 

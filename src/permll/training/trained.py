@@ -1,7 +1,6 @@
 """What a training has come to: the networks of a run with all that new samples need, without the training data."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from permll.methods._base import FitInfo, Method
 from permll.methods._registry import find_method
 from permll.networks import build_network
 from permll.training.preprocessing import steps_of, view_of
-from permll.training.run import Run, write_text
+from permll.training.run import Run, write_text, write_whole
 
 if TYPE_CHECKING:
     from permll.training.experiment import Experiment
@@ -113,10 +112,8 @@ def write_network_card(run: Run, loop: "Loop", experiment: "Experiment") -> None
         "seen": seen.to_dict(),
     }
     if experiment.encoder is not None:
-        partial = run.folder / f".{ENCODER}.{os.getpid()}.part"
-        with partial.open("wb") as file:
+        with write_whole(run.folder / ENCODER) as file:
             np.savez(file, **experiment.encoder.to_arrays())  # type: ignore[arg-type]
-        partial.replace(run.folder / ENCODER)
     write_text(run.folder / CARD, json.dumps(card, indent=2) + "\n")
 
 

@@ -1,0 +1,109 @@
+"""From the first step to the result: evaluate, write down, save; whatever happens to the process."""
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor
+
+from permll.evaluation.judge import Judge
+from permll.training.experiment import Experiment
+from permll.training.loop import Loop, NotFiniteError
+from permll.training.observers import Observer
+from permll.training.recipe import Recipe
+from permll.training.run import Run
+
+
+def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, observers: list[Observer]) -> None:
+    """Train to the end. Ctrl-C and a request to end save after the step under way, and raise ``KeyboardInterrupt``."""
+    judge = Judge(
+        experiment.test,
+        experiment.validation,
+        experiment.clean,
+        experiment.clean_validation,
+        experiment.validation_is_clean,
+    )
+    saved = time.monotonic()
+
+    def save() -> None:
+        nonlocal saved
+        _refuse_broken_weights(loop)
+        run.checkpoints.save(loop.step, loop.state_dict())
+        saved = time.monotonic()
+
+    def after_step(loop: Loop) -> None:
+        for observer in observers:
+            observer.on_step(loop)
+        if time.monotonic() - saved > 60 * recipe.training.checkpoint_minutes:
+            save()
+
+    def after_epoch(loop: Loop) -> None:
+        entry: dict[str, Any] = {
+            "epoch": loop.epoch,
+            "step": loop.step,
+            "loss": loop.epoch_loss,
+            **loop.method.metrics(),
+        }
+        if len(loop.stages.every) > 1:
+            entry["stage"] = loop.stages.at(loop.epoch - 1).name
+        if loop.epoch % recipe.training.evaluate_every == 0 or loop.epoch == loop.epochs:
+            entry |= judge.verdict(loop.method, loop.predict, loop.scan, loop.data)
+        run.add_metrics(entry)
+        save()
+        for observer in observers:
+            observer.on_epoch(loop, entry)
+
+    for observer in observers:
+        observer.on_start(loop, run)
+    try:
+        with _asked_to_stop(loop) as asked:
+            reached = loop.run(after_step, after_epoch)
+            if reached:
+                run.finish(
+                    {"recipe_hash": recipe.hash, "settings": loop.method.settings(), **judge.report(run.metrics)}
+                )
+            else:
+                save()
+    finally:
+        for observer in observers:
+            observer.on_end(run)
+    if asked and not reached:
+        raise KeyboardInterrupt(f"stopped and saved; permll train {run.folder} goes on.")
+
+
+@contextmanager
+def _asked_to_stop(loop: Loop) -> Iterator[list[int]]:
+    """Let Ctrl-C (SIGINT) and SIGTERM end the loop after the step under way; a second one ends it at once.
+
+    Only the main thread is told of signals; elsewhere they go where they went before.
+    """
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+
+    def ask(number: int, _: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        loop.stop()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _refuse_broken_weights(loop: Loop) -> None:
+    """Let no weight that is NaN or infinite into a checkpoint: the one before is better."""
+    for name, value in loop.method.networks.state_dict().items():
+        if isinstance(value, Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
+            raise NotFiniteError(
+                f"{name} became NaN or infinite in epoch {loop.epoch + 1}, before step {loop.step + 1}: lower the "
+                "learning rate; the checkpoint before is still good."
+            )
