@@ -13,7 +13,20 @@ from permll.training.loop import Loop
 from tests.training.toy import make_loop, points
 
 EVERY = pytest.mark.parametrize("name", METHODS)
-STEPS = 20
+# Settings whose state, sweeps or networks are not those of the defaults.
+SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "permll": [{"balance": "corrected", "warm_up": 5}, {"networks": 2, "on": "label", "lr": 0.1, "balance": "given"}],
+}
+VARIANTS = pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        pytest.param(name, settings, id=f"{name}{number or ''}")
+        for name in METHODS
+        for number, settings in enumerate([{}, *SETTINGS.get(name, [])])
+    ],
+)
+EPOCHS, STEPS = 6, 22  # of four steps each; every stage begins within these
+SLOW: dict[str, int] = {}  # epochs of methods that learn too little in twelve
 
 
 def idle(_: Loop) -> None:
@@ -43,59 +56,72 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-@EVERY
-def test_twenty_steps_reach_every_parameter_and_lower_the_loss(name: str) -> None:
-    loop = make_loop(name, points(), epochs=6)
+def misfit(loop: Loop) -> float:
+    """Return the cross-entropy of what the method predicts for its training data."""
+    probabilities = loop.predict(loop.data)
+    return torch.nn.functional.nll_loss(probabilities.clamp_min(1e-6).log(), loop.data.labels).item()
+
+
+@VARIANTS
+def test_training_reaches_every_parameter_and_the_labels(name: str, settings: dict[str, Any]) -> None:
+    loop = make_loop(name, points(), settings, epochs=EPOCHS)
     before = {key: value.clone() for key, value in loop.method.state_dict().items()}
-    run_steps(loop, STEPS)
+    untrained = misfit(loop)
+    loop.run(idle, idle)
     moved = {key for key, value in loop.method.state_dict().items() if not torch.equal(value, before[key])}
     parameters = {key for key, _ in loop.method.named_parameters() if "_original_module" not in key}
     assert {key.replace("_forward_module.", "") for key in parameters} <= moved
-    first, last = make_loop(name, points(), epochs=6), loop
-    run_steps(first, 1)
-    assert last.mean_loss < first.mean_loss or last.epoch_loss < first.loss
+    assert misfit(loop) < untrained
 
 
-@EVERY
-def test_the_same_seed_gives_the_same_result(name: str) -> None:
+@VARIANTS
+def test_the_same_seed_gives_the_same_result(name: str, settings: dict[str, Any]) -> None:
     states = []
     for _ in range(2):
-        loop = make_loop(name, points())
+        loop = make_loop(name, points(), settings, epochs=EPOCHS)
         run_steps(loop, STEPS)
         states.append(loop.state_dict())
     assert same(*states)
 
 
-@EVERY
-@pytest.mark.parametrize("steps", [1, 3, 4, 6])
-def test_a_state_on_disk_goes_on_as_if_nothing_had_happened(name: str, steps: int, tmp_path: Any) -> None:
-    whole = make_loop(name, points())
-    run_steps(whole, 11)
-    expected = whole.state_dict()
-    first = make_loop(name, points())
+@VARIANTS
+@pytest.mark.parametrize("steps", [1, 4, 7, 12, 18, 20])
+def test_a_state_on_disk_goes_on_as_if_nothing_had_happened(
+    name: str, settings: dict[str, Any], steps: int, tmp_path: Any
+) -> None:
+    whole = make_loop(name, points(), settings, epochs=EPOCHS)
+    run_steps(whole, STEPS)
+    first = make_loop(name, points(), settings, epochs=EPOCHS)
     run_steps(first, steps)
     path = save_state(tmp_path / "state.safetensors", first.state_dict())
-    second = make_loop(name, points())
+    second = make_loop(name, points(), settings, epochs=EPOCHS)
     second.load_state_dict(load_state(path))
-    run_steps(second, 11 - steps)
-    assert same(expected, second.state_dict())
+    run_steps(second, STEPS - steps)
+    assert same(load_state(save_state(tmp_path / "whole.safetensors", whole.state_dict())), as_saved(second, tmp_path))
+
+
+def as_saved(loop: Loop, folder: Any) -> Any:
+    return load_state(save_state(folder / "again.safetensors", loop.state_dict()))
 
 
 @EVERY
 def test_rows_outside_the_batch_do_not_move(name: str) -> None:
-    loop = make_loop(name, points())
+    loop = make_loop(name, points(), epochs=EPOCHS)
     own = {key: value.clone() for key, value in loop.method.own_state().items() if len(value.shape) > 1}
     seen: list[Tensor] = []
-    loss = loop.method.loss
+    sweep = loop.method.sweep(0, 0, loop.scan)
+    assert sweep is not None
+    loss = getattr(loop.method, sweep.loss)
 
-    def watched(batch: Any) -> Tensor:
-        seen.append(batch.index)
-        return loss(batch)
+    def watched(**batches: Any) -> Tensor:
+        seen.extend(batch.index for batch in batches.values())
+        return loss(**batches)
 
-    loop.method.loss = watched  # type: ignore[method-assign]
+    setattr(loop.method, sweep.loss, watched)
     run_steps(loop, 1)
     outside = torch.ones(len(loop.data), dtype=torch.bool)
-    outside[seen[0]] = False
+    outside[torch.cat(seen)] = False
+    assert outside.any()
     for key, before in own.items():
         if len(before) == len(loop.data):
             assert torch.equal(loop.method.own_state()[key][outside], before[outside])
@@ -103,7 +129,7 @@ def test_rows_outside_the_batch_do_not_move(name: str) -> None:
 
 @EVERY
 def test_labels_and_quality_are_what_they_promise(name: str) -> None:
-    loop = make_loop(name, points())
+    loop = make_loop(name, points(), epochs=EPOCHS)
     run_steps(loop, STEPS)
     corrected, quality = loop.method.corrected_labels(loop.scan), loop.method.label_quality(loop.scan)
     assert corrected.shape == (60, 3)
@@ -117,7 +143,7 @@ def test_labels_and_quality_are_what_they_promise(name: str) -> None:
 @EVERY
 def test_it_learns_what_can_be_learned(name: str) -> None:
     data = points(120)
-    loop = make_loop(name, data, epochs=12)
+    loop = make_loop(name, data, epochs=SLOW.get(name, 12))
     loop.run(idle, idle)
     assert (loop.predict(data).argmax(1) == data.labels).float().mean() > 0.9
 
@@ -136,7 +162,7 @@ def test_records_say_what_there_is(name: str) -> None:
     assert info.method_class.__doc__
     method = info.build()
     assert len(method.network_names) == info.networks
-    assert isinstance(make_loop(name, points()).method.sweep(0, 0, torch.zeros), Sweep)
+    assert isinstance(make_loop(name, points(), epochs=EPOCHS).method.sweep(0, 0, torch.zeros), Sweep)
 
 
 def test_an_unknown_method_is_answered_with_the_nearest() -> None:

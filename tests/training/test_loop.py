@@ -79,7 +79,7 @@ def test_what_was_saved_before_a_loss_broke_is_good(method: str, tmp_path: Path)
 
 def test_weights_that_broke_are_not_saved(tmp_path: Path) -> None:
     recipe = own_recipe(method__name="ce", optimizer__lr=1e38, training__batch_size=60)
-    with pytest.raises(NotFiniteError, match="norm.weight became NaN or infinite in epoch 2"):
+    with pytest.raises(NotFiniteError, match=r"norm.weight became NaN or infinite in epoch 2"):
         fit(recipe=recipe, out=tmp_path / "run", data=points(), network=torch.nn.Sequential(Late(), Double()))
     assert Run(tmp_path / "run").checkpoints.newest() is None
 

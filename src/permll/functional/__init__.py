@@ -1,0 +1,1 @@
+"""Pure losses and estimators that methods share: tensors in, tensors out, no state."""
