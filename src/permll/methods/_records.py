@@ -11,6 +11,12 @@ RECORDS = (
         paper="The usual training on the given labels.",
         home="permll.methods.ce:CrossEntropy",
     ),
+    # robust losses
+    # transition matrices
+    # noise layers
+    # mentors
+    # memories and refurbished labels
+    # mixtures
     MethodInfo(
         name="permll",
         title="PermLL",
