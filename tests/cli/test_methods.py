@@ -141,6 +141,6 @@ def test_a_recipe_that_is_shown_can_be_trained_with(tmp_path: Path) -> None:
 
 
 def test_an_unknown_recipe_is_answered_with_the_nearest() -> None:
-    assert "'mini/sym-6' is no recipe and no .toml file, did you mean mini/sym-60?" in sentence(
+    assert "'mini/sym-6' is no recipe, no .toml file and no run, did you mean mini/sym-60?" in sentence(
         run("recipes", "show", "mini/sym-6")
     )

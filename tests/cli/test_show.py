@@ -65,8 +65,8 @@ def test_one_run(runs: Path, columns: int) -> None:
     noisy = chosen.best_by_noisy_validation
     assert noisy is not None
     assert f"best by noisy validation, epoch {noisy.epoch} {100 * noisy.test:.2f} %" in text
-    assert f"best of all epochs, epoch {chosen.best_test.epoch} (oracle) {100 * chosen.best_test.test:.2f} %" in text
-    assert f"lost since then (oracle) {100 * chosen.memorisation:.2f} %" in text
+    assert f"best epoch, epoch {chosen.best_test.epoch} (oracle) {100 * chosen.best_test.test:.2f} %" in text
+    assert f"points lost since the best epoch (oracle) {100 * chosen.memorisation:.2f}" in text
     for fate in ("true positives", "miscorrected", "missed", "false positives"):
         name = fate.replace("miscorrected", "mis-corrected")
         assert f"({name}) {last['correction_' + fate.replace(' ', '_')]:,}" in text

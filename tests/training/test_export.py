@@ -231,7 +231,7 @@ def test_a_method_that_predicts_in_its_own_way(tmp_path: Path, monkeypatch: pyte
 def test_a_network_that_was_given_must_be_given_again(tmp_path: Path) -> None:
     network = small_net(4, 3)
     run, experiment = trained_run(own(), tmp_path / "run", points(), network=network)
-    with pytest.raises(ValueError, match=r"trained a torch.nn.modules.container.Sequential, not a permll.*MLP: give"):
+    with pytest.raises(ValueError, match=r"trained a network of yours, torch.nn.*Sequential: in Python, give"):
         load_trained(run)
     with pytest.raises(ValueError, match=r"do not fit this .*Sequential: .*size mismatch"):
         load_trained(run, small_net(4, 5))

@@ -5,6 +5,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -274,3 +275,43 @@ def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], words: str
     with pytest.raises((ValueError, FileNotFoundError), match=words):
         fit("permll", path, epochs=1, out=tmp_path / "run", **changes)
     assert not Run(tmp_path / "run").exists
+
+
+def test_fit_takes_what_load_takes(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": [0.5, 1.5, 2.5, 7.5] * 12, "kind": ["a", "a", "b", "b"] * 12})
+    run = fit("ce", frame, epochs=1, data__options__label="kind", out=tmp_path / "run")
+    assert run.recipe.training.batch_size == 16, "chosen by the data, and written down"
+    assert run.recipe.network.name == "mlp"
+    again = fit("ce", frame, epochs=1, data__options__label="kind", out=tmp_path / "run")
+    assert again.result == run.result
+    with pytest.raises(TypeError, match=r"give the method's class and its settings, not an object: fit\(CrossEntropy"):
+        fit(CrossEntropy(), frame)  # type: ignore[arg-type]
+
+
+def test_a_network_of_ones_own_is_tried_out_and_named(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"epochs": 1, "out": tmp_path / "run"}
+    with pytest.raises(ValueError, match=r"the network does not take samples of shape \(4,\): mat1 and mat2"):
+        fit("ce", points(), network=torch.nn.Linear(5, 3), **settings)
+    with pytest.raises(ValueError, match=r"a score for every class, shape \(2, 3\) for 2 samples; got \(2, 4\)"):
+        fit("ce", points(), network=torch.nn.Linear(4, 4), **settings)
+    run = fit("ce", points(), network=torch.nn.Linear(4, 3), **settings)
+    assert run.recipe.network.name == "given:torch.nn.modules.linear.Linear"
+    with pytest.raises(ValueError, match="is a run of another recipe"):
+        fit("ce", points(), **settings)
+    with pytest.raises(ValueError, match=r"another recipe \(network.name given.*Linear and given.*Sequential\)"):
+        fit("ce", points(), network=torch.nn.Sequential(torch.nn.Linear(4, 3)), **settings)
+
+
+def test_findings_are_every_label_the_most_suspect_first(tmp_path: Path) -> None:
+    run = fit("permll", "digits", "tiny/digits", epochs=3, out=tmp_path / "run")
+    findings = run.findings
+    assert sorted(finding.id for finding in findings) == sorted(run.rows[0])
+    assert [finding.quality for finding in findings] == sorted(finding.quality for finding in findings)
+    labels = np.load(run.folder / "labels.npz")
+    given = dict(zip(labels["ids"], labels["classes"][labels["given"]], strict=True))
+    assert all(finding.given == given[finding.id] for finding in findings)
+    changed = sum(finding.given != finding.proposed for finding in findings)
+    assert changed == run.metrics[-1]["correction_changed"]
+    with pytest.raises(FileNotFoundError, match="has no findings yet: permll train"):
+        _ = Run(tmp_path / "none").findings

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from permll.data.registry import SETS
 from permll.methods import METHODS, find_method
 from permll.networks import NETWORKS
-from permll.training.optimizers import OPTIMIZERS
-from permll.training.recipe import Recipe, read_recipe
+from permll.training.optimizers import OPTIMIZERS, build_optimizer
+from permll.training.recipe import Recipe, differences, read_recipe
 from permll.training.recipe_files import load_recipe, method_changes, recipe_names
 from tests.training.toy import quick_recipe
 
@@ -116,7 +117,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"'mini/sym60' is no recipe and no \.toml file, did you mean mini/sym-60"):
+    with pytest.raises(ValueError, match=r"'mini/sym60' is no recipe, .* and no run, did you mean mini/sym-60"):
         load_recipe("mini/sym60")
     (tmp_path / "broken.toml").write_text("epochs = = 3")
     with pytest.raises(ValueError, match="is no TOML"):
@@ -148,3 +149,34 @@ def test_what_a_method_changes_is_what_there_is(method: str) -> None:
         known = {*Recipe.model_fields, *SETS}
         assert set(content) <= known, f"methods/{method}.toml, [{tier}]"
         assert {"sym", "asym"} >= {key for name in SETS for key in content.get(name, {})} - set(Recipe.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("lr", "there is no key lr, did you mean optimizer.lr"),
+        ("epoch", "there is no key epoch, did you mean training.epochs"),
+        ("training.epoch", "there is no key training.epoch, did you mean epochs"),
+        ("zebra", "there is no key zebra[.]"),
+    ],
+)
+def test_a_key_in_the_wrong_place_is_told_the_right_one(key: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        load_recipe("mini/sym-60", {key: 3})
+
+
+def test_settings_of_an_optimizer_are_checked() -> None:
+    network = torch.nn.Linear(2, 2)
+    with pytest.raises(ValueError, match="sgd has no setting 'momentun', did you mean momentum"):
+        build_optimizer(network, "sgd", lr=0.1, momentun=0.9)
+    with pytest.raises(ValueError, match="the setting lr of adam must be a number, got 'abc'"):
+        build_optimizer(network, "adam", lr="abc")
+
+
+def test_what_differs_between_recipes_is_named() -> None:
+    one, other = (
+        quick_recipe(),
+        quick_recipe(training__epochs=9, training__seed=4, optimizer__lr=0.3, method__name="ce"),
+    )
+    assert differences(one, quick_recipe(training__epochs=9)) == "training.epochs 3 and 9"
+    assert differences(one, other).endswith(", ...")

@@ -49,6 +49,7 @@ def main() -> None:
     """Run the command line: what a user can mend is one sentence and exit code 1, not a traceback."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal without Greek letters shows question marks
+    sys.path.append(os.getcwd())  # for methods of one's own, named module:Class
     try:
         app()
     except StoppedError as stopped:

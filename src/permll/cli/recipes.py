@@ -54,11 +54,12 @@ def list_(
 @recipes.command()
 def show(
     name: Annotated[str, typer.Argument(help="A recipe, as permll recipes list calls it, or a .toml file.")],
+    method: Annotated[str | None, typer.Option(help="With another method, and what it changes in the recipe.")] = None,
 ) -> None:
     """Show a recipe with everything it inherits and every default: TOML, to be changed and trained with."""
     from permll.training.recipe_files import load_recipe
 
-    recipe = load_recipe(name)
+    recipe = load_recipe(name, {} if method is None else {"method.name": method})
     typer.echo(f"# {name}, hash {recipe.hash}")
     typer.echo(recipe.to_toml(), nl=False)
 

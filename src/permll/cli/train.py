@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from permll.cli.watching import Display, JsonLines, Lines
-
 if TYPE_CHECKING:
     from permll.training.observers import Observer
     from permll.training.run import Run
@@ -27,10 +25,11 @@ def train(
     out: Annotated[Path | None, Option(help="The run's folder. Default: runs/RECIPE-METHOD-SEED.")] = None,
     data: Annotated[str | None, Option(help="What to train on: a built-in set or a path.")] = None,
     root: Annotated[str | None, Option(help="The folder of built-in data sets.")] = None,
+    label: Annotated[str | None, Option(help="The column or array of labels in your own data.")] = None,
     method: Annotated[str | None, Option(help="Another method: permll methods.")] = None,
     noise: Annotated[str | None, Option(help="Other noise: permll noise list.")] = None,
-    epochs: Annotated[int | None, Option(help="How many epochs.", min=1)] = None,
-    seed: Annotated[int | None, Option(help="Initial weights, orders and views.", min=0)] = None,
+    epochs: Annotated[int | None, Option(help="How many epochs.")] = None,
+    seed: Annotated[int | None, Option(help="Initial weights, orders and views.")] = None,
     set_: Annotated[list[str] | None, Option("--set", help="Any value of the recipe: --set optimizer.lr=0.1")] = None,
     track: Annotated[str | None, Option(help="Also log to tensorboard or wandb.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print a line of JSON for every epoch, and the result.")] = False,
@@ -40,11 +39,13 @@ def train(
     from permll.training.recipe_files import choose_recipe
     from permll.training.run import Run, default_folder
     from permll.training.tracking import tracker
+    from permll.training.watching import Display, JsonLines, Lines
 
     known = Run(what) if what else None
     given = {
         "data.source": data,
         "data.root": root,
+        "data.options.label": label,
         "method.name": method,
         "data.noise": noise,
         "training.epochs": epochs,

@@ -219,7 +219,7 @@ class TextEncoder:
         values = np.asarray(self._weigh.transform(inputs.texts) @ self.directions.T, dtype=np.float32)
         lengths = np.linalg.norm(values, axis=1, keepdims=True)
         lengths[lengths < 1e-4] = np.inf  # no known word; what is left is rounding
-        return Vectors(torch.from_numpy(values * (np.float32(values.shape[1]) ** 0.5 / lengths)))
+        return Vectors(torch.from_numpy(values * (np.float32(values.shape[1]) ** 0.5 / lengths)), scaled=True)
 
     def to_arrays(self) -> Arrays:
         """Return the encoder as arrays."""

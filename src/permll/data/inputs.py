@@ -75,10 +75,13 @@ class Vectors:
         values: (N, F), finite.
         features: (F,) int64, which feature each column belongs to, where one feature takes several columns (a category
             as one-hot): views that drop features drop all columns of one together. By default each its own.
+        scaled: whether how much a column varies says how much it matters, as in encoded texts: views then keep the
+            scales of the columns instead of making them one.
     """
 
     values: Tensor
     features: Tensor | None = None
+    scaled: bool = False
 
     def __post_init__(self) -> None:
         if self.values.dtype != torch.float32 or self.values.ndim != 2:
@@ -95,7 +98,7 @@ class Vectors:
 
     def take(self, rows: Tensor) -> "Vectors":
         """Return the vectors at ``rows``."""
-        return Vectors(self.values[rows], self.features)
+        return Vectors(self.values[rows], self.features, self.scaled)
 
     def batch(self, rows: Tensor) -> Tensor:
         """Return float32 (B, F)."""

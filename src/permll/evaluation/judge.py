@@ -9,7 +9,7 @@ from torch import Tensor
 from permll.data.record import Data
 from permll.evaluation.accuracy import accuracy
 from permll.evaluation.evaluate import evaluate_labels, evaluate_predictions
-from permll.evaluation.protocol import choose_from_rows
+from permll.evaluation.protocol import NUMBERS, choose_from_rows
 
 
 class Judged(Protocol):
@@ -68,6 +68,7 @@ class Judge:
     def report(self, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the numbers to report of a finished run, and which of them an oracle chose."""
         if self.test is None:
-            return {"oracle": [], "final": dict(metrics[-1])}
-        protocol = choose_from_rows(metrics)
-        return {**protocol.numbers(), "oracle": sorted(protocol.oracle), "final": dict(metrics[-1])}
+            unknown = dict.fromkeys(NUMBERS)  # only test data give them
+            return {**unknown, "oracle": [], "final": dict(metrics[-1])}
+        chosen = choose_from_rows(metrics)
+        return {**chosen.numbers(), "oracle": sorted(chosen.oracle), "final": dict(metrics[-1])}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 Series = Sequence[float | None]
+NUMBERS = ("last", "best_by_noisy_validation", "best_by_clean_validation", "best_test", "memorisation")
 
 
 class Choice(NamedTuple):

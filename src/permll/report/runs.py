@@ -14,8 +14,8 @@ _CHOICES = {
     "last": "last epoch",
     "best_by_noisy_validation": "best by noisy validation",
     "best_by_clean_validation": "best by clean validation",
-    "best_test": "best of all epochs",
-    "memorisation": "lost since then",
+    "best_test": "best epoch",
+    "memorisation": "points lost since the best epoch",
 }
 _SECTIONS = {
     "Noisy validation": {"noisy_validation_accuracy": "accuracy, last epoch"},
@@ -45,6 +45,8 @@ _COLUMNS = {  # of a comparison, with two lines of head
     "last": ("last", "epoch"),
     "best_by_noisy_validation": ("by noisy", "validation"),
     "best_test": ("best", "epoch *"),
+    "noisy_validation_accuracy": ("noisy val.,", "last epoch"),
+    "turned": ("labels", "turned"),
     "correction_accuracy_after": ("right", "labels"),
     "detection_auroc": ("AUROC of", "quality"),
 }
@@ -140,6 +142,8 @@ def compare(runs: Iterable[Facts]) -> list[Facts]:
 def comparison_text(groups: Sequence[Facts], width: int = 80) -> str:
     """Return groups as a table: a line with the name of each, and one with its numbers."""
     names = [name for name in _COLUMNS if any(name in group["numbers"] for group in groups)]
+    if "last" in names:  # test data tell more
+        names = [name for name in names if name not in ("noisy_validation_accuracy", "turned")]
     room = min((width - 2) // max(len(names), 1), 16)
     lines = ["Mean ± standard deviation over seeds, %"]
     lines += ["  " + "".join(f"{_COLUMNS[name][row]:>{room}}" for name in names) for row in (0, 1)]
@@ -201,6 +205,8 @@ def _remark(entry: Mapping[str, Any]) -> str:
 def _value(name: str, value: float) -> str:
     if isinstance(value, int):
         return f"{value:,}  "  # ends where the numbers in per cent end
+    if name == "memorisation":
+        return f"{100 * value:.2f}  "  # points, not per cent of anything
     return f"{value:.3f}  " if name in ("test_nll", "test_brier") else f"{100 * value:.2f} %"
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from permll.training.recipe import Recipe as Recipe
     from permll.training.recipe_files import load_recipe as load_recipe
     from permll.training.run import Run as Run
+    from permll.training.trained import load_trained as load_trained
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
@@ -21,5 +22,6 @@ __getattr__, __dir__, __all__ = lazy(
         "recipe": ("Recipe",),
         "recipe_files": ("load_recipe",),
         "run": ("Run",),
+        "trained": ("load_trained",),
     },
 )

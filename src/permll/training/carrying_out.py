@@ -11,6 +11,7 @@ from torch import Tensor
 
 from permll.evaluation.judge import Judge
 from permll.training.experiment import Experiment
+from permll.training.findings import write_findings
 from permll.training.loop import Loop, NotFiniteError
 from permll.training.observers import Observer
 from permll.training.recipe import Recipe
@@ -62,6 +63,8 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
         with _asked_to_stop(loop) as asked:
             reached = loop.run(after_step, after_epoch)
             if reached:
+                labels, quality = loop.method.corrected_labels(loop.scan), loop.method.label_quality(loop.scan)
+                write_findings(run.folder, loop.data, labels.cpu(), quality.cpu())
                 run.finish(
                     {"recipe_hash": recipe.hash, "settings": loop.method.settings(), **judge.report(run.metrics)}
                 )

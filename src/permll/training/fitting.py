@@ -1,5 +1,6 @@
 """``fit``: a recipe carried out in a run folder, from its beginning or from wherever it was left."""
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ import torch
 from torch import nn
 
 from permll.data.inputs import Images, LazyImages
+from permll.data.loading import load
 from permll.data.record import Data
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
@@ -17,18 +19,19 @@ from permll.training.carrying_out import carry_out
 from permll.training.experiment import Before, Experiment, prepare
 from permll.training.loop import Loop
 from permll.training.observers import Observer
-from permll.training.recipe import Recipe
+from permll.training.recipe import AUTO, GIVEN, Named, Recipe, differences
 from permll.training.recipe_files import choose_recipe
 from permll.training.run import Run, default_folder
-from permll.training.trained import saved_encoder, write_network_card
+from permll.training.trained import class_name, saved_encoder, write_network_card
 from permll.training.views import build_views
+from permll.training.watching import default_watchers
 
 Network = nn.Module | Callable[[], nn.Module]
 
 
 def fit(
     method: str | type[Method] | None = None,
-    data: Data | Path | str | None = None,
+    data: Any = None,
     recipe: Recipe | Path | str | None = None,
     *,
     out: Path | str | None = None,
@@ -37,7 +40,7 @@ def fit(
     seed: int | None = None,
     test: Data | None = None,
     network: Network | None = None,
-    observers: Iterable[Observer] = (),
+    observers: Iterable[Observer] | None = None,
     **settings: Any,
 ) -> Run:
     """Train a method on data as a recipe says, and return the run.
@@ -47,7 +50,8 @@ def fit(
 
     Args:
         method: its name (``permll methods``), or a class of yours; default the recipe's.
-        data: to train on: an object, a path, or the name of a built-in set; default what the recipe names.
+        data: to train on: whatever ``permll.data.load`` takes, a path, a data frame, the name of a built-in set, or
+            ``Data``; default what the recipe names.
         recipe: a recipe, the name of a built-in one (``permll recipes list``), or a TOML file; default ``own/default``,
             which picks a network that suits the data.
         out: the run's folder; default ``runs/RECIPE-METHOD-SEED``.
@@ -57,7 +61,7 @@ def fit(
         test: to test on, instead of what the recipe names.
         network: any module that returns logits, instead of the recipe's; or a function that makes one, for methods that
             need several, or begin anew.
-        observers: see ``Observer``.
+        observers: who watches, see ``Observer``; default a progress bar where there is a terminal or a notebook.
         settings: any other value of the recipe, dots written as two underscores: ``optimizer__lr=0.1``.
 
     Examples:
@@ -66,9 +70,14 @@ def fit(
         >>> run.finished, len(run.metrics)
         (True, 2)
     """
+    if isinstance(method, Method):
+        raise TypeError(
+            f"give the method's class and its settings, not an object: fit({type(method).__name__}, method__NAME=...)."
+        )
+    named = isinstance(data, str | Path)
     given = {
         "method.name": method_name(method) if isinstance(method, type) else method,
-        "data.source": None if isinstance(data, Data) or data is None else str(data),
+        "data.source": str(data) if named else None,
         "data.noise": noise,
         "training.epochs": epochs,
         "training.seed": seed,
@@ -77,9 +86,14 @@ def fit(
     if recipe is None and data is None:
         raise ValueError("say what to train on: data, or a recipe that names some (permll recipes list).")
     resolved = choose_recipe(recipe, changes)
+    if network is not None:
+        made = network if isinstance(network, nn.Module) else network()
+        resolved = resolved.model_copy(update={"network": Named(name=f"{GIVEN}{class_name(made)}")})
     run = Run(out or default_folder(recipe, resolved))
     if run.exists:
         resolved = _same_recipe(run, resolved)
+    if data is not None and not named and not isinstance(data, Data):
+        data = load(data, **resolved.data.options)
     if run.finished and not isinstance(data, Data):
         return run
     with torch.random.fork_rng(devices=[]):
@@ -88,12 +102,11 @@ def fit(
         if run.finished:
             _same_rows(run, experiment)
             return run
-        if resolved.network.name == "auto":
-            resolved = _with_network(resolved, experiment)
+        resolved = _suited(resolved, experiment)
         loop = make_loop(resolved, experiment, network)
         with run.locked():
             _take_up(run, resolved, experiment, loop)
-            carry_out(run, resolved, experiment, loop, list(observers))
+            carry_out(run, resolved, experiment, loop, default_watchers() if observers is None else list(observers))
     return run
 
 
@@ -127,6 +140,8 @@ def make_loop(recipe: Recipe, experiment: Experiment, network: Network | None = 
         )
     for name in method.network_names:
         method.networks[name] = build(name, 0)
+    if network is not None:
+        _try_out(method.networks[method.network_names[0]], experiment, views)
     return Loop(
         fabric,
         method,
@@ -135,7 +150,7 @@ def make_loop(recipe: Recipe, experiment: Experiment, network: Network | None = 
         optimizer=recipe.optimizer.model_dump(),
         schedule=recipe.schedule.model_dump(),
         epochs=training.epochs,
-        batch_size=training.batch_size,
+        batch_size=training.rows_of_a_batch,
         seed=training.seed,
         workers=training.workers,
         validation=None if experiment.validation_is_clean else experiment.validation,
@@ -146,11 +161,15 @@ def make_loop(recipe: Recipe, experiment: Experiment, network: Network | None = 
 
 def _same_recipe(run: Run, asked: Recipe) -> Recipe:
     """Return the recipe that is asked for, if the run was begun with it: what changes no result may be another."""
-    if asked.network.name == "auto":
-        asked = asked.model_copy(update={"network": run.recipe.network})
-    if asked.hash != run.recipe.hash:
+    begun = run.recipe
+    if asked.network.name == AUTO and not begun.network.name.startswith(GIVEN):
+        asked = asked.model_copy(update={"network": begun.network})
+    if asked.training.batch_size == AUTO:
+        asked = asked.with_training(batch_size=begun.training.batch_size)
+    if asked.hash != begun.hash:
         raise ValueError(
-            f"{run.folder} is a run of another recipe: choose another folder, or permll train {run.folder}."
+            f"{run.folder} is a run of another recipe ({differences(begun, asked)}): choose another folder, or permll "
+            f"train {run.folder}."
         )
     return asked
 
@@ -161,14 +180,18 @@ def _same_rows(run: Run, experiment: Experiment) -> None:
         raise ValueError(f"{run.folder} is finished, and was trained on other samples: choose another folder.")
 
 
-def _with_network(recipe: Recipe, experiment: Experiment) -> Recipe:
-    """Choose a network by what it will see: the recipe that is written down names it."""
-    inputs = experiment.train.inputs
-    if isinstance(inputs, Images):
-        name = "cnn" if inputs.pixels.shape[2] < 24 else "resnet8"
-    else:
-        name = "resnet18" if isinstance(inputs, LazyImages) else "mlp"
-    return recipe.model_copy(update={"network": recipe.network.model_copy(update={"name": name})})
+def _suited(recipe: Recipe, experiment: Experiment) -> Recipe:
+    """Choose what the recipe leaves open by the data: the recipe that is written down has no ``auto`` left."""
+    inputs, rows = experiment.train.inputs, len(experiment.train)
+    if recipe.network.name == AUTO:
+        if isinstance(inputs, Images):
+            name = "cnn" if inputs.pixels.shape[2] < 24 else "resnet8"
+        else:
+            name = "resnet18" if isinstance(inputs, LazyImages) else "mlp"
+        recipe = recipe.model_copy(update={"network": recipe.network.model_copy(update={"name": name})})
+    if recipe.training.batch_size == AUTO:  # ten steps an epoch or more: fewer teach too little
+        recipe = recipe.with_training(batch_size=min(max(2 ** int(math.log2(rows / 10)) if rows > 10 else 2, 16), 128))
+    return recipe
 
 
 def _network_builder(
@@ -188,6 +211,11 @@ def _network_builder(
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
                 return network()
+        if recipe.network.name.startswith(GIVEN):
+            raise ValueError(
+                f"the run trains a network of yours, {recipe.network.name.removeprefix(GIVEN)}: give it to permll.fit("
+                "recipe=Run(folder).recipe, out=folder, network=...)."
+            )
         return build_network(
             recipe.network.name,
             input_shape=shape,
@@ -197,6 +225,25 @@ def _network_builder(
         )
 
     return build
+
+
+def _try_out(network: nn.Module, experiment: Experiment, views: Mapping[str, Any]) -> None:
+    """Refuse a network of the user's that does not take the samples, or does not give a score for every class."""
+    rows = torch.arange(2)
+    x = views["plain"](experiment.train.inputs.batch(rows), rows)
+    was_training = network.training
+    try:
+        with torch.no_grad():
+            found = tuple(network.eval()(x).shape)
+    except RuntimeError as problem:
+        shape = tuple(x.shape[1:])
+        reason = str(problem).splitlines()[0].rstrip(".")
+        raise ValueError(f"the network does not take samples of shape {shape}: {reason}.") from None
+    finally:
+        network.train(was_training)
+    wanted = (2, experiment.train.num_classes)
+    if found != wanted:
+        raise ValueError(f"the network must give a score for every class, shape {wanted} for 2 samples; got {found}.")
 
 
 def _take_up(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop) -> None:

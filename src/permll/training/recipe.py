@@ -9,6 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from permll.data.problems import nearest
 
+AUTO = "auto"  # left to the data
+GIVEN = "given:"  # the name of a network that was given as an object goes after it
+
 
 class Section(BaseModel):
     """A part of a recipe: known keys only, and none that changes under one's hands."""
@@ -94,7 +97,7 @@ class TrainingSection(Section):
     """How long, how large, on what. 16-bit floats are bfloat16: half precision would need the loss to be scaled."""
 
     epochs: int = Field(ge=1)
-    batch_size: int = Field(default=128, ge=2)
+    batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = 128
     seed: int = Field(default=0, ge=0)
     workers: int = Field(default=0, ge=0)
     threads: int | None = None
@@ -105,6 +108,12 @@ class TrainingSection(Section):
     precision: Literal["32-true", "bf16-mixed", "bf16-true", "64-true"] = "32-true"
     evaluate_every: int = Field(default=1, ge=1)
     checkpoint_minutes: float = Field(default=10.0, gt=0)
+
+    @property
+    def rows_of_a_batch(self) -> int:
+        """The size of a batch, once it is known."""
+        assert self.batch_size != "auto", "fit chooses it by the data"
+        return self.batch_size
 
 
 class Recipe(Section):
@@ -128,12 +137,30 @@ class Recipe(Section):
             content["training"].pop(incidental, None)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
+    def with_training(self, **changes: Any) -> "Recipe":
+        """Return the recipe with other values in its section ``training``."""
+        return self.model_copy(update={"training": self.training.model_copy(update=changes)})
+
     def to_toml(self) -> str:
         """Return the recipe as its file."""
         import tomli_w
 
         content: str = tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
         return content
+
+
+def differences(one: Recipe, other: Recipe) -> str:
+    """Say in what two recipes differ: "training.epochs 3 and 5"."""
+    first, second = (_flat(recipe.model_dump(mode="json", exclude_none=True)) for recipe in (one, other))
+    keys = [key for key in {**first, **second} if first.get(key) != second.get(key) and key != "title"]
+    return ", ".join(f"{key} {first.get(key)} and {second.get(key)}" for key in keys[:3]) + ", ..." * (len(keys) > 3)
+
+
+def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
 
 
 def read_recipe(content: Mapping[str, Any], where: str) -> Recipe:
@@ -148,11 +175,28 @@ def _complaints(wrong: ValidationError) -> Iterator[str]:
     for error in wrong.errors():
         where = ".".join(str(part) for part in error["loc"])
         if error["type"] == "extra_forbidden":
-            yield f"there is no key {where}{nearest(str(error['loc'][-1]), _known_keys(error['loc'][:-1])).rstrip('?')}"
+            yield f"there is no key {where}{_nearest_key(error['loc']).rstrip('?')}"
         elif error["type"] == "missing":
             yield f"{where} is missing"
         else:
             yield f"{where} is {error['input']!r}, but {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+def _nearest_key(place: tuple[Any, ...]) -> str:
+    """Return ", did you mean X?": a key of the same section, or one of that name, or nearly so, elsewhere."""
+    word = str(place[-1])
+    near = nearest(word, _known_keys(place[:-1]))
+    if near or len(place) > 1:
+        return near
+    sections = {name: field.annotation for name, field in Recipe.model_fields.items()}
+    known = {
+        key: f"{name}.{key}"
+        for name, section in sections.items()
+        if isinstance(section, type) and issubclass(section, BaseModel)
+        for key in section.model_fields
+    } | {"lr": "optimizer.lr", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay"}
+    found = nearest(word, known).removeprefix(", did you mean ").rstrip("?")
+    return f", did you mean {known[found]}?" if found else ""
 
 
 def _known_keys(place: tuple[Any, ...]) -> list[str]:

@@ -78,8 +78,11 @@ def _chain(name: str) -> tuple[list[Content], list[Content]]:
     elif path.suffix == ".toml" and path.is_file():
         text = path.read_text()
     else:
+        if path.exists() and path.suffix != ".toml":
+            raise ValueError(f"{name} is no recipe and no run: to train on it, permll train --data {name}")
         raise ValueError(
-            f"{name!r} is no recipe and no .toml file{nearest(name, recipe_names()) or '.'} See permll recipes list."
+            f"{name!r} is no recipe, no .toml file and no run{nearest(name, recipe_names()) or '.'} See permll recipes "
+            "list."
         )
     try:
         content = tomllib.loads(text)

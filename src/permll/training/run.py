@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from permll.training.checkpoint import Checkpoints
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
 
+if TYPE_CHECKING:
+    from permll.training.findings import Finding
+
 LOCK = ".lock"
 
 
@@ -25,7 +28,7 @@ class Run:
 
     ``recipe.toml`` (resolved), ``labels.npz`` (given labels, ids, classes), ``noise.npz`` (the record of noise, if
     any), ``metrics.jsonl`` (a line for every epoch, the same however often the run was interrupted), ``checkpoints/``,
-    and at the end ``result.json``.
+    and at the end ``findings.csv`` (every label, the most suspect first) and ``result.json``.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -62,6 +65,13 @@ class Run:
             raise FileNotFoundError(f"{self.folder} is not finished: permll train {self.folder} goes on with it.")
         result: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
         return result
+
+    @property
+    def findings(self) -> "list[Finding]":
+        """What a finished run has to say about every label, the most suspect first."""
+        from permll.training.findings import read_findings
+
+        return read_findings(self.folder)
 
     @property
     def rows(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

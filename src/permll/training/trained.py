@@ -23,6 +23,7 @@ from permll.methods._base import FitInfo, Method
 from permll.methods._registry import find_method
 from permll.networks import build_network
 from permll.training.preprocessing import steps_of, view_of
+from permll.training.recipe import GIVEN
 from permll.training.run import Run, write_text, write_whole
 
 if TYPE_CHECKING:
@@ -167,6 +168,11 @@ def _built(card: Mapping[str, Any], network: nn.Module | None) -> nn.Module:
     import copy
 
     made = card["network"]
+    if network is None and made["name"].startswith(GIVEN):
+        raise ValueError(
+            f"the run trained a network of yours, {made['class']}: in Python, give one to permll.training.load_trained("
+            "Run(folder), network)."
+        )
     if network is None:
         network = build_network(
             made["name"],
@@ -177,7 +183,7 @@ def _built(card: Mapping[str, Any], network: nn.Module | None) -> nn.Module:
         )
     else:
         network = copy.deepcopy(network)  # the caller's keeps its weights, and several are several
-    found = _name_of(network)
+    found = class_name(network)
     if found != made["class"]:
         raise ValueError(
             f"the run trained a {made['class']}, not a {found}: give such a network to load_trained(run, network=...)."
@@ -191,7 +197,7 @@ def _load(module: nn.Module, weights: Mapping[str, Tensor], run: Run) -> None:
     except RuntimeError as other:
         first = str(other).splitlines()[-1].strip().rstrip(".")
         raise ValueError(
-            f"the weights of {run.folder} do not fit this {_name_of(module)}: {first}; give the network that was "
+            f"the weights of {run.folder} do not fit this {class_name(module)}: {first}; give the network that was "
             "trained to load_trained(run, network=...)."
         ) from None
 
@@ -201,17 +207,17 @@ def _fit_info(run: Run) -> FitInfo:
     with np.load(run.folder / "labels.npz", allow_pickle=False) as saved:
         labels, ids, classes = torch.from_numpy(saved["given"]), saved["ids"].tolist(), saved["classes"]
     training = run.recipe.training
-    return FitInfo(
-        labels, tuple(ids), len(classes), training.epochs, number_of_batches(len(labels), training.batch_size)
-    )
+    steps = number_of_batches(len(labels), training.rows_of_a_batch)
+    return FitInfo(labels, tuple(ids), len(classes), training.epochs, steps)
 
 
 def _class_of(method: Method) -> str:
     from lightning_fabric.wrappers import _FabricModule
 
     network = next(iter(method.networks.values()))
-    return _name_of(network.module if isinstance(network, _FabricModule) else network)
+    return class_name(network.module if isinstance(network, _FabricModule) else network)
 
 
-def _name_of(network: nn.Module) -> str:
+def class_name(network: nn.Module) -> str:
+    """Return module and class of a network."""
     return f"{type(network).__module__}.{type(network).__qualname__}"

@@ -33,7 +33,7 @@ def build_views(inputs: Inputs, section: ViewsSection) -> dict[str, View]:
 
 def _scale(inputs: Inputs, section: ViewsSection) -> View:
     if isinstance(inputs, Vectors):
-        return Standardise(*defaults.vector_statistics(inputs.values))
+        return Standardise(*defaults.vector_statistics(inputs))
     if section.normalise != "data":
         return _PUBLISHED[section.normalise]
     if isinstance(inputs, Images):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.data import Images, Inputs, Items, LazyImages, Table, Texts, Vectors
+from permll.data import Data, Images, Inputs, Items, LazyImages, Table, Texts, Vectors, encode
 from permll.data.views import default_views
 from permll.data.views.defaults import image_statistics, vector_statistics
 from permll.data.views.randomness import visit_keys
@@ -63,9 +63,20 @@ def test_statistics_are_numpys() -> None:
     np.testing.assert_allclose(found.mean, values.mean((0, 2, 3)), atol=1e-12)
     np.testing.assert_allclose(found.std, values.std((0, 2, 3)), atol=1e-9)
     vectors = torch.cat([torch.randn(40, 3) * 5 + 2, torch.ones(40, 1)], 1)
-    mean, std = vector_statistics(vectors)
+    mean, std = vector_statistics(Vectors(vectors))
     np.testing.assert_allclose(mean, vectors.numpy().mean(0), atol=1e-5)
     np.testing.assert_allclose(std, [*vectors.numpy().std(0)[:3], 1.0], atol=1e-5)
+
+
+def test_columns_whose_scales_mean_something_keep_them() -> None:
+    vectors = Vectors(torch.randn(40, 3) * torch.tensor([5.0, 1.0, 0.1]) + 2, scaled=True)
+    assert vectors.take(torch.arange(5)).scaled
+    seen = default_views(vectors)["plain"](vectors.values, torch.arange(40))
+    np.testing.assert_allclose(seen.std(0), vectors.values.std(0), atol=1e-5)
+    np.testing.assert_allclose(seen.mean(0), 0, atol=1e-5)
+    assert encode(Data(Texts(("a b", "b c", "c d")), torch.tensor([0, 1, 0]), ("x", "y"), tuple("uvw")))[
+        0
+    ].inputs.scaled
 
 
 def test_standardised_vectors_have_mean_0_and_spread_1() -> None:

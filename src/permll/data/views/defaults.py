@@ -38,7 +38,7 @@ def default_views(inputs: Inputs) -> Mapping[str, View]:
             "strong": Chain(Crop(size), flip, RandAugment(), IMAGENET),
         }
     if isinstance(inputs, Vectors):
-        scale = Standardise(*vector_statistics(inputs.values))
+        scale = Standardise(*vector_statistics(inputs))
         return {
             "plain": scale,
             "weak": Chain(scale, Jitter(0.05)),
@@ -79,9 +79,12 @@ def image_statistics(images: Images) -> Normalise:
     return Normalise(tuple(mean.tolist()), tuple(std.tolist()))
 
 
-def vector_statistics(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation (F,) of each column; a constant column keeps its scale."""
-    mean, std = values.double().mean(0), values.double().std(0, correction=0)
+def vector_statistics(vectors: Vectors) -> tuple[Tensor, Tensor]:
+    """Return mean and standard deviation (F,) of each column; a constant column, and scaled ones, keep their scale."""
+    values = vectors.values.double()
+    mean, std = values.mean(0), values.std(0, correction=0)
+    if vectors.scaled:
+        std = torch.ones_like(std)
     return mean.float(), torch.where(std > 1e-12, std, 1.0).float()
 
 

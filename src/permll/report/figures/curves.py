@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Rows = Sequence[Mapping[str, Any]]  # lines of metrics.jsonl
 Curve = dict[int, float]  # by epoch
 LOST = 1.0  # so many points lost since the best epoch are worth a mark
+LEAST_SPAN = 10.0  # points from the lower to the upper edge of a panel
 CLEAR = 3  # among more groups than this, such marks would only confuse
 
 
@@ -126,6 +127,17 @@ def _draw_panel(axes: "Axes", panel: Panel, groups: Sequence[Sequence[Curve]]) -
     axes.locator_params(axis="x", integer=True, nbins=6)
     axes.locator_params(axis="y", nbins=5)
     axes.margins(y=0.09)
+    if panel.share:
+        _widen(axes)
+
+
+def _widen(axes: "Axes") -> None:
+    """Show ten points at least, none below 0 or above 100: small changes must not look like large ones."""
+    low, high = axes.get_ylim()
+    missing = max(LEAST_SPAN - (high - low), 0) / 2
+    low, high = low - missing, high + missing
+    low, high = (-0.5, LEAST_SPAN) if low < -0.5 and high < LEAST_SPAN else (low, high)
+    axes.set_ylim(max(low, -0.5), high)
 
 
 def _mean(group: Sequence[Curve]) -> Curve:

@@ -1,10 +1,9 @@
-"""Who watches ``permll train``: a bar on a terminal, lines elsewhere, JSON for machines."""
+"""Who watches a training: a bar on a terminal, lines elsewhere, JSON for machines."""
 
 import json
+import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import typer
+from typing import TYPE_CHECKING, Any, TextIO
 
 from permll.training.observers import Observer
 
@@ -20,7 +19,7 @@ class JsonLines(Observer):
 
     def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Print it."""
-        typer.echo(json.dumps(metrics))
+        _say(json.dumps(metrics), sys.stdout)
 
 
 class Lines(Observer):
@@ -28,7 +27,7 @@ class Lines(Observer):
 
     def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:
         """Print it."""
-        typer.echo(f"epoch {loop.epoch} of {loop.epochs}: {shown(metrics)}", err=True)
+        _say(f"epoch {loop.epoch} of {loop.epochs}: {shown(metrics)}", sys.stderr)
 
 
 class Display(Observer):
@@ -68,6 +67,17 @@ class Display(Observer):
         """Close it, if it was opened."""
         if self._bar is not None:
             self._bar.stop()
+
+
+def default_watchers() -> list[Observer]:
+    """Return a bar where somebody can see it: on a terminal or in a notebook."""
+    in_notebook = "ipykernel" in sys.modules
+    return [Display()] if in_notebook or sys.stderr.isatty() else []
+
+
+def _say(line: str, where: TextIO) -> None:
+    where.write(line + "\n")
+    where.flush()
 
 
 def shown(metrics: Mapping[str, Any]) -> str:
