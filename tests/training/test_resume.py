@@ -15,17 +15,18 @@ from permll.training import Observer, Run, fit
 from permll.training.checkpoint import Checkpoints, load_state, save_state
 from tests.training.toy import StopAfter, files, points, quick_recipe
 
-KILLS = 10
-# Trains in a child process that says on a pipe what it is about to do, and is killed there: before a step, or while it
-# is writing. Forked from a parent that has imported everything, so that ten deaths cost seconds.
+# Trains in a child process that says on a pipe what it is about to do, and is killed there: s before a step, c while a
+# checkpoint is written, m while a line of metrics is, b between that line and its checkpoint, w while any other file is.
+# Forked from a parent that has imported everything, so that ten deaths cost seconds.
+KILLS = "scbmswcsbm"
 SCRIPT = """
 import os, random, signal, sys
 import torch
 torch.set_num_threads(1)
-from permll.training import fit
+from permll.training import Run, fit
 from tests.training.toy import quick_recipe
 
-out, kills = sys.argv[1], int(sys.argv[2])
+out, kills = sys.argv[1], sys.argv[2]
 turns = random.Random(7)
 recipe = quick_recipe(training__checkpoint_minutes=1e-9)  # after every step
 from permll.training.experiment import prepare
@@ -45,13 +46,19 @@ def child(tell, hear):
         def on_end(self, run): pass
     sync = os.fsync
     def slow_sync(descriptor):
-        say(b"w")  # in the middle of a file
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        say(b"c" if path.endswith(".part") and "/checkpoints/" in path else b"m" if path.endswith("metrics.jsonl") else b"w")
         sync(descriptor)
     os.fsync = slow_sync
+    add = Run.add_metrics
+    def add_and_wait(run, entry):
+        add(run, entry)
+        say(b"b")
+    Run.add_metrics = add_and_wait
     fit(recipe=recipe, out=out, observers=[Watch()])
 
 
-for turn in range(kills + 1):
+for wanted in [*kills, "never"]:
     (read, tell), (hear, write) = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -59,8 +66,7 @@ for turn in range(kills + 1):
         child(tell, hear)
         os._exit(0)
     os.close(tell), os.close(hear)
-    wanted = turns.choice("sssww") if turn < kills else "never"
-    after = turns.randrange(1, 14 if wanted == "s" else 6)
+    after = turns.randrange(1, {"s": 9, "c": 9, "w": 3}.get(wanted, 1) + 1)
     while word := os.read(read, 1):
         after -= word.decode() == wanted
         if after == 0:
@@ -83,7 +89,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 def test_killed_ten_times_it_ends_in_the_same_bits(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     shown = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT, tmp_path / "run", str(KILLS)],
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, tmp_path / "run", KILLS],
         capture_output=True,
         text=True,
         env=environment,
@@ -92,7 +98,7 @@ def test_killed_ten_times_it_ends_in_the_same_bits(undisturbed: dict[str, bytes]
     assert shown.returncode == 0, shown.stderr
     turns = [line.split() for line in shown.stdout.splitlines()]
     assert turns[-1] == ["never", "False", "0"], shown.stderr
-    assert sum(killed == "True" for _, killed, _ in turns) == KILLS
+    assert [where for where, killed, _ in turns if killed == "True"] == list(KILLS)
     assert files(tmp_path / "run") == undisturbed
 
 

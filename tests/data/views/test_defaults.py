@@ -74,9 +74,10 @@ def test_columns_whose_scales_mean_something_keep_them() -> None:
     seen = default_views(vectors)["plain"](vectors.values, torch.arange(40))
     np.testing.assert_allclose(seen.std(0), vectors.values.std(0), atol=1e-5)
     np.testing.assert_allclose(seen.mean(0), 0, atol=1e-5)
-    assert encode(Data(Texts(("a b", "b c", "c d")), torch.tensor([0, 1, 0]), ("x", "y"), tuple("uvw")))[
-        0
-    ].inputs.scaled
+    texts = Data(Texts(("one two", "two three", "three")), torch.tensor([0, 1, 0]), ("x", "y"), tuple("uvw"))
+    encoded, _ = encode(texts)
+    assert isinstance(encoded.inputs, Vectors)
+    assert encoded.inputs.scaled
 
 
 def test_standardised_vectors_have_mean_0_and_spread_1() -> None:
