@@ -15,9 +15,9 @@ from permll.training import Observer, Run, fit
 from permll.training.checkpoint import Checkpoints, load_state, save_state
 from tests.training.toy import StopAfter, files, points, quick_recipe
 
-# Trains in a child process that says on a pipe what it is about to do, and is killed there: s before a step, c while a
-# checkpoint is written, m while a line of metrics is, b between that line and its checkpoint, w while any other file is.
-# Forked from a parent that has imported everything, so that ten deaths cost seconds.
+# Trains in a child process that says on a pipe what it is about to do, and is killed there: s before a step, c in the
+# writing of a checkpoint, m of a line of metrics, b between that line and its checkpoint, w in the writing of any other
+# file. Forked from a parent that has imported everything, so that ten deaths cost seconds.
 KILLS = "scbmswcsbm"
 SCRIPT = """
 import os, random, signal, sys
@@ -47,7 +47,8 @@ def child(tell, hear):
     sync = os.fsync
     def slow_sync(descriptor):
         path = os.readlink(f"/proc/self/fd/{descriptor}")
-        say(b"c" if path.endswith(".part") and "/checkpoints/" in path else b"m" if path.endswith("metrics.jsonl") else b"w")
+        checkpoint = path.endswith(".part") and "/checkpoints/" in path
+        say(b"c" if checkpoint else b"m" if path.endswith("metrics.jsonl") else b"w")
         sync(descriptor)
     os.fsync = slow_sync
     add = Run.add_metrics
