@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from permll.cli.methods import argument_texts, settings
+from permll.cli.methods import argument_texts, methods, settings
 from permll.methods import METHODS, find_method
 from permll.training.recipe_files import load_recipe, recipe_names
 
@@ -35,15 +35,19 @@ def words(text: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [60, 100])
-def test_every_method_is_listed_whole(columns: int) -> None:
+def test_every_method_is_in_the_table_whole(columns: int) -> None:
     shown = run("methods", columns=columns)
     assert shown.returncode == 0, shown.stderr
     assert max(map(len, shown.stdout.splitlines())) <= columns
-    for info in METHODS.values():
-        assert f"{info.name}: {info.title}\n" in shown.stdout
-        assert words(info.paper) in words(shown.stdout)
-        assert all(f"{need}:" in words(shown.stdout) for need in info.needs)
-        assert words(info.state) in words(shown.stdout)
+    lines = shown.stdout.partition("\n\n")[0].splitlines()
+    assert lines[0].replace(";", "").split() == ["name", "year", "idea", "needs", "cost"]
+    starts = [number for number, line in enumerate(lines) if line.split()[:1] and line.split()[0] in METHODS]
+    assert [lines[number].split()[0] for number in starts] == list(METHODS)
+    for info, begin, end in zip(METHODS.values(), starts, [*starts[1:], len(lines)], strict=True):
+        first, *more = (line.split() for line in lines[begin:end] if line)
+        row = {word.strip(";,") for line in (first, *more) for word in line}
+        assert {*info.idea.replace(",", "").split(), f"{info.cost:g}", *info.needs} <= row
+        assert info.year is None or str(info.year) in first
 
 
 def test_the_list_does_not_wait_for_torch() -> None:
@@ -53,16 +57,30 @@ def test_the_list_does_not_wait_for_torch() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_is_shown_with_every_setting(name: str) -> None:
-    shown = run("methods", name, columns=60)
-    assert shown.returncode == 0, shown.stderr
-    assert max(map(len, shown.stdout.splitlines())) <= 60
+def test_a_method_is_shown_with_every_setting(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    methods(name)
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 60
     for entry in settings(find_method(name)):
         default = "(not set)" if entry["default"] is None else f"= {json.dumps(entry['default'])}"
-        assert f"  {entry['name']} {default}" in shown.stdout
-        assert words(entry["meaning"].replace("``", "")) in words(shown.stdout)
-    for deviation in METHODS[name].deviations:
-        assert words(deviation) in words(shown.stdout)
+        assert f"  {entry['name']} {default}" in shown
+        assert words(entry["meaning"].replace("``", "")) in words(shown)
+    info = METHODS[name]
+    assert f"{info.name}: {info.title}\n" in shown
+    for text in (info.paper, info.idea, info.state):
+        assert words(text) in words(shown)
+    assert all(f"{need}:" in words(shown) for need in info.needs)
+    for deviation in info.deviations:
+        assert words(deviation) in words(shown)
+
+
+def test_a_method_as_a_process() -> None:
+    shown = run("methods", "permll")
+    assert shown.returncode == 0, shown.stderr
+    assert "permll: PermLL" in shown.stdout
 
 
 @pytest.mark.parametrize("name", METHODS)

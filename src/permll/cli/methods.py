@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import json
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from permll.methods import MethodInfo
 
 NARROWEST = 60
+WIDE = 80  # room for all columns of the table
 _NEEDS = {
     "index": "the place of each sample, for state of its own",
     "validation": "a part with noisy labels, set aside",
@@ -35,9 +37,11 @@ def methods(
     import shutil
 
     width = max(shutil.get_terminal_size().columns, NARROWEST)
-    hint = "permll methods NAME shows the settings of one; permll train RECIPE --method NAME trains with it."
-    blocks = [_about(info, width) for info in chosen]
-    blocks += _settings_text(chosen[0], width) if name else [_wrapped("", hint, width)]
+    hint = "permll methods NAME tells all about one; permll train RECIPE --method NAME trains with it."
+    if name:
+        blocks = [_about(chosen[0], width), *_settings_text(chosen[0], width)]
+    else:
+        blocks = [_table(chosen, width), _wrapped("", hint, width)]
     typer.echo("\n\n".join("\n".join(block) for block in blocks))
 
 
@@ -83,9 +87,28 @@ def argument_texts(docstring: str) -> dict[str, str]:
     return texts
 
 
+def _table(chosen: "Sequence[MethodInfo]", width: int) -> list[str]:
+    """Return a line for each method, or several where its idea needs them; cost is in steps of cross-entropy."""
+    rows = [
+        ("name", "year", "idea", "needs", "cost"),
+        *((one.name, str(one.year or ""), one.idea, ", ".join(one.needs), f"{one.cost:g}") for one in chosen),
+    ]
+    if width < WIDE:  # what a method needs goes after its idea
+        rows = [(name, year, f"{idea}; {needs}" if needs else idea, "", cost) for name, year, idea, needs, cost in rows]
+    name, needs = (max(len(row[place]) for row in rows) for place in (0, 3))
+    idea = width - name - needs - 16
+    lines = []
+    for row in rows:
+        first, *more = textwrap.wrap(row[2], idea, break_on_hyphens=False) or [""]
+        lines.append(f"{row[0]:<{name}}  {row[1]:<4}  {first:<{idea}}  {row[3]:<{needs}}  {row[4]:>4}".rstrip())
+        lines += [" " * (name + 8) + line for line in more]
+    return lines
+
+
 def _about(info: "MethodInfo", width: int) -> list[str]:
     needs = "; ".join(f"{need}: {_NEEDS[need]}" if need in _NEEDS else need for need in info.needs)
     facts = {
+        "idea": info.idea,
         "paper": info.paper,
         "needs": needs or "given labels alone",
         "state": info.state if info.state == "none" else f"{info.state} per sample",
@@ -110,4 +133,5 @@ def _settings_text(info: "MethodInfo", width: int) -> list[list[str]]:
 
 def _wrapped(head: str, text: str, width: int) -> list[str]:
     """Return text after a head, whole: its words on as many lines as they need."""
-    return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=" " * len(head))
+    behind = " " * len(head)
+    return textwrap.wrap(text, width, initial_indent=head, subsequent_indent=behind, break_on_hyphens=False)
