@@ -1,62 +1,81 @@
-"""PermLL and cross-entropy at tier mini, three seeds: what memorising wrong labels costs, and what the layer saves.
+"""Every method at tier mini, three seeds: what memorising wrong labels costs, and what each method saves.
 
-python benchmarks/mini.py      prints a table and writes results/mini.csv; runs that are finished are not repeated
+python benchmarks/mini.py [METHOD ...]      prints a table and writes results/mini.csv; finished runs are not repeated
+
+Settings are those of recipes/methods/, chosen before on another seed: see mini_search.py.
 """
 
 import statistics
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.timing import write_csv
-from permll.training import Run, fit
+from benchmarks.timing import RESULTS, read_csv, write_csv
+from permll.methods import METHODS
+from permll.training import fit
 
 RUNS = Path(__file__).resolve().parent.parent / "runs" / "mini"
-CELLS = (("sym-60", "ce"), ("sym-60", "permll"), ("sym-80", "permll"))
-SEEDS = (0, 1, 2)
-SHOWN = ("last", "best_by_noisy_validation", "best_test", "right_before", "right_after", "auroc")
+NOISES = ("sym-60", "asym-40")
+MORE = {"ce": ("sym-80",), "permll": ("sym-80",)}
+SEEDS = (1, 2, 3)
+JOBS = 2
+SHOWN = ("last", "best_test", "right_after", "auroc")
 
 
-def cell(noise: str, method: str, seed: int) -> Run:
-    """Train one cell; another method keeps the recipe's other settings."""
-    overrides: dict[str, Any] = {"training__seed": seed, "data__noise_seed": 42 + seed, "data__split_seed": 42 + seed}
-    if method != "permll":
-        overrides["method__name"] = method
-    return fit(recipe=f"mini/{noise}", out=RUNS / f"{noise}-{method}-{seed}", **overrides)
-
-
-def numbers(run: Run) -> dict[str, object]:
-    """Return what is reported of a run."""
-    result = run.result
-    final = result["final"]
-    return {
-        "recipe_hash": result["recipe_hash"],
-        **{name: round(result[name], 4) for name in ("last", "best_by_noisy_validation", "best_test")},
-        "right_before": round(final["correction_accuracy_before"], 4),
-        "right_after": round(final["correction_accuracy_after"], 4),
-        "auroc": round(final["detection_auroc"], 4),
+def cell(noise: str, method: str, seed: int) -> dict[str, object]:
+    """Train one cell and return what is reported of it."""
+    torch.set_num_threads(1)
+    run = fit(
+        method,
+        recipe=f"mini/{noise}",
+        out=RUNS / f"{noise}-{method}-{seed}",
+        seed=seed,
+        data__noise_seed=42 + seed,
+        data__split_seed=42 + seed,
+    )
+    result, final = run.result, run.result["final"]
+    numbers = {name: result[name] for name in ("last", "best_by_noisy_validation", "best_test")} | {
+        "right_before": final["correction_accuracy_before"],
+        "right_after": final["correction_accuracy_after"],
+        "precision": final["correction_precision"],
+        "recall": final["correction_recall"],
+        "auroc": final["detection_auroc"],
+        "ece": final["test_ece"],
     }
+    shown = {name: None if value is None else round(value, 4) for name, value in numbers.items()}
+    return {"noise": noise, "method": method, "seed": seed, "recipe_hash": result["recipe_hash"], **shown}
 
 
 def main() -> None:
-    """Run all cells, show mean and standard deviation."""
-    torch.set_num_threads(1)
-    rows: list[dict[str, object]] = []
-    for noise, method in CELLS:
-        found = [
-            {"noise": noise, "method": method, "seed": seed, **numbers(cell(noise, method, seed))} for seed in SEEDS
-        ]
-        rows += found
-        shown = []
-        for name in SHOWN:
-            values = [100 * float(str(row[name])) for row in found]
-            shown.append(f"{name} {statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}")
-        print(f"{noise} {method}: {', '.join(shown)}", flush=True)
+    """Run the cells of the methods that are named, or of all; keep what is known of the others."""
+    methods = sys.argv[1:] or list(METHODS)
+    cells = [
+        (noise, method, seed) for method in methods for noise in (*NOISES, *MORE.get(method, ())) for seed in SEEDS
+    ]
+    known = read_csv("mini") if (RESULTS / "mini.csv").is_file() else []
+    rows: list[dict[str, object]] = [dict(row) for row in known if row["method"] not in methods]
+    with ProcessPoolExecutor(JOBS) as pool:
+        for row in pool.map(cell, *zip(*cells, strict=True)):
+            rows.append(row)
+            group = [one for one in rows if (one["noise"], one["method"]) == (row["noise"], row["method"])]
+            if len(group) == len(SEEDS):
+                print(
+                    f"{row['method']:<16}{row['noise']:<8}",
+                    "  ".join(_spread(group, name) for name in SHOWN),
+                    flush=True,
+                )
+    order = list(METHODS)
+    rows.sort(key=lambda row: (str(row["noise"]), order.index(str(row["method"])), int(str(row["seed"]))))
     print(f"written to {write_csv('mini', rows)}")
+
+
+def _spread(group: list[dict[str, object]], name: str) -> str:
+    values = [100 * float(str(row[name])) for row in group if row[name] not in (None, "")]
+    return f"{name} {statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}" if len(values) > 1 else f"{name} -"
 
 
 if __name__ == "__main__":

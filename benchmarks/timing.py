@@ -94,5 +94,11 @@ def write_csv(name: str, rows: list[dict[str, object]]) -> Path:
     return path
 
 
+def read_csv(name: str) -> list[dict[str, str]]:
+    """Read what ``write_csv`` wrote, without the machine."""
+    with (RESULTS / f"{name}.csv").open(newline="") as file:
+        return [{key: value for key, value in row.items() if key not in machine()} for row in csv.DictReader(file)]
+
+
 def _lines(path: str) -> list[str]:
     return Path(path).read_text().splitlines() if Path(path).exists() else []
