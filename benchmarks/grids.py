@@ -20,13 +20,13 @@ TWICE = [40, 80]  # epochs
 
 GRIDS: dict[str, list[Setting]] = {
     "ce": grid(optimizer__lr=[0.02, 0.05, 0.1], optimizer__weight_decay=DECAY),
-    "bootstrap_soft": grid(method__beta=[0.95, 0.8, 0.6], optimizer__weight_decay=DECAY),
-    "bootstrap_hard": grid(method__beta=[0.8, 0.6, 0.4], optimizer__weight_decay=DECAY),
+    "bootstrap_soft": grid(method__beta=[0.95, 0.7, 0.4], optimizer__weight_decay=DECAY),
+    "bootstrap_hard": grid(method__beta=[0.8, 0.65, 0.5], optimizer__weight_decay=DECAY),
     "gce": grid(method__q=[0.5, 0.7, 0.9], optimizer__weight_decay=DECAY),
     "gce_truncated": grid(method__q=[0.7, 0.9], method__k=[0.1, 0.3, 0.5]),
     "sl": grid(method__alpha=[0.03, 0.1, 0.3], method__A=[-4.0, -9.2103]),
     "nlnl": grid(training__epochs=[80, 200], method__complementary=[1, 3, 9]),
-    "jnpl": grid(training__epochs=[40, 80], method__complementary=[1, 3, 9]),
+    "jnpl": grid(training__epochs=TWICE, method__complementary=[1, 3, 9]),
     "forward": grid(training__epochs=TWICE, method__estimate=[0.25, 0.5, 0.75]),
     "backward": grid(training__epochs=TWICE, method__estimate=[0.25, 0.5, 0.75]),
     "glc": grid(training__epochs=TWICE, method__estimate=[0.25, 0.5, 0.75]),
@@ -38,11 +38,11 @@ GRIDS: dict[str, list[Setting]] = {
     "webly": grid(method__baseline=[0.15, 0.5], method__neighbours=[2, 5, 10]),
     "mlnt": grid(method__baseline=[0.15, 0.5], method__meta_lr=[0.05, 0.2, 0.5]),
     "elr": grid(method__beta=[0.7, 0.9], method__lam=[1.0, 3.0, 7.0]),
-    "sop": grid(method__lr_u=[0.078125, 0.3125], method__lr_v=[0.078125, 0.3125, 0.78125]),
-    "pencil": grid(method__lr=[2.0, 5.0, 10.0], method__alpha=[0.1, 0.4]),
-    "joint": grid(method__alpha=[0.8, 1.2], optimizer__lr=[0.03, 0.1, 0.2]),
-    "selc": grid(method__alpha=[0.8, 0.9, 0.95], method__earlier=[0.05, 0.1]),
-    "selc_plus": grid(training__epochs=TWICE, method__alpha=[0.8, 0.9, 0.95]),
+    "sop": grid(method__lr_u=[0.078125, 0.25], method__lr_v=[0.078125, 0.78125, 4.0]),
+    "pencil": grid(method__lr=[4.7, 10.0, 15.0], method__alpha=[0.1, 0.4]),
+    "joint": grid(method__alpha=[0.8, 1.2], optimizer__lr=[0.03, 0.05, 0.1]),
+    "selc": grid(method__alpha=[0.7, 0.8, 0.9], method__earlier=[0.05, 0.1]),
+    "selc_plus": grid(training__epochs=TWICE, method__alpha=[0.7, 0.8, 0.9]),
     "m_correction": grid(method__variant=["M-DYR-H", "M-DYR-S", "MD-DYR-SH"], method__warm_up=[0.15, 0.35]),
     "permll": grid(method__init=[0.2, 0.35], method__lr=[0.046875, 0.09375, 0.1875]),  # η = 6, 12, 24
 }

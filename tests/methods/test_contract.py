@@ -15,7 +15,17 @@ from tests.training.toy import make_loop, points
 EVERY = pytest.mark.parametrize("name", METHODS)
 # Settings whose state, sweeps or networks are not those of the defaults.
 SETTINGS: dict[str, list[dict[str, Any]]] = {
+    "bootstrap_hard": [{"warm_up_epochs": 2}],
+    "nlnl": [{"average": 2, "complementary": 4}],
+    "forward": [{"T": [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.0, 0.2, 0.8]], "quantile": 1.0}],
+    "t_revision": [{"estimate": 3, "reweight": 2, "estimate_lr": 0.1, "revision_lr": 1e-3}],
+    "sop": [{"consistency": 0.9, "balance": 0.1, "u_by": "both"}],
+    "pencil": [{"first": 2, "compatibility": "plain", "lr": 3.0, "final_lr": 0.1}],
+    "joint": [{"window": 2, "prior": "given", "first": 1, "second": 3, "final_lr": 0.1}],
+    "m_correction": [{"variant": "M-DYR-S"}, {"variant": "MD-DYR-SH"}],
     "permll": [{"balance": "corrected", "warm_up": 5}, {"networks": 2, "on": "label", "lr": 0.1, "balance": "given"}],
+    "selc": [{"turning_point": 2}],
+    "selc_plus": [{"turning_point": 0.3, "correction": 3}],
 }
 VARIANTS = pytest.mark.parametrize(
     ("name", "settings"),
@@ -26,7 +36,7 @@ VARIANTS = pytest.mark.parametrize(
     ],
 )
 EPOCHS, STEPS = 6, 22  # of four steps each; every stage begins within these
-SLOW: dict[str, int] = {}  # epochs of methods that learn too little in twelve
+SLOW: dict[str, int] = {"jnpl": 40, "nlnl": 40}  # epochs of methods that learn too little in twelve
 
 
 def idle(_: Loop) -> None:

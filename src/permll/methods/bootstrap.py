@@ -1,0 +1,61 @@
+"""Bootstrapping: the target is the given label mixed with what the network itself predicts (Reed et al., 2015)."""
+
+from torch import Tensor, nn
+
+from permll.data.streams import Batch
+from permll.functional.robust import bootstrap_hard, bootstrap_soft
+from permll.methods._base import Method, Scan, Sweep
+
+
+class _Bootstrap(Method):
+    def __init__(self, beta: float, warm_up_epochs: int) -> None:
+        super().__init__()
+        if not 0 < beta <= 1:
+            raise ValueError(f"beta is the share of the given label, above 0 and at most 1; got {beta}.")
+        self.beta, self.warm_up_epochs = beta, warm_up_epochs
+
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+        """Return one sweep over all rows, in warm-up with plain cross-entropy."""
+        if number > 0:
+            return None
+        return Sweep(loss="warm_up_loss" if epoch < self.warm_up_epochs else "loss")
+
+    def warm_up_loss(self, batch: Batch) -> Tensor:
+        """Return -log p_y (B,)."""
+        return nn.functional.cross_entropy(self.networks["net"](batch.x), batch.labels, reduction="none")
+
+
+class SoftBootstrap(_Bootstrap):
+    """The target is β e_y + (1 - β) p, so that the entropy of the prediction becomes part of the loss.
+
+    Args:
+        beta: β, the share of the given label.
+        detach_target: take p in the target for a constant. Its part of the gradient is then exactly zero, and what
+            remains is cross-entropy times β.
+        warm_up_epochs: epochs of plain cross-entropy first.
+    """
+
+    def __init__(self, *, beta: float = 0.95, detach_target: bool = False, warm_up_epochs: int = 0) -> None:
+        super().__init__(beta, warm_up_epochs)
+        self.detach_target = detach_target
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return -β log p_y + (1 - β) H(p) (B,)."""
+        logits = self.networks["net"](batch.x)
+        return bootstrap_soft(logits, batch.labels, self.beta, detach_target=self.detach_target)
+
+
+class HardBootstrap(_Bootstrap):
+    """The target is β e_y + (1 - β) e_k with k the predicted class.
+
+    Args:
+        beta: β, the share of the given label.
+        warm_up_epochs: epochs of plain cross-entropy first.
+    """
+
+    def __init__(self, *, beta: float = 0.8, warm_up_epochs: int = 0) -> None:
+        super().__init__(beta, warm_up_epochs)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return -β log p_y - (1 - β) log p_k (B,)."""
+        return bootstrap_hard(self.networks["net"](batch.x), batch.labels, self.beta)

@@ -1,0 +1,136 @@
+"""Noise adaptation layers: a softmax from true class to given label, learned with the network (ICLR 2017)."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from permll.data.streams import Batch
+from permll.functional.adaptation import (
+    adapted_loss,
+    conditional_columns,
+    strongest_per_row,
+    true_class_posterior,
+)
+from permll.functional.transition import confusion_transition
+from permll.methods._base import FitInfo, Scan, Stage, divide_epochs
+from permll.methods._features import head_of, logits_and_features
+from permll.methods._noise_layer import NoiseLayer
+
+TINY = 1e-8  # the share that a label begins with that was never given, as in the authors' code
+
+
+class SModel(NoiseLayer):
+    """The simple model: Θ = softmax(W) row by row, the same for all samples.
+
+    W begins as log(confusion + 1e-8): of the rows that the baseline predicts as i, which share is labelled j? Of a
+    class that it never predicts, all.
+
+    Args:
+        baseline: how long the network is trained without the layer: below 1 a share of all epochs, else epochs.
+    """
+
+    def __init__(self, *, baseline: float = 0.75) -> None:
+        super().__init__(baseline=baseline)
+
+    def on_fit_start(self, info: FitInfo) -> None:
+        """Make W."""
+        super().on_fit_start(info)
+        self.W = nn.Parameter(torch.zeros(info.num_classes, info.num_classes))
+
+    def on_stage_start(self, stage: Stage, scan: Scan) -> None:  # noqa: ARG002
+        """Begin with the confusion of the best baseline."""
+        assert self.info is not None
+        self.set_transition(
+            confusion_transition(scan(best=True).argmax(1), self.info.labels.cpu(), self.info.num_classes)
+        )
+        with torch.no_grad():
+            self.W.copy_((self.T + TINY).log())
+
+    def log_theta(self) -> Tensor:
+        """Return log softmax(W)."""
+        return self.W.log_softmax(1)
+
+
+class CModel(SModel):
+    """The complex model: Θ follows the features h that the network's head sees, Θ_i = softmax_j(<u_ij, h> + W_ij).
+
+    After the baseline comes the simple model. The complex one goes on from its W, with u = 0.
+
+    Args:
+        baseline: how long the network is trained without the layer: below 1 a share of all epochs, else epochs.
+        simple: how long it is trained with the simple model then.
+        neighbours: how many labels a class can turn into in the complex model, itself included: those that the simple
+            model found likeliest. For each of them u has as many numbers as there are features.
+    """
+
+    complex: Tensor
+    targets: Tensor
+
+    def __init__(self, *, baseline: float = 0.6, simple: float = 0.2, neighbours: int = 100) -> None:
+        super().__init__(baseline=baseline)
+        if neighbours < 1:
+            raise ValueError(f"neighbours must be one or more, got {neighbours}.")
+        self.simple, self.neighbours = simple, neighbours
+
+    def on_fit_start(self, info: FitInfo) -> None:
+        """Make W and u."""
+        super().on_fit_start(info)
+        classes, kept = info.num_classes, min(self.neighbours, info.num_classes)
+        self.u = nn.Parameter(torch.zeros(head_of(self.networks["net"]).in_features, classes, kept))
+        self.register_buffer("targets", torch.zeros(classes, kept, dtype=torch.int64))
+        self.register_buffer("complex", torch.zeros((), dtype=torch.int64))
+
+    def stages(self, epochs: int) -> tuple[Stage, ...]:
+        """Return the baseline, the simple model, the complex one."""
+        baseline, simple, rest = divide_epochs(epochs, self.baseline, self.simple)
+        return Stage("baseline", baseline), Stage("simple", simple, "best"), Stage("complex", rest)
+
+    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
+        """Begin with the confusion of the best baseline, or go on from the simple model."""
+        if stage.name == "simple":
+            super().on_stage_start(stage, scan)
+        else:
+            self.targets.copy_(strongest_per_row(self.W.detach(), self.targets.shape[1]))
+            self.complex.fill_(1)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return -log (p Θ)_y (B,); in the baseline, -log p_y."""
+        if not self.complex:
+            return super().loss(batch)
+        logits, features = logits_and_features(self.networks["net"], batch.x)
+        return adapted_loss(logits, self._columns(features, batch.labels))
+
+    def corrected_labels(self, scan: Scan) -> Tensor:
+        """Return p(true class i | x, given label) ∝ p_i Θ[i, y], (N, c); in the baseline, p."""
+        if not self.complex:
+            return super().corrected_labels(scan)
+        assert self.info is not None
+        labels, done = self.info.labels.to(self.W.device), 0
+
+        def posterior(x: Tensor) -> Tensor:
+            nonlocal done
+            logits, features = logits_and_features(self.networks["net"], x)
+            begin, done = done, done + len(x)
+            return true_class_posterior(logits, self._columns(features, labels[begin:done]))
+
+        # A scan asks a network about all rows in their order. Its logits would not do: Θ needs the features too.
+        self.networks["posterior"] = _Function(posterior)
+        try:
+            return scan("posterior")
+        finally:
+            del self.networks["posterior"]
+
+    def _columns(self, features: Tensor, labels: Tensor) -> Tensor:
+        return conditional_columns(features, self.u, self.W.gather(1, self.targets), self.targets, labels)
+
+
+class _Function(nn.Module):
+    """A function in the place of a network."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)

@@ -1,0 +1,34 @@
+"""Webly supervised learning: a fixed graph of related classes, read off easy images (ICCV 2015)."""
+
+from torch import Tensor
+
+from permll.functional.adaptation import relationship_graph
+from permll.methods._base import Scan, Stage
+from permll.methods._noise_layer import NoiseLayer
+
+
+class Webly(NoiseLayer):
+    """-log (p R)_y with a fixed relationship graph R: what the baseline says on average of easy rows of each label.
+
+    Easy are the rows whose label the baseline predicts. A label without any is related to itself alone.
+
+    Args:
+        baseline: how long the network is trained without the graph: below 1 a share of all epochs, else epochs.
+        neighbours: how many labels each class is related to, itself included: the strongest.
+    """
+
+    def __init__(self, *, baseline: float = 0.75, neighbours: int = 5) -> None:
+        super().__init__(baseline=baseline)
+        if neighbours < 1:
+            raise ValueError(f"neighbours must be one or more, got {neighbours}.")
+        self.neighbours = neighbours
+
+    def on_stage_start(self, stage: Stage, scan: Scan) -> None:  # noqa: ARG002
+        """Draw the graph from the best baseline."""
+        assert self.info is not None
+        kept = min(self.neighbours, self.info.num_classes)
+        self.set_transition(relationship_graph(scan(best=True).softmax(1), self.info.labels.cpu(), kept))
+
+    def log_theta(self) -> Tensor:
+        """Return log R."""
+        return self.T.log()

@@ -1,0 +1,120 @@
+"""Generalised cross-entropy, and who is pruned, when, and by which weights."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from permll.data import Batch
+from permll.functional.robust import believed
+from permll.methods import FitInfo, find_method
+from permll.methods.gce import TruncatedGCE
+from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
+from tests.methods.test_contract import idle, run_steps
+from tests.training.toy import make_loop, points
+
+NAMES = ("a", "b", "c", "d")
+
+
+def truncated(labels: Tensor, epochs: int = 120, **settings: float) -> TruncatedGCE:
+    method = TruncatedGCE(**settings)
+    method.on_fit_start(FitInfo(labels, NAMES[: len(labels)], 3, epochs, 4))
+    return method
+
+
+def scanner(probabilities: list[list[float]], asked: list[bool]) -> Any:
+    def scan(network: str = "net", *, best: bool = False, view: str = "plain") -> Tensor:
+        asked.append(best)
+        return torch.tensor(probabilities).log()
+
+    return scan
+
+
+def test_training_is_a_few_plain_steps() -> None:
+    loop = make_loop("gce", points(), {"q": 0.4})
+    initial = copy.deepcopy(loop.method.networks["net"].module)
+    seen = watch(loop)
+    run_steps(loop, 6)
+
+    def by_hand(p: Tensor, batch: Batch) -> Tensor:
+        return ((1 - p.gather(1, batch.labels[:, None]) ** 0.4) / 0.4).mean()
+
+    assert_same_weights(loop.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "settings", "expected"),
+    [
+        (120, {}, [40, 50, 60, 70, 80, 90, 100, 110]),
+        (120, {"prune_from": 40, "prune_every": 10}, [40, 50, 60, 70, 80, 90, 100, 110]),
+        (40, {}, [13, 16, 19, 22, 25, 28, 31, 34, 37]),
+        (6, {}, [2, 3, 4, 5]),
+        (5, {"prune_from": 0, "prune_every": 0.01}, [0, 1, 2, 3, 4]),
+        (5, {"prune_from": 9}, []),
+    ],
+)
+def test_pruning_comes_when_it_should(epochs: int, settings: dict[str, float], expected: list[int]) -> None:
+    method = truncated(torch.tensor([0, 1]), epochs, **settings)
+    asked: list[bool] = []
+    scan = scanner([[0.6, 0.2, 0.2], [0.6, 0.2, 0.2]], asked)
+    found = []
+    for epoch in range(epochs):
+        assert method.sweep(epoch, 0, scan) is not None
+        assert method.sweep(epoch, 1, scan) is None
+        found += [epoch] * len(asked)
+        asked.clear()
+    assert found == expected
+
+
+def test_the_best_weights_decide_and_a_pruned_sample_may_come_back() -> None:
+    method = truncated(torch.tensor([0, 1, 2, 0]), prune_from=0, prune_every=1, k=0.5)
+    asked: list[bool] = []
+    method.sweep(0, 0, scanner([[0.51, 0.4, 0.09], [0.5, 0.5, 0.0], [0.9, 0.1, 0.0], [0.4, 0.3, 0.3]], asked))
+    assert method.kept.values.tolist() == [True, False, False, False]
+    assert method.metrics() == {"kept": 0.25, "refusals": 0.0}
+    method.sweep(1, 0, scanner([[0.4, 0.6, 0.0], [0.3, 0.7, 0.0], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]], asked))
+    assert method.kept.values.tolist() == [False, True, True, False]
+    assert asked == [True, True]
+
+
+def test_pruning_that_leaves_nobody_is_refused() -> None:
+    method = truncated(torch.tensor([0, 1]), prune_from=0, prune_every=1)
+    method.sweep(0, 0, scanner([[0.6, 0.2, 0.2], [0.6, 0.2, 0.2]], []))
+    method.sweep(1, 0, scanner([[0.2, 0.6, 0.2], [0.6, 0.2, 0.2]], []))
+    assert method.kept.values.tolist() == [True, False]
+    assert method.metrics() == {"kept": 0.5, "refusals": 1.0}
+
+
+def test_in_a_training_the_pruned_are_those_the_best_network_disbelieves() -> None:
+    data = points()
+    wrong = torch.arange(60) % 10 == 0
+    loop = make_loop("gce_truncated", data.relabel(torch.where(wrong, (data.labels + 1) % 3, data.labels)), epochs=12)
+    best, kept = [], []
+    for _ in loop.each_epoch():
+        kept.append(loop.method.kept.values.clone())
+        best.append(believed(loop.scan(best=True), loop.data.labels))
+    assert all(one.all() for one in kept[:4])
+    assert all(map(torch.equal, kept[4:], best[3:-1]))  # decided before the epoch, by the best of those before
+    assert (~kept[-1][wrong]).double().mean() > (~kept[-1][~wrong]).double().mean()
+
+
+@pytest.mark.parametrize(("settings", "message"), [({"q": 1.5}, "q must"), ({"k": 1.0}, "k must")])
+def test_settings_that_make_no_loss_are_refused(settings: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        find_method("gce_truncated").build(**settings)
+
+
+@pytest.mark.parametrize("settings", [{"prune_from": -1.0}, {"prune_every": 0.0}])
+def test_pruning_at_no_time_is_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="pruning begins at an epoch"):
+        find_method("gce_truncated").build(**settings)
+
+
+def test_a_training_whose_samples_are_all_pruned_stands_still() -> None:
+    loop = make_loop("gce_truncated", points(), {"prune_from": 9}, epochs=2)
+    loop.method.kept.values.fill_(False)
+    before = copy.deepcopy(loop.method.networks["net"].module)
+    loop.run(idle, idle)
+    assert_same_weights(loop.method.networks["net"].module, before)
