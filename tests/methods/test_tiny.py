@@ -45,6 +45,7 @@ def test_it_reaches_a_sane_accuracy_on_digits(method: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("method", METHODS)
 def test_it_runs_on_images_with_convolutions(method: str, tmp_path: Path) -> None:
+    more = {"data__trusted": 20} if "trusted" in METHODS[method].needs else {}
     run = fit(
         method,
         recipe="tiny/digits",
@@ -54,6 +55,7 @@ def test_it_runs_on_images_with_convolutions(method: str, tmp_path: Path) -> Non
         data__train=160,
         training__batch_size=40,
         training__evaluate_every=1000,
+        **more,
     )
     assert len(run.findings) == 160
 
