@@ -58,7 +58,7 @@ class Sweep:
     Args:
         streams: by name. The loss is called with a batch of each, by that name.
         loss: the method's function that gives the loss of each sample.
-        networks: those that may move; default all.
+        networks: those that may move, ``"own"`` among them for parameters of the method's own; default all, () none.
     """
 
     streams: Mapping[str, Draw] = field(default_factory=lambda: {"batch": Draw()})

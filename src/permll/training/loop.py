@@ -70,7 +70,7 @@ class Loop(Standing):
             self._sweep, self._streams, self.number = None, {}, self.number + 1
 
     def _train_on(self, sweep: Sweep, batches: dict[str, Batch]) -> None:
-        moving = sweep.networks or tuple(self.optimizers)
+        moving = tuple(self.optimizers) if sweep.networks is None else sweep.networks
         self.stages.set_rates(moving, self.stages.factor(self.epoch + self.fraction))
         for name in moving:
             self.optimizers[name].zero_grad()
@@ -84,7 +84,8 @@ class Loop(Standing):
         if not math.isfinite(value):
             bad = (~losses.detach().isfinite()).nonzero().flatten() if losses.ndim else torch.empty(0)
             self._refuse(bad, "loss", batches)
-        self.fabric.backward(loss)
+        if moving:
+            self.fabric.backward(loss)
         for name in moving:
             self.optimizers[name].step()
         self.method.on_step_end()

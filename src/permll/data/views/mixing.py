@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from permll.functional.mixup import blend
+
 
 class Mix(NamedTuple):
     """Who is blended with whom, and how much of the first remains. The same mix goes over inputs and targets."""
@@ -15,8 +17,7 @@ class Mix(NamedTuple):
 
     def __call__(self, values: Tensor) -> Tensor:
         """Return share * values + (1 - share) * values of the partners, for values (B, ...)."""
-        share = self.share.to(values.device).view(-1, *[1] * (values.ndim - 1))
-        return share * values + (1 - share) * values[self.partner.to(values.device)]
+        return blend(values, self.partner.to(values.device), self.share.to(values.device))
 
 
 def mixup(keys: Tensor, alpha: float, *, per_sample: bool = False, keep_first: bool = False) -> Mix:
