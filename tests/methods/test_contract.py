@@ -23,6 +23,8 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "pencil": [{"first": 2, "compatibility": "plain", "lr": 3.0, "final_lr": 0.1}],
     "joint": [{"window": 2, "prior": "given", "first": 1, "second": 3, "final_lr": 0.1}],
     "m_correction": [{"variant": "M-DYR-S"}, {"variant": "MD-DYR-SH"}],
+    "c_model": [{"baseline": 2, "simple": 1, "neighbours": 2}],
+    "mlnt": [{"baseline": 2, "perturbations": 2, "begin": 0.0, "full": 0.3, "second_order": False}],
     "permll": [{"balance": "corrected", "warm_up": 5}, {"networks": 2, "on": "label", "lr": 0.1, "balance": "given"}],
     "selc": [{"turning_point": 2}],
     "selc_plus": [{"turning_point": 0.3, "correction": 3}],

@@ -84,7 +84,7 @@ def conditional_columns(
     w = (features @ u.flatten(1)).view(-1, classes, kept) + b
     places = targets.new_full((classes, classes), -1)  # where row i keeps label j
     places.scatter_(1, targets, torch.arange(kept, device=targets.device).expand(classes, -1))
-    place = label_columns(places, labels)
+    place = places.T[labels]
     entry = w.gather(2, place.clamp_min(0)[..., None])[..., 0]
     return (entry - w.logsumexp(-1)).masked_fill(place < 0, -torch.inf)
 

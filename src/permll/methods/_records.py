@@ -244,6 +244,9 @@ RECORDS = (
         deviations=(
             "One round: the rounds that take the teacher for the next mentor and drop samples are not in the authors' "
             "code either.",
+            "The consistency is summed over classes, as in the paper; the authors' code takes a mean: weight = 1/c.",
+            "Beginning and ramp are shares of the student's steps: the authors' 500 and 2,000 of 31,250 on Clothing1M.",
+            "The teacher is a plain mean of the student until that is as long as its decay says, for short trainings.",
             "A sample is never its own neighbour; in the authors' code it can be, beside one that looks the same.",
             "Imagined passes leave the statistics of batch norms alone.",
             "The teacher always predicts; the authors' code takes student or teacher, by clean validation labels.",

@@ -55,7 +55,8 @@ class SModel(NoiseLayer):
 class CModel(SModel):
     """The complex model: Θ follows the features h that the network's head sees, Θ_i = softmax_j(<u_ij, h> + W_ij).
 
-    After the baseline comes the simple model. The complex one goes on from its W, with u = 0.
+    After the baseline comes the simple model. The complex one goes on from its W, with u = 0. What is watched of Θ is
+    its part without features, softmax(W).
 
     Args:
         baseline: how long the network is trained without the layer: below 1 a share of all epochs, else epochs.
@@ -122,7 +123,8 @@ class CModel(SModel):
             del self.networks["posterior"]
 
     def _columns(self, features: Tensor, labels: Tensor) -> Tensor:
-        return conditional_columns(features, self.u, self.W.gather(1, self.targets), self.targets, labels)
+        b = self.W.gather(1, self.targets)
+        return conditional_columns(features.to(self.u.dtype), self.u, b, self.targets, labels)
 
 
 class _Function(nn.Module):

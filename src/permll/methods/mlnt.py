@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 from permll.data.streams import Batch
 from permll.functional.meta import consistency, nearest_in_batch, one_step, ramp_up, synthetic_labels
 from permll.methods._base import FitInfo, Method, Scan, Stage, Sweep, divide_epochs
-from permll.methods._features import logits_and_features
+from permll.methods._features import head_of, logits_and_features
 
 
 class MLNT(Method):
@@ -99,7 +99,7 @@ class MLNT(Method):
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y of the student, and as soon as there is a teacher a/M Σ_m KL(teacher ‖ p(θ_m)), (B,)."""
         student = self.networks["net"]
-        logits = student(batch.x)
+        logits, seen = logits_and_features(student, batch.x)
         loss = cross_entropy(logits, batch.labels, reduction="none")
         step = int(self.steps)
         if step < self._first_with_teacher:
@@ -107,11 +107,14 @@ class MLNT(Method):
         with torch.no_grad():
             _, features = logits_and_features(self.networks["mentor"].eval(), batch.x)
             teacher = self.networks["teacher"](batch.x).softmax(-1)
-        neighbours = nearest_in_batch(features, self.neighbours)
+        neighbours = nearest_in_batch(features.float(), self.neighbours)
         parameters = dict(student.named_parameters())
+        # In mixed precision only the loop may ask for gradients of what the wrapper around a network returns.
+        head = head_of(student)
+        unwrapped = head(seen.to(head.weight.dtype))
         kept_to = torch.zeros_like(loss)
         for _ in range(self.perturbations):
-            wrong = cross_entropy(logits, self._perturbed(batch.labels, neighbours))
+            wrong = cross_entropy(unwrapped, self._perturbed(batch.labels, neighbours))
             imagined = one_step(wrong, parameters, self.meta_lr, self.second_order)
             kept_to = kept_to + consistency(_called_with(student, imagined, batch.x), teacher)
         ramp = ramp_up((step - self._first_with_teacher) / max(self._first_in_full - self._first_with_teacher, 1))

@@ -45,7 +45,8 @@ class Sukhbaatar(NoiseLayer):
     @torch.no_grad()
     def on_step_end(self) -> None:
         """Project Q."""
-        self.Q.copy_(self._projected(self.Q))
+        if self.known:
+            self.Q.copy_(self._projected(self.Q))
 
     def log_theta(self) -> Tensor:
         """Return log Q."""
