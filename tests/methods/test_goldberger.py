@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from permll.data import Batch, Data
+from permll.data.views import default_views
 from permll.functional.transition import confusion_transition
 from permll.methods import FitInfo, Stage, find_method
 from permll.training.loop import Loop
 from tests.methods.test_contract import idle, run_steps
-from tests.training.toy import make_loop, points
+from tests.training.toy import make_loop, points, small_net
 
 BOTH = pytest.mark.parametrize("name", ["s_model", "c_model"])
 STEPS = 4  # of an epoch of sixty points
@@ -36,6 +37,26 @@ def at_the_end_of_the_baseline(name: str, data: Data, epochs: int, **settings: A
         if loop.stage.name != "baseline":
             break
     return loop
+
+
+def loop_of(name: str, build: Callable[[], nn.Module], precision: Any = "32-true", **settings: Any) -> Loop:
+    """Return a loop of four epochs with any networks, in any precision."""
+    from lightning_fabric import Fabric
+
+    data = points()
+    method = find_method(name).build(**settings)
+    for network in method.network_names:
+        method.networks[network] = build()
+    return Loop(
+        Fabric(accelerator="cpu", devices=1, precision=precision),
+        method,
+        data,
+        default_views(data.inputs),
+        optimizer={"name": "sgd", "lr": 0.05, "momentum": 0.9},
+        epochs=4,
+        batch_size=16,
+        validation=points(30, seed=2),
+    )
 
 
 def watch(loop: Loop, look: Callable[[], Any]) -> list[tuple[Batch, Tensor, Any]]:
@@ -216,6 +237,14 @@ def test_gradients_of_the_complex_model_reach_the_network_by_predictions_and_by_
     assert_close(loss, by_hand)
     for found, expected in zip(torch.autograd.grad(loss, moving), torch.autograd.grad(by_hand, moving), strict=True):
         assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
+def test_features_of_another_precision_are_taken(precision: str) -> None:
+    loop = loop_of("c_model", lambda: small_net(4, 3), precision, baseline=1, simple=1)
+    loop.run(idle, idle)
+    assert loop.method.u.abs().sum() > 0
+    assert loop.method.corrected_labels(loop.scan).isfinite().all()
 
 
 @pytest.mark.parametrize("classes", [2, 1000])

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from permll.data.views import default_views
 from permll.methods import find_method
 from permll.training.loop import Loop
 from tests.functional.test_meta import imagined_gradient
 from tests.methods.test_contract import idle
-from tests.methods.test_goldberger import STEPS, watch
-from tests.training.toy import make_loop, points
+from tests.methods.test_goldberger import STEPS, loop_of, watch
+from tests.training.toy import make_loop, points, small_net
 
 
 def weights(loop: Loop, name: str) -> dict[str, Tensor]:
@@ -104,26 +103,6 @@ def test_the_teacher_predicts() -> None:
 # --- The steps, by hand ---------------------------------------------------------------------------------------------
 
 
-def linear_loop(**settings: Any) -> Loop:
-    """Return a loop whose networks are matrices."""
-    from lightning_fabric import Fabric
-
-    data = points()
-    method = find_method("mlnt").build(**settings)
-    for name in method.network_names:
-        method.networks[name] = nn.Linear(4, 3, bias=False)
-    return Loop(
-        Fabric(accelerator="cpu", devices=1),
-        method,
-        data,
-        default_views(data.inputs),
-        optimizer={"name": "sgd", "lr": 0.05, "momentum": 0.9},
-        epochs=4,
-        batch_size=16,
-        validation=points(30, seed=2),
-    )
-
-
 def perturbed(x: Tensor, labels: Tensor, share: float, k: int) -> Tensor:
     """Return synthetic labels, one sample after the other."""
     rows = torch.randperm(len(x))[: int(share * len(x))].tolist()
@@ -139,7 +118,7 @@ def perturbed(x: Tensor, labels: Tensor, share: float, k: int) -> Tensor:
 def test_steps_of_the_student_are_those_on_paper(second_order: bool) -> None:
     settings: dict[str, Any] = {"baseline": 1, "perturbations": 3, "share": 0.4, "neighbours": 5, "meta_lr": 0.8}
     settings |= {"weight": 2.5, "begin": 0.1, "full": 0.6, "decay": 0.7, "final_decay": 0.9}
-    loop = linear_loop(second_order=second_order, **settings)
+    loop = loop_of("mlnt", lambda: nn.Linear(4, 3, bias=False), second_order=second_order, **settings)
     student = nn.Parameter(weights(loop, "net")["weight"])
     seen = watch(loop, lambda: None)
     loop.run(idle, idle)
@@ -165,6 +144,15 @@ def test_steps_of_the_student_are_those_on_paper(second_order: bool) -> None:
         teacher = decay * teacher + (1 - decay) * student.detach()
     assert_close(weights(loop, "net")["weight"], student.detach(), rtol=1e-4, atol=1e-5)
     assert_close(weights(loop, "teacher")["weight"], teacher, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
+@pytest.mark.parametrize("second_order", [False, True])
+def test_steps_are_imagined_in_any_precision(precision: str, second_order: bool) -> None:
+    settings: dict[str, Any] = {"baseline": 1, "perturbations": 1, "second_order": second_order}
+    loop = loop_of("mlnt", lambda: small_net(4, 3), precision, **settings)
+    loop.run(idle, idle)
+    assert (loop.predict(loop.data).argmax(1) == loop.data.labels).float().mean() > 0.7
 
 
 def test_a_batch_of_one_has_no_neighbours_and_keeps_its_label() -> None:
