@@ -180,3 +180,14 @@ def test_what_differs_between_recipes_is_named() -> None:
     )
     assert differences(one, quick_recipe(training__epochs=9)) == "training.epochs 3 and 9"
     assert differences(one, other).endswith(", ...")
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_every_optimizer_moves_every_kind_of_number(name: str, dtype: torch.dtype) -> None:
+    network = torch.nn.Linear(64, 64).to(dtype)
+    before = [parameter.detach().clone() for parameter in network.parameters()]
+    optimizer = build_optimizer(network, name, lr=0.5)
+    network(torch.ones(8, 64, dtype=dtype)).sum().backward()
+    optimizer.step()
+    assert all((old != new).all() for old, new in zip(before, network.parameters(), strict=True))
