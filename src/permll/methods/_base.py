@@ -161,7 +161,7 @@ class Method(nn.Module):
         """Return how well predictions (n, c) fit the noisy labels (n,) of validation rows; higher is better."""
         return (probabilities.argmax(-1) == labels).double().mean().item()
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return sweep ``number`` of an epoch, or None after the last; by default one over all rows.
 
         It may scan first. What it decides is kept with the checkpoint, so a run that is interrupted within the sweep

@@ -14,7 +14,7 @@ class _Bootstrap(Method):
             raise ValueError(f"beta is the share of the given label, above 0 and at most 1; got {beta}.")
         self.beta, self.warm_up_epochs = beta, warm_up_epochs
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, in warm-up with plain cross-entropy."""
         if number > 0:
             return None

@@ -44,7 +44,7 @@ class ELR(Method):
         given = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
         return given + self.lam * elr_regulariser(target, logits)
 
-    def corrected_labels(self, scan: Scan) -> Tensor:  # noqa: ARG002
+    def corrected_labels(self, scan: Scan) -> Tensor:
         """Return t, each row divided by its sum; the given label of a sample that was never visited."""
         given = nn.functional.one_hot(self.target.labels, self.target.values.shape[1])
         return normalised(self.target.values, given.to(self.target.values))

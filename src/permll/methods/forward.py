@@ -52,7 +52,7 @@ class Forward(TransitionMethod):
         first, second = divide_epochs(epochs, self.estimate)
         return (Stage("estimate", first), Stage("correct", second, "fresh"))
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:  # noqa: ARG002
+    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
         """Read T off the best network of the first stage."""
         self.set_transition(self.estimated(scan(best=True).softmax(-1)))
 

@@ -49,13 +49,13 @@ class GLC(TransitionMethod):
         first, second = divide_epochs(epochs, self.estimate)
         return (Stage("silver", first), Stage("gold", second, "initial"))
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:  # noqa: ARG002
+    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
         """Average what the network says of the trusted rows of each class."""
         assert self.info is not None
         trusted = self.trusted.cpu()
         self.set_transition(gold_transition(scan().softmax(-1)[trusted], self.info.labels[trusted]))
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep, over the doubtful rows at first, then over all."""
         assert self.info is not None
         if number > 0:

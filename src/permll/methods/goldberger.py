@@ -38,7 +38,7 @@ class SModel(NoiseLayer):
         super().on_fit_start(info)
         self.W = nn.Parameter(torch.zeros(info.num_classes, info.num_classes))
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:  # noqa: ARG002
+    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
         """Begin with the confusion of the best baseline."""
         assert self.info is not None
         self.set_transition(

@@ -51,7 +51,7 @@ class JNPL(PseudoLabelling):
             Stage("pseudo2", pseudo2, "fresh"),
         )
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over the rows that the stage selects."""
         if number > 0:
             return None

@@ -81,7 +81,7 @@ class JointOptimisation(Method):
             ),
         )
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, with the loss of the stage."""
         self.epoch.fill_(epoch)
         first, second, _ = self._epochs()
@@ -98,13 +98,13 @@ class JointOptimisation(Method):
         """Return -Σ_k s_k log p_k (B,)."""
         return self._misfit(batch.index, self.networks["net"](batch.x))
 
-    def on_epoch_end(self, epoch: int, scan: Scan) -> None:  # noqa: ARG002
+    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
         """Give every sample that was visited the mean of what was said of it, in the first step, once it is time."""
         first, second, _ = self._epochs()
         if first <= epoch + 1 <= first + second:
             self.labels.values.copy_(normalised(self.said.values.sum(1), self.labels.values))
 
-    def corrected_labels(self, scan: Scan) -> Tensor:  # noqa: ARG002
+    def corrected_labels(self, scan: Scan) -> Tensor:
         """Return s."""
         return self.labels.values.clone()
 

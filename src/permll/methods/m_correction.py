@@ -65,7 +65,7 @@ class MCorrection(Method):
         self.register_buffer("mixture", torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
         self.register_buffer("temperature", torch.ones(()))
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, with the loss of the epoch."""
         if number:
             return None

@@ -83,7 +83,7 @@ class MLNT(Method):
         mentor, student = divide_epochs(epochs, self.baseline)
         return Stage("mentor", mentor), Stage("student", student, "best")
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, in which the mentor moves, or the student."""
         if number > 0:
             return None

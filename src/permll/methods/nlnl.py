@@ -54,7 +54,7 @@ class PseudoLabelling(Method):
         self.selected = SampleBuffer(info.labels, info.ids, fill=True, dtype=torch.bool)
         self.register_buffer("class_weights", _rarity(info.labels, info.num_classes))
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:  # noqa: ARG002
+    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
         """Before ``pseudo1`` choose its rows and empty the memory; before ``pseudo2`` take the memory for labels."""
         labels = self.memory.labels
         if stage.name == "pseudo1":
@@ -185,7 +185,7 @@ class NLNL(PseudoLabelling):
             Stage("pseudo2", pseudo2, "fresh"),
         )
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over the rows that the stage selects."""
         if number > 0:
             return None

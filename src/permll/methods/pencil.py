@@ -72,7 +72,7 @@ class Pencil(Method):
             ),
         )
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, with the loss of the stage."""
         assert self.info is not None
         first, second, _ = divide_epochs(self.info.epochs, self.first, self.second)
@@ -98,7 +98,7 @@ class Pencil(Method):
         """Move the visited label logits by their own gradients, of which the loop took the mean."""
         self.label_logits.step(self.rate * self._visits)
 
-    def corrected_labels(self, scan: Scan) -> Tensor:  # noqa: ARG002
+    def corrected_labels(self, scan: Scan) -> Tensor:
         """Return d = softmax(ỹ)."""
         return self.label_logits.values.softmax(-1)
 

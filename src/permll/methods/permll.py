@@ -66,7 +66,7 @@ class PermLL(Method):
             ids=info.ids,
         )
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, or over a balanced draw of them."""
         if number > 0:
             return None
@@ -87,7 +87,7 @@ class PermLL(Method):
         self._layer.step()
         self.steps += 1
 
-    def corrected_labels(self, scan: Scan) -> Tensor:  # noqa: ARG002
+    def corrected_labels(self, scan: Scan) -> Tensor:
         """Return a = softmax(α), (N, c): what training has come to believe of each label."""
         return self._layer.weights()
 

@@ -77,13 +77,13 @@ class SELC(Method):
         rehearse = Stage("rehearse", rehearsal, schedule={"kind": "constant"})
         return rehearse, Stage("correct", correction, "initial")
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:  # noqa: ARG002
+    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
         """Decide after the rehearsal when the correction begins."""
         if stage.name == "correct":
             assert self.info is not None
             self._start_after(self._found - _in_epochs(self.earlier, self.info.epochs))
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, on the given labels or on those that follow the network."""
         return None if number else Sweep(loss="correct" if epoch >= int(self.start) else "loss")
 
@@ -98,14 +98,14 @@ class SELC(Method):
         logits = self.networks["net"](batch.x)
         return nn.functional.cross_entropy(logits, self._follow(batch.index, logits.detach()), reduction="none")
 
-    def on_epoch_end(self, epoch: int, scan: Scan) -> None:  # noqa: ARG002
+    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
         """Measure in the rehearsal how far apart the losses of right and of wrong labels seem to be."""
         if epoch < len(self.distances):
             losses = self.losses.values.cpu()
             mixture = fit_gaussian_mixture(scale_losses(losses, *loss_range(losses)))
             self.distances[epoch] = 0.0 if mixture is None else mixture.mean.diff().item()
 
-    def corrected_labels(self, scan: Scan) -> Tensor:  # noqa: ARG002
+    def corrected_labels(self, scan: Scan) -> Tensor:
         """Return t (N, c)."""
         return self.memory.values
 

@@ -64,7 +64,7 @@ class SOP(Method):
         self.v = SampleParameter(info.labels, info.ids, (info.num_classes,), fill=self.init)
         self.rate_u = 100 / 128 / info.num_classes if self.lr_u is None else self.lr_u
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, with a strong view beside the weak one if predictions are to agree."""
         views = ("weak", "strong") if self.consistency > 0 else ("weak",)
         return Sweep({"batch": Draw(views)}) if number == 0 else None
@@ -91,7 +91,7 @@ class SOP(Method):
             rows.step(lr * size)
             rows.write(self._index, rows.read(self._index).clamp(-1, 1))
 
-    def corrected_labels(self, scan: Scan) -> Tensor:  # noqa: ARG002
+    def corrected_labels(self, scan: Scan) -> Tensor:
         """Return e_y - s, as probabilities."""
         return self._believed()
 

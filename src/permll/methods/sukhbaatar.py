@@ -33,7 +33,7 @@ class Sukhbaatar(NoiseLayer):
         super().on_fit_start(info)
         self.Q = nn.Parameter(self._projected(torch.eye(info.num_classes)))
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:  # noqa: ARG002
+    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
         """Let Q learn."""
         self.set_transition(self.Q.detach())
 

@@ -68,7 +68,7 @@ class TRevision(TransitionMethod):
         if stage.name == "reweight":
             self.set_transition(anchor_transition(scan(best=True).softmax(-1), self.quantile))
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:  # noqa: ARG002
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep with the loss of the stage; D rests until the last."""
         assert self.info is not None
         if number > 0:

@@ -23,7 +23,7 @@ class Webly(NoiseLayer):
             raise ValueError(f"neighbours must be one or more, got {neighbours}.")
         self.neighbours = neighbours
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:  # noqa: ARG002
+    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
         """Draw the graph from the best baseline."""
         assert self.info is not None
         kept = min(self.neighbours, self.info.num_classes)
