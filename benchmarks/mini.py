@@ -52,6 +52,7 @@ def cell(noise: str, method: str, seed: int) -> dict[str, object]:
 
 def main() -> None:
     """Run the cells of the methods that are named, or of all; keep what is known of the others."""
+    torch.set_num_threads(1)  # as the processes that train do: it goes into the file
     methods = sys.argv[1:] or list(METHODS)
     cells = [
         (noise, method, seed) for method in methods for noise in (*NOISES, *MORE.get(method, ())) for seed in SEEDS

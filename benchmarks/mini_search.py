@@ -46,6 +46,7 @@ def train(method: str, number: int, noise: str) -> float:
 
 def main() -> None:
     """Search for the methods that are named, or all; keep what is known of the others."""
+    torch.set_num_threads(1)  # as the processes that train do: it goes into the file
     methods = sys.argv[1:] or list(GRIDS)
     cells = [(method, number, noise) for method in methods for number in range(len(GRIDS[method])) for noise in NOISES]
     with ProcessPoolExecutor(JOBS) as pool:

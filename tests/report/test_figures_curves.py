@@ -121,3 +121,13 @@ def test_the_same_figure_gives_the_same_file(tmp_path: Path) -> None:
     runs = {"permll": [metrics([0.5, 0.75, 0.7], **LABELS)]}
     first, second = (save(draw_curves(runs), tmp_path / name, "curves")[1] for name in ("a", "b"))
     assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize("level", [0.001, 0.5, 0.999])
+def test_a_share_that_hardly_moves_looks_like_it_and_stays_within_0_and_100(level: float) -> None:
+    figure = draw_curves({"permll": [metrics([level, level + 0.0005, level])]})
+    low, high = figure.axes[0].get_ylim()
+    assert high - low == pytest.approx(10, abs=0.01)
+    assert low >= -0.5
+    assert high <= 100.5
+    assert low < 100 * level < high

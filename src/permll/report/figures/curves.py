@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 Rows = Sequence[Mapping[str, Any]]  # lines of metrics.jsonl
 Curve = dict[int, float]  # by epoch
 LOST = 1.0  # so many points lost since the best epoch are worth a mark
+LOWEST, HIGHEST = -0.5, 100.5  # of a share in per cent, with room for its line
 LEAST_SPAN = 10.0  # points from the lower to the upper edge of a panel
 CLEAR = 3  # among more groups than this, such marks would only confuse
 
@@ -136,8 +137,8 @@ def _widen(axes: "Axes") -> None:
     low, high = axes.get_ylim()
     missing = max(LEAST_SPAN - (high - low), 0) / 2
     low, high = low - missing, high + missing
-    low, high = (-0.5, LEAST_SPAN) if low < -0.5 and high < LEAST_SPAN else (low, high)
-    axes.set_ylim(max(low, -0.5), high)
+    shift = max(LOWEST - low, 0) - max(high - HIGHEST, 0)
+    axes.set_ylim(max(low + shift, LOWEST), min(high + shift, HIGHEST))
 
 
 def _mean(group: Sequence[Curve]) -> Curve:
