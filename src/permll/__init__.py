@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from permll import noise as noise
     from permll.layer.module import PermutationLayer as PermutationLayer
     from permll.training.fitting import fit as fit
+    from permll.training.noise_estimate import NoiseEstimate as NoiseEstimate
+    from permll.training.noise_estimate import estimate_noise as estimate_noise
     from permll.training.run import Run as Run
 
 __getattr__, __dir__, __all__ = lazy(
@@ -22,6 +24,7 @@ __getattr__, __dir__, __all__ = lazy(
         "noise": (),
         "layer.module": ("PermutationLayer",),
         "training.fitting": ("fit",),
+        "training.noise_estimate": ("NoiseEstimate", "estimate_noise"),
         "training.run": ("Run",),
     },
 )

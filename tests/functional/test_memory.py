@@ -18,6 +18,7 @@ from permll.functional.memory import (
     sop_labels,
     sop_noise,
     sop_squared_error,
+    supported_labels,
 )
 from tests.layer.strategies import Samples, samples
 
@@ -55,6 +56,14 @@ def test_rows_of_zeros_are_replaced_and_others_sum_to_one() -> None:
     otherwise = torch.tensor([[0.0, 1.0, 0.0]] * 3, dtype=torch.float64)
     expected = torch.tensor([[0.0, 1.0, 0.0], [0.25, 0.75, 0.0], [0.5, 0.25, 0.25]], dtype=torch.float64)
     assert_close(normalised(rows, otherwise), expected, **EXACT)
+
+
+def test_of_a_blend_the_class_that_the_memory_knows_gains() -> None:
+    labels = torch.tensor([[0.7, 0.3, 0.0], [0.7, 0.3, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64)
+    target = torch.tensor([[0.1, 0.8, 0.1], [0.0, 0.0, 1.0], [0.2, 0.1, 0.4]], dtype=torch.float64)
+    first = [0.07 / 0.31, 0.24 / 0.31, 0.0]
+    expected = torch.tensor([first, [0.7, 0.3, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64)
+    assert_close(supported_labels(labels, target), expected, **EXACT)
 
 
 @given(samples(max_classes=12), st.sampled_from([0.0, 0.5, 0.7, 0.99]))

@@ -25,6 +25,17 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "m_correction": [{"variant": "M-DYR-S"}, {"variant": "MD-DYR-SH"}],
     "c_model": [{"baseline": 2, "simple": 1, "neighbours": 2}],
     "mlnt": [{"baseline": 2, "perturbations": 2, "begin": 0.0, "full": 0.3, "second_order": False}],
+    "decoupling": [{"warm_up": 2, "least": 0.0}],
+    "co_teaching": [{"noise_rate": 0.3, "ramp": 3, "exponent": 2.0, "schedule": "code"}, {"ramp": 4}],
+    "co_teaching_plus": [{"noise_rate": 0.2, "warm_up": 0, "double_softmax": True}, {"ramp": 2, "warm_up": 3}],
+    "jocor": [{"noise_rate": 0.3, "lam": 0.5}, {"ramp": 3}],
+    "morph": [{"history": 2, "ramp": 2, "against": "strong"}, {"history": 3, "weight": 0.0}],
+    "dividemix": [
+        {"warm_up": 2, "history": 2, "lambda_u": 5.0, "penalty": 0.0, "guess": "training"},
+        {"draws": 30, "blends": "labelled", "threshold": 0.7},
+    ],
+    "elr_plus": [{"supported": True, "lam_ramp": 0.5, "decay_ramp": 0.0, "draws": 40}],
+    "unicon": [{"units": "nats", "unlabelled": 1.0, "draws": 40, "guess": "training"}],
     "permll": [{"balance": "corrected", "warm_up": 5}, {"networks": 2, "on": "label", "lr": 0.1, "balance": "given"}],
     "selc": [{"turning_point": 2}],
     "selc_plus": [{"turning_point": 0.3, "correction": 3}],
@@ -38,7 +49,7 @@ VARIANTS = pytest.mark.parametrize(
     ],
 )
 EPOCHS, STEPS = 6, 22  # of four steps each; every stage begins within these
-SLOW: dict[str, int] = {"jnpl": 40, "nlnl": 40}  # epochs of methods that learn too little in twelve
+SLOW: dict[str, int] = {"jnpl": 40, "nlnl": 40, "jocor": 24}  # epochs of methods that learn too little in twelve
 
 
 def idle(_: Loop) -> None:

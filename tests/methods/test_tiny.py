@@ -30,6 +30,14 @@ FLOORS = {
     "selc": 0.87,
     "selc_plus": 0.9,
     "m_correction": 0.84,
+    "decoupling": 0.8,
+    "co_teaching": 0.8,
+    "co_teaching_plus": 0.88,
+    "jocor": 0.93,
+    "morph": 0.92,
+    "dividemix": 0.9,
+    "elr_plus": 0.94,
+    "unicon": 0.85,
     "permll": 0.9,
 }
 

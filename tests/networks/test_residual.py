@@ -14,6 +14,7 @@ BLOCKS, WIDTHS = (1, 2), (4, 6)
 FORMS = {
     "post": (lambda: ResNet(3, 5, BLOCKS, WIDTHS), slow.resnet),
     "pre": (lambda: PreActResNet(3, 5, BLOCKS, WIDTHS), slow.preact),
+    "wide": (lambda: PreActResNet(3, 5, BLOCKS, WIDTHS, stem=3), slow.preact),
     "pre, DivideMix": (lambda: PreActResNet(3, 5, BLOCKS, WIDTHS, dividemix=True), slow.preact_dividemix),
 }
 
@@ -58,6 +59,9 @@ def test_the_two_forms_differ_where_the_docstring_says() -> None:
         ("preact_resnet18", 11_172_170, 513),
         ("preact_resnet18_dividemix", 11_171_274, 513),
         ("preact_resnet32", 466_714, 65),
+        ("wide_resnet16_8", 10_961_370, 513),
+        ("cnn7", 517_554, 257),
+        ("cnn9", 4_432_522, 129),
     ],
 )
 def test_parameters(name: str, ten: int, per_class: int) -> None:

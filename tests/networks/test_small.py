@@ -6,6 +6,8 @@ from torch import nn
 
 from permll.networks.cnn import SmallCNN
 from permll.networks.mlp import MLP
+from permll.networks.plain import CNN7, CNN9
+from permll.networks.preact import wide_resnet16_8
 
 
 def kinds(net: nn.Module) -> list[str]:
@@ -58,3 +60,36 @@ def test_small_cnn_layers() -> None:
 @pytest.mark.parametrize(("size", "last"), [(8, 2), (9, 3), (28, 7), (33, 9)])
 def test_small_cnn_halves_the_image_twice_and_keeps_odd_borders(size: int, last: int) -> None:
     assert SmallCNN(3, 3).body(torch.rand(2, 3, size, size)).shape == (2, 128, last, last)
+
+
+def test_cnn9_layers() -> None:
+    stage = ["Conv2d", "BatchNorm2d", "LeakyReLU"]
+    halved = [*stage * 3, "MaxPool2d", "Dropout2d"]
+    assert kinds(CNN9(3, 10)) == [*halved, *halved, *stage * 3, "Linear"]
+    net = CNN9(3, 10).eval()
+    body = net.body(torch.rand(2, 3, 32, 32))
+    assert body.shape == (2, 256, 8, 8)
+    assert net.last(body).shape == (2, 128, 2, 2)
+
+
+def test_cnn9_gives_small_images_a_border_of_zeros() -> None:
+    net = CNN9(1, 3).eval()
+    images, padded = torch.rand(2, 1, 8, 20), torch.zeros(2, 256, 7, 7)
+    padded[:, :, :2, :5] = net.body(images)
+    torch.testing.assert_close(net.features(images), net.last(padded)[:, :, 0, 0])
+
+
+def test_dropout_of_cnn9_and_of_wide_networks_is_checked() -> None:
+    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got 1"):
+        CNN9(3, 10, dropout=1.0)
+    with pytest.raises(ValueError, match=r"dropout must lie in \[0, 1\), got -0.1"):
+        wide_resnet16_8(3, 10, dropout=-0.1)
+    shares = [one.p for one in wide_resnet16_8(3, 10, dropout=0.1).modules() if isinstance(one, nn.Dropout)]
+    assert shares == [0.1] * 6
+
+
+def test_cnn7_is_made_for_32_pixels_and_takes_others() -> None:
+    net = CNN7(3, 10).eval()
+    images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(net.features(images), net.body(images).flatten(1))
+    assert net.features(torch.rand(2, 3, 50, 70)).shape == (2, 256)

@@ -152,6 +152,14 @@ def test_scans_are_in_evaluation_mode_and_leave_no_trace() -> None:
     assert all(torch.equal(value, before[key]) for key, value in made.method.state_dict().items())
 
 
+def test_a_scan_may_look_at_some_rows_alone() -> None:
+    made = make_loop("permll", points(200))
+    rows = torch.tensor([150, 3, 77])
+    torch.testing.assert_close(made.scan("net", rows=rows), made.scan("net")[rows])
+    mask = torch.arange(200) % 2 == 0
+    torch.testing.assert_close(made.scan("net", rows=mask), made.scan("net")[mask])
+
+
 @pytest.mark.parametrize(
     ("epoch", "settings", "factor"),
     [
@@ -163,6 +171,13 @@ def test_scans_are_in_evaluation_mode_and_leave_no_trace() -> None:
         (0, {"kind": "cosine"}, 1.0),
         (5.9, {"kind": "cosine"}, 0.5),
         (5, {"kind": "cosine", "final": 0.1}, 0.55),
+        (3.9, {"kind": "linear", "milestones": (4,)}, 1.0),
+        (4, {"kind": "linear", "milestones": (0.4,)}, 1.0),
+        (5.5, {"kind": "linear", "milestones": (4,)}, 5 / 6),
+        (9, {"kind": "linear", "milestones": (4,)}, 1 / 6),
+        (9, {"kind": "linear", "milestones": (4,), "final": 0.4}, 0.5),
+        (5, {"kind": "linear"}, 0.5),
+        (9, {"kind": "linear", "milestones": (30,)}, 1.0),
         (1, {"kind": "constant", "warm_up": 4}, 0.25),
         (9, {"kind": "constant", "warm_up": 4}, 1.0),
     ],

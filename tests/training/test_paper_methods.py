@@ -20,7 +20,7 @@ ROWS = 40
 # thousands of epochs again, and GLC wants trusted rows of all hundred classes.
 FRAMES = {
     "cifar10-sym-60": list(METHODS),
-    "cifar10-asym-40": ["elr", "joint", "pencil", "permll", "sop"],
+    "cifar10-asym-40": ["dividemix", "elr", "elr_plus", "joint", "pencil", "permll", "sop", "unicon"],
     "cifar100-sym-60": [name for name in METHODS if name not in ("nlnl", "jnpl", "glc")],
 }
 

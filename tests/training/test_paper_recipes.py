@@ -1,10 +1,12 @@
 """The recipes of the paper start on a CPU, take steps on real data, and go on from a checkpoint."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from permll.training.checkpoint import load_state, save_state
 from permll.training.experiment import prepare
@@ -66,6 +68,26 @@ def test_cifar_recipes_start_step_and_resume(name: str, request: pytest.FixtureR
     loop = three_steps_and_a_fourth_after_a_checkpoint(recipe, tmp_path)
     assert len(loop.data) == 45_000
     assert sum(value.numel() for value in loop.method.networks["net"].parameters()) > 21_000_000
+
+
+@pytest.mark.parametrize("method", ["dividemix", "elr_plus", "unicon"])
+def test_methods_that_draw_clothing1m_look_at_no_other_rows(method: str, clothing: Path) -> None:
+    changes: dict[str, Any] = {"method.name": method, "method.draws": 24, "data.root": str(clothing)}
+    changes |= {"views.resize": 16, "views.crop": 14, "training.batch_size": 8, "training.workers": 0}
+    recipe = load_recipe("paper/clothing1m", changes | {"training.epochs": 3})
+    loop = make_loop(
+        recipe, prepare(recipe), lambda: nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 14))
+    )
+    scan, looked = loop.scan, []
+
+    def watched(*names: str, rows: Tensor | None = None) -> Tensor:
+        looked.append(len(loop.data) if rows is None else len(rows))
+        return scan(*names, rows=rows)
+
+    loop.scan = watched  # type: ignore[assignment,method-assign]
+    assert loop.run(lambda _: None, lambda _: None)
+    assert set(looked) <= {24}
+    assert len(loop.data) == 120
 
 
 def test_the_clothing1m_recipe_starts_steps_and_resumes(clothing: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from permll.training import fit
 from permll.training.checkpoint import load_state, save_state
 from permll.training.loop import Loop
 from tests.methods.test_contract import run_steps, same
-from tests.training.toy import StopAfter, files, points, small_net
+from tests.training.toy import StopAfter, files, make_loop, points, small_net
 
 
 class Staged(CrossEntropy):
@@ -154,3 +154,16 @@ def test_stages_must_fill_the_epochs(tmp_path: Path) -> None:
         fit(Short, points(), epochs=6, out=tmp_path / "run")
     with pytest.raises(ValueError, match="4 stages need as many epochs or more, got 3"):
         fit(Staged, points(), epochs=3, out=tmp_path / "run")
+
+
+def test_adams_first_decay_rate_changes_with_the_learning_rate() -> None:
+    loop = make_loop("ce", points(), epochs=5)
+    loop.stages._optimizer = {"name": "adam", "lr": 0.01}
+    loop.stages._schedule = {"kind": "linear", "milestones": (0.4,), "beta1": 0.1}
+    loop.stages._equip()
+    found = []
+    for _ in loop.each_epoch():
+        group = loop.optimizers["net"].param_groups[0]
+        found.append((round(group["lr"], 6), group["betas"]))
+    early, late = (0.9, 0.999), (0.1, 0.999)
+    assert found == [(0.01, early), (0.01, early), (0.01, late), (0.006667, late), (0.003333, late)]

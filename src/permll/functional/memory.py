@@ -79,6 +79,20 @@ def elr_regulariser(
     return torch.log1p(-(target * _clamped(logits)).sum(-1))
 
 
+def supported_labels(
+    labels: Float[Tensor, "batch classes"], target: Float[Tensor, "batch classes"]
+) -> Float[Tensor, "batch classes"]:
+    """Return y t / Σ_k y_k t_k of soft labels y: of the classes of a blend, the one that the memory knows gains.
+
+    Where the memory knows none of them, the label stays as it is. One class alone stays so too.
+
+    Examples:
+        >>> supported_labels(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.1, 0.4, 0.5]]))
+        tensor([[0.2000, 0.8000, 0.0000]])
+    """
+    return normalised(labels * target, labels)
+
+
 def _clamped(logits: Tensor) -> Tensor:
     return logits.softmax(-1).clamp(FLOOR, 1 - FLOOR)
 

@@ -114,16 +114,29 @@ def divide_epochs(epochs: int, *shares: float) -> list[int]:
     return [*found, epochs - sum(found)]
 
 
-class Scan(Protocol):
-    """What a network says of all training rows, in evaluation mode."""
+def in_epochs(length: float, epochs: int) -> int:
+    """Return a length in epochs, which below 1 is a share of all epochs.
 
-    def __call__(self, network: str = "net", *, best: bool = False, view: str = "plain") -> Tensor:
+    Examples:
+        >>> in_epochs(0.25, 120), in_epochs(10, 120)
+        (30, 10)
+    """
+    return round(length * epochs if length < 1 else length)
+
+
+class Scan(Protocol):
+    """What a network says of training rows, in evaluation mode."""
+
+    def __call__(
+        self, network: str = "net", *, best: bool = False, view: str = "plain", rows: Tensor | None = None
+    ) -> Tensor:
         """Return logits (N, c).
 
         Args:
             network: which.
             best: with the best weights of the stage by ``Method.score``, not the present ones; see ``keeps_best``.
             view: what it sees.
+            rows: (n,) int64, for the logits (n, c) of these alone, in their order; default all.
         """
 
 

@@ -40,7 +40,7 @@ class ELR(Method):
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y + λ log(1 - <t, p>), (B,), with t after this visit."""
         logits = self.networks["net"](batch.x)
-        target = self._remember(batch.index, logits.detach())
+        target = remember(self.target, batch.index, logits.detach(), self.beta)
         given = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
         return given + self.lam * elr_regulariser(target, logits)
 
@@ -55,10 +55,12 @@ class ELR(Method):
         turned = (target.argmax(-1) != self.target.labels) & (target.sum(-1) > 0)
         return {"turned": turned.double().mean().item()}
 
-    def _remember(self, index: Tensor, logits: Tensor) -> Tensor:
-        target = torch.empty_like(logits)
-        for visits in in_order(index):
-            samples = index[visits]
-            target[visits] = elr_target(self.target.read(samples), logits[visits], self.beta)
-            self.target.write(samples, target[visits])
-        return target
+
+def remember(memory: SampleBuffer, index: Tensor, logits: Tensor, beta: float) -> Tensor:
+    """Let each sample's memory follow what was said of it; return it (B, c) as each visit left it."""
+    target = torch.empty_like(logits, dtype=memory.values.dtype)
+    for visits in in_order(index):
+        samples = index[visits]
+        target[visits] = elr_target(memory.read(samples), logits[visits], beta).to(target)
+        memory.write(samples, target[visits])
+    return target

@@ -1,7 +1,6 @@
 """M-correction: a Beta mixture on the losses says how far each label is replaced by the prediction (ICML 2019)."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -13,6 +12,7 @@ from permll.functional.mixture import BetaMixture, fit_beta_mixture, loss_range,
 from permll.functional.mixup import blend, bootstrapped_targets, guided_share, mixed_cross_entropy
 from permll.functional.refurbish import class_prior_divergence
 from permll.methods._base import FitInfo, Method, Scan, Sweep, divide_epochs
+from permll.methods._modes import evaluating
 
 Variant = Literal["M-DYR-H", "M-DYR-S", "MD-DYR-SH"]
 COLDEST = 1e-3  # temperature at which soft targets are hard
@@ -166,21 +166,10 @@ class MCorrection(Method):
     @torch.no_grad()
     def _wrong(self, batch: Batch) -> Tensor:
         """Return w (B,)."""
-        with _evaluating(self.networks["net"]) as network:
+        with evaluating(self.networks["net"]) as network:
             return self._posterior(network(batch.x), batch.labels)
 
     def _posterior(self, logits: Tensor, labels: Tensor) -> Tensor:
         a, b, weight, (low, high) = self.mixture.to(logits.device)
         losses = nn.functional.cross_entropy(logits, labels, reduction="none")
         return wrong_posterior(scale_losses(losses, low, high), BetaMixture(a, b, weight)).clamp(1e-4, 1 - 1e-4)
-
-
-@contextmanager
-def _evaluating(network: nn.Module) -> Iterator[nn.Module]:
-    """Lend a network in evaluation mode, in which it keeps no statistics of what it sees."""
-    was_training = network.training
-    network.eval()
-    try:
-        yield network
-    finally:
-        network.train(was_training)

@@ -11,7 +11,7 @@ from permll.data.views.mixing import mixup
 from permll.functional.memory import in_order
 from permll.functional.mixture import fit_gaussian_mixture, loss_range, scale_losses
 from permll.functional.mixup import blend, mixed_cross_entropy
-from permll.methods._base import FitInfo, Method, Scan, Stage, Sweep, divide_epochs
+from permll.methods._base import FitInfo, Method, Scan, Stage, Sweep, divide_epochs, in_epochs
 from permll.methods._state import SampleBuffer
 
 
@@ -66,7 +66,7 @@ class SELC(Method):
         self.register_buffer("distances", torch.zeros(rehearsal))
         self.register_buffer("start", torch.tensor(info.epochs))  # of the correction: not known yet
         if self.turning_point is not None:
-            self._start_after(_in_epochs(self.turning_point, info.epochs))
+            self._start_after(in_epochs(self.turning_point, info.epochs))
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return the rehearsal, if there is one, and a training that begins with the initial weights."""
@@ -81,7 +81,7 @@ class SELC(Method):
         """Decide after the rehearsal when the correction begins."""
         if stage.name == "correct":
             assert self.info is not None
-            self._start_after(self._found - _in_epochs(self.earlier, self.info.epochs))
+            self._start_after(self._found - in_epochs(self.earlier, self.info.epochs))
 
     def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, on the given labels or on those that follow the network."""
@@ -191,7 +191,3 @@ class SELCPlus(SELC):
         if self.turning_point is None:
             return divide_epochs(epochs, self.rehearsal, self.correction)
         return [0, *divide_epochs(epochs, self.correction)]
-
-
-def _in_epochs(length: float, epochs: int) -> int:
-    return round(length * epochs if length < 1 else length)

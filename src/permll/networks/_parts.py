@@ -16,21 +16,22 @@ def conv1x1(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
 
 
 def stages(
-    block: Callable[[int, int, int], nn.Module], blocks: Sequence[int], widths: Sequence[int]
+    block: Callable[[int, int, int], nn.Module], blocks: Sequence[int], widths: Sequence[int], inputs: int | None = None
 ) -> list[nn.Sequential]:
     """Return one row of blocks for each width; each stage but the first begins with a block of stride 2.
 
     Args:
         block: makes a block of (channels in, channels out, stride).
         blocks: how many blocks each stage has.
-        widths: how many channels each stage has; the first stage also takes so many.
+        widths: how many channels each stage has.
+        inputs: how many the first stage takes; default as many as it has.
 
     Examples:
         >>> [len(stage) for stage in stages(conv3x3, (2, 3), (16, 32))]
         [2, 3]
     """
     rows = []
-    inputs = widths[0]
+    inputs = widths[0] if inputs is None else inputs
     for number, (count, width) in enumerate(zip(blocks, widths, strict=True)):
         first = block(inputs, width, 1 if number == 0 else 2)
         rows.append(nn.Sequential(first, *(block(width, width, 1) for _ in range(count - 1))))

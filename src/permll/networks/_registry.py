@@ -68,6 +68,14 @@ NETWORKS: Mapping[str, NetworkInfo] = {
             "images",
             "permll.networks.preact:preact_resnet32",
         ),
+        NetworkInfo(
+            "wide_resnet16_8",
+            "wide pre-activation ResNet, 11.0 million parameters",
+            "images",
+            "permll.networks.preact:wide_resnet16_8",
+        ),
+        NetworkInfo("cnn7", "JoCoR's, 0.52 million parameters", "images", "permll.networks.plain:CNN7"),
+        NetworkInfo("cnn9", "Co-teaching's, 4.4 million parameters", "images", "permll.networks.plain:CNN9"),
     )
 }
 

@@ -13,6 +13,7 @@ from permll.evaluation.judge import Judge
 from permll.training.experiment import Experiment
 from permll.training.findings import write_findings
 from permll.training.loop import Loop, NotFiniteError
+from permll.training.noise_estimate import write_noise_estimate
 from permll.training.observers import Observer
 from permll.training.recipe import Recipe
 from permll.training.run import Run
@@ -65,6 +66,7 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
             if reached:
                 labels, quality = loop.method.corrected_labels(loop.scan), loop.method.label_quality(loop.scan)
                 write_findings(run.folder, loop.data, labels.cpu(), quality.cpu())
+                write_noise_estimate(run.folder, loop, labels.cpu())
                 run.finish(
                     {"recipe_hash": recipe.hash, "settings": loop.method.settings(), **judge.report(run.metrics)}
                 )

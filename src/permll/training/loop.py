@@ -71,7 +71,7 @@ class Loop(Standing):
 
     def _train_on(self, sweep: Sweep, batches: dict[str, Batch]) -> None:
         moving = tuple(self.optimizers) if sweep.networks is None else sweep.networks
-        self.stages.set_rates(moving, self.stages.factor(self.epoch + self.fraction))
+        self.stages.set_rates(moving, self.epoch + self.fraction)
         for name in moving:
             self.optimizers[name].zero_grad()
         on_device = {name: batch.to(self.fabric.device) for name, batch in batches.items()}

@@ -84,13 +84,17 @@ class ViewsSection(Section):
 
 
 class ScheduleSection(Section):
-    """The learning rate over the epochs, as ``permll.training.schedule.learning_rate`` takes it."""
+    """The learning rate over the epochs, as ``permll.training.schedule.learning_rate`` takes it.
 
-    kind: Literal["steps", "cosine", "constant"] = "steps"
+    ``beta1`` is what Adam's first decay rate becomes at the first milestone, if it changes there.
+    """
+
+    kind: Literal["steps", "cosine", "linear", "constant"] = "steps"
     milestones: list[Annotated[float, Field(gt=0)]] = Field(default_factory=list)
     gamma: float = Field(default=0.1, gt=0)
     warm_up: float = Field(default=0.0, ge=0)
     final: float = Field(default=0.0, ge=0, le=1)
+    beta1: float | None = Field(default=None, ge=0, lt=1)
 
 
 class TrainingSection(Section):

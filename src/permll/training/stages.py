@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from permll.methods._base import Method, Scan, Stage
 from permll.training.optimizers import build_optimizer
-from permll.training.schedule import learning_rate
+from permll.training.schedule import first_beta, learning_rate
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -62,17 +62,20 @@ class Stages:
         self.number, self.best = number, None
         self._equip()
 
-    def factor(self, epoch: float) -> float:
-        """Return the factor of the learning rates at an epoch, counted with its fraction."""
+    def set_rates(self, names: tuple[str, ...], epoch: float) -> None:
+        """Set the learning rates of these optimizers, and Adam's first decay rate, for an epoch with its fraction."""
         stage = self.every[self.number]
-        begin = sum(before.epochs for before in self.every[: self.number])
-        return learning_rate(epoch - begin, stage.epochs, **{**self._schedule, **stage.schedule})
-
-    def set_rates(self, names: tuple[str, ...], factor: float) -> None:
-        """Set the learning rates of these optimizers."""
+        since = epoch - sum(before.epochs for before in self.every[: self.number])
+        schedule = {**self._schedule, **stage.schedule}
+        beta1 = first_beta(
+            since, stage.epochs, milestones=schedule.get("milestones", ()), beta1=schedule.pop("beta1", None)
+        )
+        factor = learning_rate(since, stage.epochs, **schedule)
         for name in names:
             for group, rate in zip(self.optimizers[name].param_groups, self._rates[name], strict=True):
                 group["lr"] = factor * rate
+                if beta1 is not None and "betas" in group:
+                    group["betas"] = (beta1, group["betas"][1])
 
     def keep_if_best(self, score: float) -> None:
         """Keep the present weights if none of this stage scored as well."""

@@ -92,12 +92,18 @@ class Standing:
         return min(self._losses / self.steps_per_epoch, 0.999)  # below 1: the next epoch's rate is not yet due
 
     def scan(
-        self, network: str = "net", data: Data | None = None, *, best: bool = False, view: str = "plain"
+        self,
+        network: str = "net",
+        data: Data | None = None,
+        *,
+        best: bool = False,
+        view: str = "plain",
+        rows: Tensor | None = None,
     ) -> Tensor:
         """Return the logits (N, c) of a network in evaluation mode, on the training data or on other; see ``Scan``."""
         module = self.method.networks[network]
         with self.stages.best_weights(network) if best else nullcontext():
-            return self._evaluated(module, data or self.data, view)
+            return self._evaluated(module, data or self.data, view, rows)
 
     def predict(self, data: Data) -> Tensor:
         """Return the method's probabilities (N, c)."""
@@ -147,7 +153,9 @@ class Standing:
         return state
 
     @torch.no_grad()
-    def _evaluated(self, function: Callable[[Tensor], Tensor], data: Data, view: str = "plain") -> Tensor:
+    def _evaluated(
+        self, function: Callable[[Tensor], Tensor], data: Data, view: str = "plain", rows: Tensor | None = None
+    ) -> Tensor:
         was_training = self.method.training
         self.method.eval()
         views = {view: find_view(self.views, view)}
@@ -156,6 +164,7 @@ class Standing:
             4 * self.batch_size,
             views=views,
             order="sequential",
+            rows=rows,
             seed=self.seed,
             name="scan",
             workers=self.workers,

@@ -1,0 +1,115 @@
+"""How well the noise is estimated without a clean label: several estimators, methods and kinds of noise, three seeds.
+
+python benchmarks/estimate_noise.py [--labelme FILE]     writes results/estimate_noise.csv; finished runs are kept
+
+FILE has LabelMe's features, the crowd's answers and the truth, as NumPy arrays x_train, answers and y_train; one random
+answer a row is the given label.
+"""
+
+import argparse
+import statistics
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.timing import write_csv
+from permll.data import Data, Vectors, load
+from permll.noise.instance import part_dependent
+from permll.training import fit
+from permll.training.noise_estimate import ESTIMATORS, estimate_noise
+from permll.training.run import Run
+
+RUNS = Path(__file__).resolve().parent.parent / "runs" / "estimate_noise"
+NOISES = ("sym-20", "sym-60", "sym-80", "asym-20", "asym-40", "part-20", "part-40")
+METHODS = ("ce", "forward", "elr", "permll")
+SEEDS = (1, 2, 3)
+JOBS = 2
+
+
+def run_of(noise: str, method: str, seed: int, labelme: Path | None) -> tuple[Run, float]:
+    """Train one cell; return the run and the share of training labels that are wrong in truth."""
+    out = RUNS / f"{noise}-{method}-{seed}"
+    if labelme is not None:
+        return _on_labelme(method, seed, labelme, out)
+    kind, _, rate = noise.partition("-")
+    more: dict[str, Any] = {}
+    if kind == "part":
+        more["noise"] = str(_part_dependent(int(rate) / 100, seed))
+    run = fit(
+        method,
+        recipe="mini/sym-20" if kind == "part" else f"mini/{noise}",
+        out=out,
+        seed=seed,
+        data__noise_seed=42 + seed,
+        data__split_seed=42 + seed,
+        training__evaluate_every=1000,
+        **more,
+    )
+    return run, 1 - run.result["final"]["correction_accuracy_before"]
+
+
+def cell(noise: str, method: str, seed: int, labelme: Path | None) -> list[dict[str, object]]:
+    """Return what every estimator says of one run."""
+    torch.set_num_threads(1)
+    run, truth = run_of(noise, method, seed, labelme)
+    rows = []
+    for name in ESTIMATORS:
+        found = estimate_noise(run, by=name)
+        numbers = {"truth": truth, "rate": found.rate, "low": found.interval[0], "high": found.interval[1]}
+        shown = {key: f"{value:.4f}" for key, value in numbers.items()}
+        rows.append({"noise": noise, "method": method, "seed": seed, "by": name, **shown, "rows": found.rows})
+    return rows
+
+
+def main() -> None:
+    """Run all cells, and print the mean error of each estimator for each method."""
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--labelme", type=Path)
+    labelme = parser.parse_args().labelme
+    cells = [(noise, method, seed, None) for noise in NOISES for method in METHODS for seed in SEEDS]
+    if labelme is not None:
+        cells += [("labelme", method, seed, labelme) for method in METHODS for seed in SEEDS]
+    with ProcessPoolExecutor(JOBS) as pool:
+        rows = [row for found in pool.map(cell, *zip(*cells, strict=True)) for row in found]
+    for name in ESTIMATORS:
+        for method in METHODS:
+            errors = [abs(float(str(row["rate"])) - float(str(row["truth"]))) for row in rows
+                      if (row["by"], row["method"]) == (name, method)]  # fmt: skip
+            print(
+                f"{name:<10}{method:<8} mean error {100 * statistics.mean(errors):.1f}, largest {100 * max(errors):.1f}"
+            )
+    print(f"written to {write_csv('estimate_noise', rows)}")
+
+
+def _part_dependent(rate: float, seed: int) -> Path:
+    """Return a record of part-dependent noise on normalised images, made for all rows."""
+    path = RUNS / f"part-{rate:g}-{seed}.npz"
+    if not path.is_file():
+        data = load("fashion_mnist")
+        images = data.inputs.batch(torch.arange(len(data))).float().div(255).sub(0.286).div(0.353)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part_dependent(images.numpy() / 10, data.labels.numpy(), data.num_classes, rate, seed).save(path)
+    return path
+
+
+def _on_labelme(method: str, seed: int, file: Path, out: Path) -> tuple[Run, float]:
+    with np.load(file) as arrays:
+        x, answers, truth = arrays["x_train"], arrays["answers"], arrays["y_train"].astype(np.int64)
+    random = np.random.default_rng(seed)
+    given = np.array([random.choice(row[row >= 0]) for row in answers], dtype=np.int64)
+    classes = tuple(f"class {number}" for number in range(int(truth.max()) + 1))
+    ids = tuple(str(row) for row in range(len(x)))
+    data = Data(Vectors(torch.from_numpy(x).float()), torch.from_numpy(given), classes, ids)
+    run = fit(method, data, out=out, seed=seed, data__split_seed=seed, training__evaluate_every=1000)
+    return run, float((given != truth).mean())
+
+
+if __name__ == "__main__":
+    main()

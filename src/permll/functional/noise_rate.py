@@ -1,0 +1,179 @@
+"""How many labels are wrong, and which class is given in whose place: told without a single clean label.
+
+Each estimator returns the joint distribution ``J[i, j] = P(clean class i, given label j)`` (c, c) of the rows it was
+shown, in float64. From it follow the noise rate ``1 - trace J`` and the transition matrix ``T[i, j]``, J with rows that
+sum to one.
+
+- ``joint_of_beliefs``: what a method believes the labels to be, such as PermLL's a or a memory of predictions.
+- ``joint_by_likelihood``: the transition matrix under which the given labels are likeliest, if the network's
+  predictions are right up to a temperature. Fair only to rows whose labels the network was not trained on; close to it
+  for others as long as it has learned none by heart.
+- ``rate_of_mixture``: the share of the upper hump of the losses; a rate alone.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from permll.functional.mixture import fit_gaussian_mixture, wrong_posterior
+
+TEMPERATURES = tuple(2 ** (step / 4) for step in range(-8, 13))  # a quarter to eight
+STEPS = 100  # of EM
+ENOUGH = 20_000  # rows tell a rate to half a per cent; more would only take longer
+
+
+def noise_rate(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
+    """Return the share of wrong labels, by ``joint_by_likelihood``.
+
+    Examples:
+        >>> logits = 6 * torch.eye(2).repeat(50, 1)
+        >>> labels = torch.tensor([0, 1]).repeat(50)
+        >>> labels[:20] = 1 - labels[:20]
+        >>> round(noise_rate(logits, labels), 2)
+        0.2
+    """
+    return rate_of(joint_by_likelihood(logits, labels))
+
+
+def rate_of(joint: Float[Tensor, "classes classes"]) -> float:
+    """Return 1 - trace J, kept within [0, 1].
+
+    Examples:
+        >>> rate_of(torch.tensor([[0.4, 0.1], [0.0, 0.5]]))
+        0.1...
+    """
+    return min(max(1 - joint.trace().item(), 0.0), 1.0)
+
+
+def transition_of(joint: Float[Tensor, "classes classes"]) -> Float[Tensor, "classes classes"]:
+    """Return T[i, j] = J[i, j] / Σ_k J[i, k]; a class that does not occur keeps its labels.
+
+    Examples:
+        >>> transition_of(torch.tensor([[0.3, 0.1, 0.0], [0.0, 0.6, 0.0], [0.0, 0.0, 0.0]]))
+        tensor([[0.7500, 0.2500, 0.0000],
+                [0.0000, 1.0000, 0.0000],
+                [0.0000, 0.0000, 1.0000]])
+    """
+    prior = joint.sum(1, keepdim=True)
+    return torch.where(
+        prior > 0, joint / prior.clamp_min(torch.finfo(joint.dtype).tiny), torch.eye(len(joint)).to(joint)
+    )
+
+
+def joint_of_beliefs(
+    beliefs: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
+) -> Float[Tensor, "classes classes"]:
+    """Return J[i, j] = 1/N Σ_{n: y_n = j} q_n[i], with q_n what is believed of the clean class of sample n.
+
+    Examples:
+        >>> joint_of_beliefs(torch.tensor([[1.0, 0.0], [0.5, 0.5]]), torch.tensor([0, 1]))
+        tensor([[0.5000, 0.2500],
+                [0.0000, 0.2500]], dtype=torch.float64)
+    """
+    joint = beliefs.new_zeros(beliefs.shape[1], beliefs.shape[1], dtype=torch.float64)
+    return joint.index_add_(0, labels, beliefs.double()).T / len(labels)
+
+
+def rate_of_mixture(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
+    """Return the mean probability that the loss -log p_y belongs to the upper of two normal distributions.
+
+    Examples:
+        >>> logits = 6 * torch.eye(2).repeat(50, 1) + 0.1 * torch.randn(100, 2)
+        >>> labels = torch.tensor([0, 1]).repeat(50)
+        >>> labels[:20] = 1 - labels[:20]
+        >>> round(rate_of_mixture(logits, labels), 2)
+        0.2
+    """
+    losses = nn.functional.cross_entropy(logits.double(), labels, reduction="none")
+    mixture = fit_gaussian_mixture(losses)
+    return 0.0 if mixture is None else wrong_posterior(losses, mixture).mean().item()
+
+
+class LikelihoodFit(NamedTuple):
+    """What ``fit_likelihood`` finds."""
+
+    joint: Float[Tensor, "classes classes"]
+    temperature: float
+    error: float  # standard error of the rate, of the draw of rows alone
+
+
+def joint_by_likelihood(
+    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
+) -> Float[Tensor, "classes classes"]:
+    """Return the joint distribution of ``fit_likelihood``.
+
+    Examples:
+        >>> logits = 6 * torch.eye(2).repeat(50, 1)
+        >>> labels = torch.tensor([0, 1]).repeat(50)
+        >>> labels[:30:2] = 1
+        >>> transition_of(joint_by_likelihood(logits, labels)).round(decimals=2)
+        tensor([[0.7000, 0.3000],
+                [0.0000, 1.0000]], dtype=torch.float64)
+    """
+    logits, labels = _enough(logits, labels)
+    return _best_fit(logits, labels)[1]
+
+
+def fit_likelihood(
+    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], *, groups: int = 20
+) -> LikelihoodFit:
+    """Return the joint distribution for the T and the temperature τ that maximise Σ_n log Σ_i p_n[i] T[i, y_n].
+
+    Here p_n = softmax(z_n / τ), of the logits z_n.
+
+    Noise and mistakes of the network are told apart by confidence: noise is as frequent where the network is sure as
+    where it is not. EM finds T for each τ: with r_n[i] ∝ p_n[i] T[i, y_n], T[i, j] ∝ Σ_{n: y_n = j} r_n[i].
+
+    Args:
+        logits: of a network, (N, c).
+        labels: as given, (N,).
+        groups: of rows that are left out in turn, for the standard error.
+
+    Examples:
+        >>> logits = 6 * torch.eye(2).repeat(50, 1)
+        >>> labels = torch.tensor([0, 1]).repeat(50)
+        >>> labels[::10] = 1 - labels[::10]
+        >>> fit = fit_likelihood(logits, labels)
+        >>> round(rate_of(fit.joint), 2), round(fit.error, 2)
+        (0.1, 0.03)
+    """
+    logits, labels = _enough(logits, labels)
+    _, joint, temperature = _best_fit(logits, labels)
+    groups = min(groups, len(labels))
+    scaled, start, group = logits.double() / temperature, transition_of(joint), torch.arange(len(labels)) % groups
+    left_out = [_fit(scaled[group != g], labels[group != g], start) for g in range(groups)]
+    rates = torch.tensor([rate_of(without) for _, without in left_out], dtype=torch.float64)
+    error = ((groups - 1) * rates.var(unbiased=False)).sqrt().item()
+    return LikelihoodFit(joint, temperature, error)
+
+
+def _enough(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return as many rows as are needed, evenly spaced, the same each time."""
+    if len(labels) <= ENOUGH:
+        return logits, labels
+    rows = torch.arange(ENOUGH, device=labels.device) * len(labels) // ENOUGH
+    return logits[rows], labels[rows]
+
+
+def _best_fit(logits: Tensor, labels: Tensor) -> tuple[float, Tensor, float]:
+    classes = logits.shape[1]
+    start = 0.3 / classes + 0.7 * torch.eye(classes, dtype=torch.float64, device=logits.device)
+    fits = [(*_fit(logits.double() / temperature, labels, start), temperature) for temperature in TEMPERATURES]
+    return max(fits, key=lambda fit: fit[0])
+
+
+def _fit(logits: Tensor, labels: Tensor, T: Tensor) -> tuple[float, Tensor]:
+    """Return the mean log-likelihood and the joint distribution that EM comes to from T."""
+    p = logits.softmax(-1)
+    joint, likelihood = T, -torch.inf
+    for _ in range(STEPS):
+        r = p * T.T[labels]
+        total = r.sum(1).clamp_min(torch.finfo(p.dtype).tiny)
+        before, likelihood = likelihood, total.log().mean().item()
+        joint = joint_of_beliefs(r / total[:, None], labels)
+        T = transition_of(joint)
+        if likelihood - before < 1e-7:
+            break
+    return likelihood, joint

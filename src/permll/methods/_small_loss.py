@@ -1,0 +1,121 @@
+"""What Decoupling, Co-teaching and JoCoR share: two networks that choose together what a step learns from."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from permll.data.streams import Batch
+from permll.functional.memory import in_order
+from permll.functional.noise_rate import noise_rate as estimated_noise_rate
+from permll.functional.selection import Schedule, drop_rate
+from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
+from permll.methods._state import SampleBuffer
+
+
+class TwoNetworks(Method):
+    """Two networks with weights of their own, and how much of the data an epoch let them learn from."""
+
+    network_names = ("net0", "net1")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("visits", torch.zeros(2, dtype=torch.int64))  # of the epoch: those chosen, and all
+        self.visits: Tensor
+
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+        """Return one sweep over all rows."""
+        if number == 0:
+            self.visits.zero_()
+        return super().sweep(epoch, number, scan)
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return the share of visits that the networks learned from in this epoch."""
+        chosen, every = self.visits.tolist()
+        return {"kept": chosen / max(every, 1)}
+
+    def _logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return what both networks say, before either has moved."""
+        one, other = (network(batch.x) for network in self.networks.values())
+        return one, other
+
+    def _count(self, *choices: Tensor) -> None:
+        """Count the chosen samples of a batch, for each network."""
+        for chosen in choices:
+            self.visits[0] += chosen.sum()
+            self.visits[1] += len(chosen)
+
+
+class SmallLoss(TwoNetworks):
+    """Leaves the largest losses of each batch out: none at first, and after some epochs as many as labels are wrong.
+
+    How many that are, unless it is given, follows from what the networks said of each sample when they came to it in
+    the first ``ramp`` epochs: before they learned its label, in the first of them, and before they knew it by heart in
+    the others. What they say at the end of an epoch would hide wrong labels that they have just learned.
+
+    Args:
+        noise_rate: τ, the share of wrong labels; an oracle, where it is known. Default an estimate.
+        ramp: T_k, the epochs in which the share left out rises, below 1 as a share of all epochs, three at least.
+        exponent: c, of its rise.
+        schedule: its form: of Co-teaching's ``"paper"``, or of its ``"code"``; see ``drop_rate``.
+    """
+
+    said: SampleBuffer
+    rate: Tensor
+    drop: Tensor
+    listening: Tensor
+
+    def __init__(self, noise_rate: float | None, ramp: float, exponent: float, schedule: Schedule) -> None:
+        super().__init__()
+        if noise_rate is not None and not 0 <= noise_rate < 1:
+            raise ValueError(f"noise_rate must lie in [0, 1), got {noise_rate}.")
+        if ramp <= 0 or exponent <= 0:
+            raise ValueError(f"ramp and exponent must be positive, got {ramp} and {exponent}.")
+        self.noise_rate, self.ramp, self.exponent, self.schedule = noise_rate, ramp, exponent, schedule
+
+    def on_fit_start(self, info: FitInfo) -> None:
+        """Begin with nothing left out."""
+        super().on_fit_start(info)
+        # In fewer than three epochs networks may know too little to tell how many labels are wrong.
+        self._ramp = max(in_epochs(self.ramp, info.epochs), 3 if self.ramp < 1 else 1)
+        self.register_buffer("rate", torch.tensor(self.noise_rate or 0.0))
+        self.register_buffer("drop", torch.zeros(()))
+        self.register_buffer("listening", torch.zeros((), dtype=torch.bool))
+        if self.noise_rate is None:
+            self.said = SampleBuffer(info.labels, info.ids, (info.num_classes,))
+
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+        """Return one sweep over all rows, after deciding how much of its batches is left out."""
+        if number == 0:
+            self.drop.fill_(drop_rate(epoch, self.rate.item(), self._ramp, self.exponent, self.schedule))
+            self.listening.fill_(self.noise_rate is None and epoch < self._ramp)
+        return super().sweep(epoch, number, scan)
+
+    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
+        """Estimate the noise rate, while the share that is left out still rises."""
+        if not self.listening:
+            return
+        said, labels = self.said.values, self.said.labels
+        visited = said.sum(1) > 0
+        mean = said[visited] / said[visited].sum(1, keepdim=True)
+        found = estimated_noise_rate(mean.clamp_min(1e-12).log().cpu(), labels[visited].cpu())
+        # With as many wrong labels as chance would give, there would be nothing to learn.
+        self.rate.fill_(min(found, 1 - 1 / said.shape[1]))
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return the share of visits that the networks learned from in this epoch, and the noise rate."""
+        return {**super().metrics(), "noise_rate": self.rate.item()}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the noise rate that decides what is left out, given or estimated."""
+        return {"noise_rate": round(self.rate.item(), 4)}
+
+    def _logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        one, other = super()._logits(batch)
+        if self.listening:
+            said = (one.detach().float().softmax(-1) + other.detach().float().softmax(-1)) / 2
+            for visits in in_order(batch.index):
+                samples = batch.index[visits]
+                self.said.write(samples, self.said.read(samples) + said[visits])
+        return one, other

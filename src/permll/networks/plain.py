@@ -1,0 +1,96 @@
+"""The convolutional networks without shortcuts that Co-teaching and its followers train on CIFAR.
+
+With c classes and colour images they have so many parameters:
+
+    cnn9   4,431,232 + 129 c     Co-teaching: 3 x 128, 3 x 256, then 512, 256 and 128 without padding, mean
+    cnn7     514,984 + 257 c     Co-teaching+ on CIFAR-100, JoCoR: 2 x 64, 2 x 128, 196 and 16
+"""
+
+from torch import Tensor, nn
+from torch.nn.functional import adaptive_max_pool2d, pad
+
+from permll.networks._parts import conv3x3, pooled
+
+LEAST = 7  # pixels that three convolutions without padding need
+
+
+class CNN9(nn.Module):
+    """Nine 3 x 3 convolutions, each with batch norm and LeakyReLU, the image halved after three and after six.
+
+    After each halving whole channels are dropped at random, in training alone. Images too small for the last three
+    convolutions get a border of zeros.
+
+    Args:
+        in_channels: 1 for grey images, 3 for colour.
+        num_classes: c.
+        dropout: the probability that a channel is dropped.
+
+    Examples:
+        >>> import torch
+        >>> CNN9(3, 10)(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(self, in_channels: int, num_classes: int, dropout: float = 0.25) -> None:
+        super().__init__()
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1), got {dropout}.")
+        layers: list[nn.Module] = []
+        for width in (128, 256):
+            for _ in range(3):
+                layers += [conv3x3(in_channels, width), nn.BatchNorm2d(width), nn.LeakyReLU(0.01)]
+                in_channels = width
+            layers += [nn.MaxPool2d(2), nn.Dropout2d(dropout)]
+        self.body = nn.Sequential(*layers)
+        last: list[nn.Module] = []
+        for width in (512, 256, 128):
+            convolution = nn.Conv2d(in_channels, width, 3, bias=False)
+            last += [convolution, nn.BatchNorm2d(width), nn.LeakyReLU(0.01)]
+            in_channels = width
+        self.last = nn.Sequential(*last)
+        self.head = nn.Linear(in_channels, num_classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return what the head sees: (B, 128)."""
+        body = self.body(x)
+        right, below = (max(LEAST - size, 0) for size in (body.shape[3], body.shape[2]))
+        return pooled(self.last(pad(body, (0, right, 0, below)) if right or below else body))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits (B, c) of images (B, C, H, W)."""
+        return self.head(self.features(x))
+
+
+class CNN7(nn.Module):
+    """Six 3 x 3 convolutions, each with batch norm and ReLU, the image halved after every two; head.
+
+    The head sees 16 channels of 4 x 4 pixels, which is what remains of 32 x 32; others are brought to it by maxima.
+
+    Args:
+        in_channels: 1 for grey images, 3 for colour.
+        num_classes: c.
+
+    Examples:
+        >>> import torch
+        >>> CNN7(3, 10)(torch.rand(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(self, in_channels: int, num_classes: int) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for first, second in ((64, 64), (128, 128), (196, 16)):
+            for width in (first, second):
+                layers += [conv3x3(in_channels, width), nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+                in_channels = width
+            layers.append(nn.MaxPool2d(2))
+        self.body = nn.Sequential(*layers)
+        self.head = nn.Linear(16 * in_channels, num_classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return what the head sees: (B, 256)."""
+        return adaptive_max_pool2d(self.body(x), 4).flatten(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits (B, c) of images (B, C, H, W)."""
+        return self.head(self.features(x))

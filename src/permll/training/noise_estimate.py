@@ -1,0 +1,145 @@
+"""How many labels of a run are wrong, and which class is given in whose place: estimated without a clean label.
+
+At its end a run writes down what several estimators say (``noise_estimate.json``). ``benchmarks/estimate_noise.py``
+compares them with the truth; the first of ``ESTIMATORS`` that a run has is the default.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from permll.functional.noise_rate import fit_likelihood, joint_of_beliefs, rate_of, rate_of_mixture, transition_of
+from permll.training.run import Run, write_text
+
+if TYPE_CHECKING:
+    from permll.training.loop import Loop
+
+NOISE_ESTIMATE = "noise_estimate.json"
+ESTIMATORS = ("held_out", "beliefs", "mixture")
+NORMAL = 1.96  # standard errors to each side of a 95 % interval
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseEstimate:
+    """How many labels are wrong, and how.
+
+    Args:
+        rate: share of wrong labels, in [0, 1].
+        interval: 95 %, for the chance of drawing these rows; what the network itself is mistaken about comes on top.
+        joint: (c, c), J[i, j] = P(clean class i, given label j); None where an estimator gives a rate alone.
+        classes: c names.
+        by: the estimator: ``"held_out"``, ``"beliefs"`` or ``"mixture"``.
+        rows: how many rows it was told from.
+    """
+
+    rate: float
+    interval: tuple[float, float]
+    joint: Tensor | None
+    classes: tuple[str, ...]
+    by: str
+    rows: int
+
+    @property
+    def transition(self) -> Tensor:
+        """T (c, c), T[i, j] = P(given label j | clean class i)."""
+        if self.joint is None:
+            raise ValueError(f"the estimator {self.by} tells a rate alone; ask for by='held_out' or by='beliefs'.")
+        return transition_of(self.joint)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{100 * self.rate:.1f} % of the labels are wrong ({100 * low:.1f} to {100 * high:.1f} %, by {self.by})"
+
+
+def estimate_noise(
+    source: Run | Path | str | Tensor, labels: Tensor | None = None, *, by: str | None = None
+) -> NoiseEstimate:
+    """Return how many labels are wrong, and which class is given in whose place, without a clean label.
+
+    Args:
+        source: a finished run or its folder; or probabilities (N, c) of any classifier for rows whose labels it was not
+            trained on, such as those of a cross-validation.
+        labels: (N,) the given labels of these rows, where ``source`` is probabilities.
+        by: which estimate of the run: ``"held_out"`` (the network's predictions for validation rows), ``"beliefs"``
+            (what the method believes the training labels to be) or ``"mixture"`` (two humps of the training losses);
+            default the first there is.
+
+    Examples:
+        >>> labels = torch.tensor([0, 1]).repeat(50)
+        >>> probabilities = torch.nn.functional.one_hot(labels, 2) * 0.98 + 0.01
+        >>> labels[::10] = 1 - labels[::10]
+        >>> print(estimate_noise(probabilities, labels))
+        10.0 % of the labels are wrong (4.0 to 16.0 %, by held_out)
+    """
+    if isinstance(source, Tensor):
+        if labels is None:
+            raise ValueError("probabilities need the labels that were given to their rows: estimate_noise(p, labels).")
+        return _by_held_out(source.clamp_min(1e-12).log(), labels, tuple(map(str, range(source.shape[1]))))
+    run = source if isinstance(source, Run) else Run(source)
+    found = _read(run)
+    name = next(name for name in ESTIMATORS if name in found) if by is None else by
+    if name not in found:
+        raise ValueError(f"{run.folder} has no estimate by {name!r}: it has {', '.join(found)}.")
+    return found[name]
+
+
+def write_noise_estimate(folder: Path, loop: "Loop", beliefs: Tensor) -> None:
+    """Write what each estimator says of a run into its folder.
+
+    Args:
+        folder: of the run.
+        loop: at its end.
+        beliefs: (N, c) what the method believes the labels to be.
+    """
+    classes, labels = loop.data.classes, loop.data.labels
+    found = {}
+    if loop.validation is not None:
+        held_out = loop.predict(loop.validation).cpu().clamp_min(1e-12).log()
+        found["held_out"] = _by_held_out(held_out, loop.validation.labels, classes)
+    wrong = 1 - beliefs.double().gather(1, labels[:, None])[:, 0]
+    joint = joint_of_beliefs(beliefs, labels)
+    found["beliefs"] = _estimate(rate_of(joint), _error(wrong), joint, classes, "beliefs", len(labels))
+    rate = rate_of_mixture(loop.predict(loop.data).cpu().clamp_min(1e-12).log(), labels)
+    error = math.sqrt(rate * (1 - rate) / len(labels))
+    found["mixture"] = _estimate(rate, error, None, classes, "mixture", len(labels))
+    write_text(folder / NOISE_ESTIMATE, json.dumps({name: _as_json(one) for name, one in found.items()}) + "\n")
+
+
+def _by_held_out(logits: Tensor, labels: Tensor, classes: tuple[str, ...]) -> NoiseEstimate:
+    fit = fit_likelihood(logits, labels)
+    return _estimate(rate_of(fit.joint), fit.error, fit.joint, classes, "held_out", len(labels))
+
+
+def _estimate(
+    rate: float, error: float, joint: Tensor | None, classes: tuple[str, ...], by: str, rows: int
+) -> NoiseEstimate:
+    interval = max(rate - NORMAL * error, 0.0), min(rate + NORMAL * error, 1.0)
+    return NoiseEstimate(rate, interval, joint, classes, by, rows)
+
+
+def _error(values: Tensor) -> float:
+    return (values.std() / math.sqrt(len(values))).item() if len(values) > 1 else 1.0
+
+
+def _as_json(estimate: NoiseEstimate) -> dict[str, Any]:
+    joint = None if estimate.joint is None else estimate.joint.tolist()
+    return {**vars(estimate), "joint": joint}
+
+
+def _read(run: Run) -> dict[str, NoiseEstimate]:
+    path = run.folder / NOISE_ESTIMATE
+    if not path.is_file():
+        raise FileNotFoundError(f"{run.folder} has no noise estimate yet: permll train {run.folder} goes on with it.")
+    return {name: _from_json(entry) for name, entry in json.loads(path.read_text()).items()}
+
+
+def _from_json(entry: Mapping[str, Any]) -> NoiseEstimate:
+    joint = None if entry["joint"] is None else torch.tensor(entry["joint"], dtype=torch.float64)
+    low, high = entry["interval"]
+    return NoiseEstimate(entry["rate"], (low, high), joint, tuple(entry["classes"]), entry["by"], entry["rows"])

@@ -1,0 +1,111 @@
+"""Estimators of the noise: against loops, against what was put in, and where there is nothing to see."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from permll.functional.noise_rate import (
+    fit_likelihood,
+    joint_by_likelihood,
+    joint_of_beliefs,
+    noise_rate,
+    rate_of,
+    rate_of_mixture,
+    transition_of,
+)
+
+PAIR = torch.tensor([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.3, 0.7]], dtype=torch.float64)
+EVEN = 0.6 * torch.eye(3, dtype=torch.float64) + 0.4 / 3
+
+
+def drawn(T: Tensor, rows: int, temperature: float, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logits, given labels and clean classes, where softmax(logits / temperature) is right about the classes."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = 3 * torch.randn(rows, len(T), generator=generator)
+    clean = (logits.softmax(1)).multinomial(1, generator=generator)[:, 0]
+    given_labels = T[clean].multinomial(1, generator=generator)[:, 0]
+    return temperature * logits, given_labels, clean
+
+
+@given(st.integers(1, 30), st.integers(2, 5), st.integers(0, 99))
+def test_the_joint_of_beliefs_is_what_loops_make(rows: int, classes: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    beliefs = torch.rand(rows, classes, generator=generator).softmax(1)
+    labels = torch.randint(classes, (rows,), generator=generator)
+    joint = joint_of_beliefs(beliefs, labels)
+    for i in range(classes):
+        for j in range(classes):
+            expected = sum(beliefs[n, i].item() for n in range(rows) if labels[n] == j) / rows
+            assert joint[i, j].item() == pytest.approx(expected, abs=1e-6)
+    assert joint.sum().item() == pytest.approx(1, abs=1e-6)
+    wrong = sum(1 - beliefs[n, labels[n]].item() for n in range(rows)) / rows
+    assert rate_of(joint) == pytest.approx(wrong, abs=1e-6)
+    torch.testing.assert_close(transition_of(joint).sum(1), torch.ones(classes, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("T", [PAIR, EVEN], ids=["pair", "even"])
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0, 4.0])
+def test_noise_is_found_whatever_the_temperature(T: Tensor, temperature: float) -> None:
+    logits, labels, clean = drawn(T, 4000, temperature)
+    fit = fit_likelihood(logits, labels)
+    truth = (labels != clean).double().mean().item()
+    assert rate_of(fit.joint) == pytest.approx(truth, abs=0.03)
+    torch.testing.assert_close(transition_of(fit.joint), T, atol=0.06, rtol=0)
+    assert fit.temperature == pytest.approx(temperature, rel=0.2)
+    assert noise_rate(logits, labels) == pytest.approx(rate_of(fit.joint))
+
+
+def test_em_ends_where_the_likelihood_has_no_slope() -> None:
+    logits, labels, _ = drawn(PAIR, 500, 1.0)
+    fit = fit_likelihood(logits, labels)
+    T, p = transition_of(fit.joint).clamp_min(1e-9), (logits.double() / fit.temperature).softmax(1)
+
+    def likelihood(T: Tensor) -> float:
+        return sum(math.log((p[n] @ T[:, labels[n]]).item()) for n in range(500)) / 500
+
+    best = likelihood(T)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(20):
+        other = 0.98 * T + 0.02 * torch.rand(3, 3, generator=generator, dtype=torch.float64).softmax(1)
+        assert likelihood(other) <= best + 1e-5
+
+
+def test_the_standard_error_is_that_of_many_draws() -> None:
+    fits = [fit_likelihood(*drawn(EVEN, 400, 1.0, seed)[:2]) for seed in range(30)]
+    spread = torch.tensor([rate_of(fit.joint) for fit in fits]).std().item()
+    mean = sum(fit.error for fit in fits) / len(fits)
+    assert spread / 2 < mean < 2 * spread
+
+
+def test_without_noise_there_is_none() -> None:
+    logits = 8 * torch.eye(4).repeat(25, 1)
+    labels = torch.arange(4).repeat(25)
+    assert noise_rate(logits, labels) == pytest.approx(0, abs=0.01)
+    assert rate_of_mixture(logits, labels) == 0.0, "one value makes no two humps"
+
+
+def test_many_rows_are_as_good_as_enough() -> None:
+    logits, labels, clean = drawn(EVEN, 50_000, 1.0)
+    assert rate_of(joint_by_likelihood(logits, labels)) == pytest.approx(
+        (labels != clean).double().mean().item(), abs=0.02
+    )
+
+
+def test_labels_that_the_network_excludes_do_no_harm() -> None:
+    logits = torch.tensor([[1000.0, 0.0, -1000.0]]).repeat(10, 1)
+    labels = torch.tensor([0] * 8 + [2] * 2)
+    joint = joint_by_likelihood(logits, labels)
+    assert joint.isfinite().all()
+    assert rate_of(joint) == pytest.approx(0.2, abs=1e-6)
+
+
+def test_the_mixture_counts_the_upper_hump() -> None:
+    generator = torch.Generator().manual_seed(0)
+    logits = 6 * torch.eye(3).repeat(100, 1) + torch.randn(300, 3, generator=generator)
+    labels = torch.arange(3).repeat(100)
+    labels[:60] = (labels[:60] + 1) % 3
+    assert rate_of_mixture(logits, labels) == pytest.approx(0.2, abs=0.02)
