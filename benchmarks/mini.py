@@ -1,6 +1,7 @@
 """Every method at tier mini, three seeds: what memorising wrong labels costs, and what each method saves.
 
-python benchmarks/mini.py [METHOD ...]      prints a table and writes results/mini.csv; finished runs are not repeated
+python benchmarks/mini.py [METHOD ...]      prints a table, writes results/mini.csv and draws docs/images/mini.svg;
+                                            finished runs are not repeated
 
 Settings are those of recipes/methods/, chosen before on another seed: see mini_search.py.
 """
@@ -16,8 +17,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.timing import RESULTS, read_csv, write_csv
 from permll.methods import METHODS
+from permll.report.figures.comparison import Scores, draw_comparison
+from permll.report.figures.style import save
 from permll.training import fit
 
+IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+PANELS = {"sym-60": "Symmetric noise, 60 %", "asym-40": "Asymmetric noise, 40 %"}
+KINDS = ("last", "best_test")
 RUNS = Path(__file__).resolve().parent.parent / "runs" / "mini"
 NOISES = ("sym-60", "asym-40")
 MORE = {"ce": ("sym-80",), "permll": ("sym-80",)}
@@ -72,6 +78,20 @@ def main() -> None:
     order = list(METHODS)
     rows.sort(key=lambda row: (str(row["noise"]), order.index(str(row["method"])), int(str(row["seed"]))))
     print(f"written to {write_csv('mini', rows)}")
+    print(f"drawn as {', '.join(map(str, draw(rows)))}")
+
+
+def draw(rows: list[dict[str, object]]) -> list[Path]:
+    """Draw all methods side by side."""
+    found: dict[str, dict[str, Scores]] = {}
+    for noise, title in PANELS.items():
+        of_noise = [row for row in rows if row["noise"] == noise]
+        found[title] = {
+            name: Scores(*([float(str(row[kind])) for row in of_noise if row["method"] == name] for kind in KINDS))
+            for name in {str(row["method"]) for row in of_noise}
+        }
+    titles = {name: info.title for name, info in METHODS.items()}
+    return save(draw_comparison(found, titles), IMAGES, "mini")
 
 
 def _spread(group: list[dict[str, object]], name: str) -> str:
