@@ -50,5 +50,6 @@ GRIDS: dict[str, list[Setting]] = {
     "selc": grid(method__alpha=[0.7, 0.8, 0.9], method__earlier=[0.05, 0.1]),
     "selc_plus": grid(training__epochs=TWICE, method__alpha=[0.7, 0.8, 0.9]),
     "m_correction": grid(method__variant=["M-DYR-H", "M-DYR-S", "MD-DYR-SH"], method__warm_up=[0.15, 0.35]),
-    "permll": grid(method__init=[0.2, 0.35], method__lr=[0.046875, 0.09375, 0.1875]),  # η = 6, 12, 24
+    # η = 12 and 48; cross-entropy for no, two or four epochs first.
+    "permll": grid(method__init=[0.35], method__lr=[0.09375, 0.375], method__warm_up=[0, 158, 316]),
 }
