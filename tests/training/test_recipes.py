@@ -156,7 +156,7 @@ def test_a_method_brings_its_settings_for_tier_data_and_noise(tmp_path: Path) ->
     assert load_recipe(path).method.settings == {"init": 0.5, "lr": 0.01171875, "balance": "given"}
     resolved = tmp_path / "resolved.toml"
     resolved.write_text(load_recipe("mini/sym-60").to_toml().replace("init = 0.35", ""))
-    assert load_recipe(resolved).method.settings == {"lr": 0.09375}, "a whole recipe is what it says"
+    assert load_recipe(resolved).method.settings == {"lr": 0.375, "warm_up": 316}, "a whole recipe is what it says"
 
 
 @pytest.mark.parametrize("method", METHODS)
