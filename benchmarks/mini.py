@@ -1,7 +1,7 @@
 """Every method at tier mini, three seeds: what memorising wrong labels costs, and what each method saves.
 
 python benchmarks/mini.py [METHOD ...]      prints a table, writes results/mini.csv and results/mini.md, and draws
-                                            docs/images/mini.svg; finished runs are not repeated
+                                            docs/images/mini.png; finished runs are not repeated
 
 Settings are those of recipes/methods/, chosen before on another seed: see mini_search.py.
 """
