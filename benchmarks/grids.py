@@ -61,5 +61,6 @@ GRIDS: dict[str, list[Setting]] = {
     "dividemix": grid(method__penalty=[0.0, 1.0], method__warm_up=[0.05, 0.1, 0.25]),
     "elr_plus": grid(method__beta=[0.7, 0.9], method__lam=[1.0, 3.0, 7.0]),
     "unicon": grid(method__lambda_u=[3.0, 10.0, 30.0], method__warm_up=[0.1, 0.25]),
-    "permll": grid(method__init=[0.2, 0.35], method__lr=[0.046875, 0.09375, 0.1875]),  # η = 6, 12, 24
+    # η = 12 and 48; cross-entropy for no, two or four epochs first.
+    "permll": grid(method__init=[0.35], method__lr=[0.09375, 0.375], method__warm_up=[0, 158, 316]),
 }

@@ -1,6 +1,7 @@
 """Every method at tier mini, three seeds: what memorising wrong labels costs, and what each method saves.
 
-python benchmarks/mini.py [METHOD ...]      prints a table and writes results/mini.csv; finished runs are not repeated
+python benchmarks/mini.py [METHOD ...]      prints a table, writes results/mini.csv and results/mini.md, and draws
+                                            docs/images/mini.png; finished runs are not repeated
 
 Settings are those of recipes/methods/, chosen before on another seed: see mini_search.py.
 """
@@ -16,14 +17,20 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.timing import RESULTS, read_csv, write_csv
 from permll.methods import METHODS
+from permll.report.figures.comparison import Scores, draw_comparison, ranking
+from permll.report.figures.style import save
 from permll.training import fit
 
+IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
+PANELS = {"sym-60": "Symmetric noise, 60 %", "asym-40": "Asymmetric noise, 40 %"}
+KINDS = ("last", "best_test")
 RUNS = Path(__file__).resolve().parent.parent / "runs" / "mini"
 NOISES = ("sym-60", "asym-40")
 MORE = {"ce": ("sym-80",), "permll": ("sym-80",)}
 SEEDS = (1, 2, 3)
 JOBS = 2
 SHOWN = ("last", "best_test", "right_after", "auroc")
+TABLE = {"last": "last", "best_by_noisy_validation": "chosen", "right_after": "labels", "auroc": "AUROC"}
 
 
 def cell(noise: str, method: str, seed: int) -> dict[str, object]:
@@ -66,17 +73,49 @@ def main() -> None:
             if len(group) == len(SEEDS):
                 print(
                     f"{row['method']:<16}{row['noise']:<8}",
-                    "  ".join(_spread(group, name) for name in SHOWN),
+                    "  ".join(_spread(group, name, f"{name} ") for name in SHOWN),
                     flush=True,
                 )
     order = list(METHODS)
     rows.sort(key=lambda row: (str(row["noise"]), order.index(str(row["method"])), int(str(row["seed"]))))
     print(f"written to {write_csv('mini', rows)}")
+    (RESULTS / "mini.md").write_text(table(rows))
+    print(f"drawn as {', '.join(map(str, draw(rows)))}")
 
 
-def _spread(group: list[dict[str, object]], name: str) -> str:
+def table(rows: list[dict[str, object]]) -> str:
+    """Return the means of all methods as Markdown, those with most in the last epochs first."""
+    lines = ["| method | " + " | ".join(f"{noise} {name}" for noise in NOISES for name in TABLE.values()) + " |"]
+    lines.append("|---" * (1 + len(NOISES) * len(TABLE)) + "|")
+    for method in ranking(_panels(rows)):
+        cells = [METHODS[method].title]
+        for noise in NOISES:
+            group = [row for row in rows if (row["noise"], row["method"]) == (noise, method)]
+            cells += [_spread(group, name, "") for name in TABLE]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(rows: list[dict[str, object]]) -> list[Path]:
+    """Draw all methods side by side."""
+    titles = {name: info.title for name, info in METHODS.items()}
+    return save(draw_comparison(_panels(rows), titles), IMAGES, "mini")
+
+
+def _panels(rows: list[dict[str, object]]) -> dict[str, dict[str, Scores]]:
+    found: dict[str, dict[str, Scores]] = {}
+    for noise, title in PANELS.items():
+        of_noise = [row for row in rows if row["noise"] == noise]
+        found[title] = {
+            name: Scores(*([float(str(row[kind])) for row in of_noise if row["method"] == name] for kind in KINDS))
+            for name in {str(row["method"]) for row in of_noise}
+        }
+    return found
+
+
+def _spread(group: list[dict[str, object]], name: str, title: str) -> str:
     values = [100 * float(str(row[name])) for row in group if row[name] not in (None, "")]
-    return f"{name} {statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}" if len(values) > 1 else f"{name} -"
+    return f"{title}{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}" if len(values) > 1 else f"{title}-"
 
 
 if __name__ == "__main__":

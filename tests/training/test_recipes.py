@@ -1,5 +1,8 @@
 """Recipes: every built-in one is whole, wrong ones are told what is wrong."""
 
+import csv
+import inspect
+import json
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +48,26 @@ def test_the_papers_settings_are_all_there() -> None:
             assert {f"{tier}/{data}-{setting}" for setting in PAPER} <= names
     assert {f"mini/{setting}" for setting in PAPER} <= names
     assert {"paper/clothing1m", "tiny/digits"} <= names
+
+
+def test_tier_mini_has_what_the_search_chose() -> None:
+    """One recipe per method for all noise: the setting that noisy validation chose, and no other since."""
+    path = Path(__file__).parents[2] / "results" / "mini_search.csv"
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["method"] for row in rows} == set(METHODS)
+    for name in METHODS:
+        (chosen,) = (row for row in rows if row["method"] == name and row["chosen"])
+        for noise in ("sym-60", "sym-20", "asym-40"):
+            recipe = load_recipe(f"mini/{noise}", {"method.name": name})
+            defaults = {
+                key: one.default for key, one in inspect.signature(METHODS[name].method_class).parameters.items()
+            }
+            for key, value in json.loads(chosen["settings"]).items():
+                section, _, setting = key.partition(".")
+                of_method = {**defaults, **recipe.method.settings}
+                found = of_method[setting] if section == "method" else getattr(getattr(recipe, section), setting)
+                assert found == value, (name, key)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +156,7 @@ def test_a_method_brings_its_settings_for_tier_data_and_noise(tmp_path: Path) ->
     assert load_recipe(path).method.settings == {"init": 0.5, "lr": 0.01171875, "balance": "given"}
     resolved = tmp_path / "resolved.toml"
     resolved.write_text(load_recipe("mini/sym-60").to_toml().replace("init = 0.35", ""))
-    assert load_recipe(resolved).method.settings == {"lr": 0.09375}, "a whole recipe is what it says"
+    assert load_recipe(resolved).method.settings == {"lr": 0.375, "warm_up": 316}, "a whole recipe is what it says"
 
 
 @pytest.mark.parametrize("method", METHODS)

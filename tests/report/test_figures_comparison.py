@@ -1,0 +1,41 @@
+"""Methods side by side: every score is a dot at its place, in one order for all panels."""
+
+from typing import Any
+
+import pytest
+
+from permll.report.figures.comparison import Scores, draw_comparison, ranking
+
+PANELS = {
+    "Symmetric": {"ce": Scores([0.5, 0.52], [0.8, 0.8]), "permll": Scores([0.82, 0.83], [0.83, 0.84])},
+    "Asymmetric": {"ce": Scores([0.7, 0.71], [0.8, 0.8]), "elr": Scores([0.9, 0.9], [0.9, 0.9])},
+}
+
+
+def dots(axes: Any) -> list[tuple[float, float]]:
+    """Return the dots of last epochs: filled ones, without a line."""
+    lines = [line for line in axes.get_lines() if line.get_marker() == "o" and line.get_markerfacecolor() != "white"]
+    return [(round(x, 6), round(y, 6)) for line in lines for x, y in line.get_xydata().tolist()]
+
+
+def test_every_seed_is_a_dot_in_the_row_of_its_method() -> None:
+    figure = draw_comparison(PANELS, {"ce": "Cross-entropy", "permll": "PermLL", "elr": "ELR"})
+    first, second = figure.axes
+    assert [label.get_text() for label in first.get_yticklabels()] == ["ELR", "PermLL", "Cross-entropy"]
+    assert sorted(dots(first)) == [(50, 2), (52, 2), (82, 1), (83, 1)]
+    assert sorted(dots(second)) == [(70, 2), (71, 2), (90, 0), (90, 0)]
+    assert [line.get_xdata()[0] for line in first.get_lines() if list(line.get_ydata()) == [0, 1]] == pytest.approx(
+        [51]
+    )
+
+
+def test_ours_is_set_off_and_titles_are_optional() -> None:
+    figure = draw_comparison(PANELS, {})
+    weights = {label.get_text(): label.get_fontweight() for label in figure.axes[0].get_yticklabels()}
+    assert weights == {"elr": "normal", "permll": "bold", "ce": "normal"}
+
+
+def test_the_order_is_that_of_what_remains_in_the_last_epoch() -> None:
+    assert ranking({"a": {"best": Scores([0.1], [0.9]), "last": Scores([0.2], [0.3])}}) == ["last", "best"]
+    with pytest.raises(ValueError, match="nothing to draw"):
+        draw_comparison({}, {})
