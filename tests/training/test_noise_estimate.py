@@ -1,0 +1,74 @@
+"""The noise of a run, estimated without its clean labels: what is written, what is read, and how near it comes."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import permll
+from permll.training import fit
+from permll.training.noise_estimate import ESTIMATORS, NOISE_ESTIMATE
+from permll.training.recipe_files import load_recipe
+from permll.training.run import Run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Digits with 40 % of the labels wrong."""
+    out = tmp_path_factory.mktemp("noise") / "run"
+    return fit("permll", recipe="tiny/digits", out=out, training__evaluate_every=1000)
+
+
+def test_a_run_tells_how_many_labels_are_wrong(run: Run) -> None:
+    truth = 1 - run.result["final"]["correction_accuracy_before"]
+    found = permll.estimate_noise(run)
+    assert found.by == "held_out"
+    assert found.rate == pytest.approx(truth, abs=0.12)
+    assert found.interval[0] < found.rate < found.interval[1]
+    torch.testing.assert_close(found.transition.sum(1), torch.ones(10, dtype=torch.float64))
+    assert found.transition.diagonal().mean() > 0.4
+    assert found.joint is not None
+    assert 1 - found.joint.trace().item() == pytest.approx(found.rate)
+    assert found.classes == tuple(map(str, range(10)))
+    assert f"{100 * found.rate:.1f} % of the labels are wrong" in str(found)
+
+
+def test_every_estimator_can_be_asked(run: Run) -> None:
+    for name in ESTIMATORS:
+        found = permll.estimate_noise(run.folder, by=name)
+        assert found.by == name
+        assert 0 < found.rate < 0.7
+    with pytest.raises(ValueError, match="no estimate by 'guess': it has held_out, beliefs, mixture"):
+        permll.estimate_noise(str(run.folder), by="guess")
+    with pytest.raises(ValueError, match="tells a rate alone"):
+        _ = permll.estimate_noise(run, by="mixture").transition
+
+
+def test_without_validation_rows_beliefs_answer(tmp_path: Path) -> None:
+    recipe = load_recipe("tiny/digits", {"training.epochs": 4})
+    recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"validation": None})})
+    run = fit(recipe=recipe, out=tmp_path / "run")
+    assert permll.estimate_noise(run).by == "beliefs"
+
+
+def test_a_run_without_an_estimate_is_told_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="has no noise estimate yet: permll train"):
+        permll.estimate_noise(tmp_path)
+
+
+def test_probabilities_of_any_classifier_will_do() -> None:
+    generator = torch.Generator().manual_seed(0)
+    clean = torch.randint(5, (800,), generator=generator)
+    p = (3 * torch.nn.functional.one_hot(clean, 5) + torch.rand(800, 5, generator=generator)).softmax(1)
+    wrong = torch.rand(800, generator=generator) < 0.25
+    labels = torch.where(wrong, (clean + 1) % 5, clean)
+    found = permll.estimate_noise(p, labels)
+    assert found.interval[0] < wrong.double().mean() < found.interval[1]
+    for i in range(5):
+        assert found.transition[i, (i + 1) % 5] == pytest.approx(0.25, abs=0.1)
+    with pytest.raises(ValueError, match="need the labels that were given"):
+        permll.estimate_noise(p)
+
+
+def test_the_file_is_small_and_whole(run: Run) -> None:
+    assert (run.folder / NOISE_ESTIMATE).stat().st_size < 20_000
