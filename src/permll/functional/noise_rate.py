@@ -142,7 +142,9 @@ def fit_likelihood(
     logits, labels = _enough(logits, labels)
     _, joint, temperature = _best_fit(logits, labels)
     groups = min(groups, len(labels))
-    scaled, start, group = logits.double() / temperature, transition_of(joint), torch.arange(len(labels)) % groups
+    scaled, start = logits.double() / temperature, transition_of(joint)
+    # At random, but the same each time: rows often come in an order that has to do with their labels.
+    group = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)) % groups
     left_out = [_fit(scaled[group != g], labels[group != g], start) for g in range(groups)]
     rates = torch.tensor([rate_of(without) for _, without in left_out], dtype=torch.float64)
     error = ((groups - 1) * rates.var(unbiased=False)).sqrt().item()

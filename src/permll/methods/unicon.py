@@ -45,7 +45,8 @@ class UniCon(MixMatch):
         temperature: T of the targets.
         mixup: of the Beta distribution that blends are drawn from.
         ramp: epochs in which λ_u rises from 0, below 1 as a share of all; the authors' 16.
-        guess: mode of the network in training while it guesses targets; the authors' is ``"training"``.
+        guess: mode of the network in training while it guesses targets. ``"training"``, as the authors have it, lets
+            weak views into the statistics of batch norms, which would otherwise be those of strong blends alone.
         blends: which blends are passed: ``"all"``, or those of ``"labelled"`` rows, as the authors do on Clothing1M.
         draws: rows that are divided for each turn, drawn anew and evenly over the given labels; default all.
     """
@@ -71,7 +72,7 @@ class UniCon(MixMatch):
         temperature: float = 0.5,
         mixup: float = 4.0,
         ramp: float = 16 / 350,
-        guess: Guess = "evaluating",
+        guess: Guess = "training",
         blends: Blends = "all",
         draws: int | None = None,
     ) -> None:

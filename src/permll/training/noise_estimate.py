@@ -75,7 +75,7 @@ def estimate_noise(
         >>> probabilities = torch.nn.functional.one_hot(labels, 2) * 0.98 + 0.01
         >>> labels[::10] = 1 - labels[::10]
         >>> print(estimate_noise(probabilities, labels))
-        10.0 % of the labels are wrong (4.0 to 16.0 %, by held_out)
+        10.0 % of the labels are wrong (3.3 to 16.7 %, by held_out)
     """
     if isinstance(source, Tensor):
         if labels is None:
