@@ -35,9 +35,9 @@ FLOORS = {
     "co_teaching_plus": 0.88,
     "jocor": 0.93,
     "morph": 0.92,
-    "dividemix": 0.9,
+    "dividemix": 0.95,
     "elr_plus": 0.94,
-    "unicon": 0.85,
+    "unicon": 0.93,
     "permll": 0.9,
 }
 
