@@ -15,6 +15,7 @@ from permll.evaluation.protocol import choose_from_rows
 from permll.noise import Corruption
 from permll.report.runs import compare, comparison_text, run_facts, run_summary
 from permll.training import Run, fit
+from permll.training.noise_estimate import estimate_noise
 from tests.training.toy import StopAfter, points, quick_recipe
 
 PERMLL = Path(sys.executable).with_name("permll")
@@ -83,6 +84,20 @@ def test_the_worst_classes_are_the_worst(runs: Path) -> None:
     counts = zip(last["correction_right_after_by_class"], last["correction_samples_by_class"], strict=True)
     shares = sorted(right / samples for right, samples in counts)
     assert [entry["right_after"] / entry["samples"] for entry in worst] == shares[:3]
+
+
+def test_the_noise_is_shown_as_estimated(runs: Path) -> None:
+    run = Run(runs / "permll-0")
+    found = estimate_noise(run)
+    text = words(show("permll-0", cwd=runs).stdout)
+    low, high = (100 * end for end in found.interval)
+    assert f"labels that are wrong ({low:.1f} to {high:.1f}) {100 * found.rate:.2f} %" in text
+    assert found.joint is not None
+    off = found.joint - found.joint.diag().diag()
+    true, given = divmod(int(off.argmax()), 10)
+    assert f"{true} given as {given}, of all labels {100 * off.max():.2f} %" in text
+    facts = json.loads(show("permll-0", "--json", cwd=runs).stdout)["runs"][0]["noise_estimate"]
+    assert (facts["rate"], facts["by"], len(facts["mistakes"])) == (found.rate, "held_out", 3)
 
 
 def test_an_unfinished_run_says_how_to_go_on(runs: Path) -> None:

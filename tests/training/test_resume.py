@@ -17,7 +17,8 @@ from tests.training.toy import StopAfter, files, points, quick_recipe
 
 # Trains in a child process that says on a pipe what it is about to do, and is killed there: s before a step, c in the
 # writing of a checkpoint, m of a line of metrics, b between that line and its checkpoint, w in the writing of any other
-# file. Forked from a parent that has imported everything, so that ten deaths cost seconds.
+# file; a capital lets more than an epoch pass before. Forked from a parent that has imported everything, so that ten
+# deaths cost seconds.
 KILLS = "scbmswcsbm"
 SCRIPT = """
 import os, random, signal, sys
@@ -26,9 +27,9 @@ torch.set_num_threads(1)
 from permll.training import Run, fit
 from tests.training.toy import quick_recipe
 
-out, kills = sys.argv[1], sys.argv[2]
-turns = random.Random(7)
-recipe = quick_recipe(training__checkpoint_minutes=1e-9)  # after every step
+out, kills, method = sys.argv[1:]
+turns, steps = random.Random(7), 0
+recipe = quick_recipe(method__name=method, training__checkpoint_minutes=1e-9)  # after every step
 from permll.training.experiment import prepare
 from permll.training.fitting import make_loop
 make_loop(recipe, prepare(recipe))  # imports what the children will need
@@ -67,17 +68,36 @@ for wanted in [*kills, "never"]:
         child(tell, hear)
         os._exit(0)
     os.close(tell), os.close(hear)
-    after = turns.randrange(1, {"s": 9, "c": 9, "w": 3}.get(wanted, 1) + 1)
+    after = turns.randrange(1, {"s": 9, "c": 9, "w": 3}.get(wanted, 1) + 1) + 24 * wanted.isupper()
     while word := os.read(read, 1):
-        after -= word.decode() == wanted
+        after -= word.decode() == wanted.lower()
+        steps += word == b"s"
         if after == 0:
             os.kill(pid, signal.SIGKILL)
             break
         os.write(write, b".")
     os.close(read), os.close(write)
     _, status = os.waitpid(pid, 0)
-    print(wanted, os.WIFSIGNALED(status), os.WEXITSTATUS(status))
+    print(wanted, os.WIFSIGNALED(status), os.WEXITSTATUS(status), steps)
 """
+
+
+def killed(out: Path, kills: str, method: str = "permll") -> list[int]:
+    """Train, and be killed there; return how many steps were taken before each death and in all."""
+    paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    shown = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, out, kills, method],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=300,
+    )
+    assert shown.returncode == 0, shown.stderr
+    turns = [line.split() for line in shown.stdout.splitlines()]
+    assert turns[-1][:3] == ["never", "False", "0"], shown.stderr
+    assert "".join(where for where, was_killed, *_ in turns if was_killed == "True") == kills
+    return [int(turn[3]) for turn in turns]
 
 
 @pytest.fixture(scope="module")
@@ -88,19 +108,18 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def test_killed_ten_times_it_ends_in_the_same_bits(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    shown = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT, tmp_path / "run", KILLS],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=300,
-    )
-    assert shown.returncode == 0, shown.stderr
-    turns = [line.split() for line in shown.stdout.splitlines()]
-    assert turns[-1] == ["never", "False", "0"], shown.stderr
-    assert [where for where, killed, _ in turns if killed == "True"] == list(KILLS)
+    killed(tmp_path / "run", KILLS)
     assert files(tmp_path / "run") == undisturbed
+
+
+def test_killed_within_an_epoch_of_dividemix_it_ends_in_the_same_bits(tmp_path: Path) -> None:
+    whole = fit(
+        recipe=quick_recipe(method__name="dividemix", training__checkpoint_minutes=1e-9), out=tmp_path / "whole"
+    )
+    warm_up = next(row["step"] for row in whole.metrics if row["epoch"] == 1)
+    *deaths, _ = killed(tmp_path / "run", "sSScsc", "dividemix")
+    assert sum(death > warm_up + 3 for death in deaths) >= 3, "it should be killed where the rows are divided"
+    assert files(tmp_path / "run") == files(whole.folder)
 
 
 def test_stopped_within_an_epoch_and_at_its_last_step_it_goes_on(undisturbed: dict[str, bytes], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What runs came to: one in words, several as means over their seeds; first as data, then as text."""
 
+import json
 import statistics
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,6 +9,7 @@ from typing import Any
 from permll.report.noise import printable, short
 
 WORST = 3  # so many classes are named
+MISTAKES = 3  # so many pairs of classes
 Facts = dict[str, Any]
 
 _CHOICES = {
@@ -87,6 +89,7 @@ def run_facts(run: Any, protocol: Any = None) -> Facts:
         },
         "last": last,
         "worst_classes": _worst_classes(run, last),
+        "noise_estimate": _noise_estimate(run),
     }
 
 
@@ -111,6 +114,7 @@ def run_summary(run: Any, protocol: Any = None, width: int = 80) -> str:
     for title, names in _SECTIONS.items():
         rows = [(text, _value(name, last[name])) for name, text in names.items() if last.get(name) is not None]
         lines += _section(title, rows, edge)
+    lines += _section("Noise as estimated, without clean labels", _estimate_rows(facts["noise_estimate"]), edge)
     worst = [
         (short(entry["class"]), f"{entry['right_before']} → {entry['right_after']} of {entry['samples']}")
         for entry in facts["worst_classes"]
@@ -191,6 +195,34 @@ def _worst_classes(run: Any, last: Mapping[str, Any]) -> list[dict[str, Any]]:
     counts = zip(classes, *(last[f"correction_{key}_by_class"] for key in keys), strict=True)
     rows = [dict(zip(("class", *keys), row, strict=True)) for row in counts]
     return sorted((row for row in rows if row["samples"]), key=lambda row: row["right_after"] / row["samples"])[:WORST]
+
+
+def _noise_estimate(run: Any) -> dict[str, Any] | None:
+    """Return the first estimate of the run, which is the default: its rate, and the most frequent mistakes."""
+    path = run.folder / "noise_estimate.json"
+    if not path.is_file():
+        return None
+    estimate = next(iter(json.loads(path.read_text()).values()))
+    classes, joint = estimate["classes"], estimate["joint"] or []
+    mistakes = [
+        {"class": classes[true], "given": classes[given], "share": share}
+        for true, row in enumerate(joint)
+        for given, share in enumerate(row)
+        if true != given
+    ]
+    mistakes.sort(key=lambda mistake: -mistake["share"])
+    return {name: estimate[name] for name in ("by", "rate", "interval", "rows")} | {"mistakes": mistakes[:MISTAKES]}
+
+
+def _estimate_rows(estimate: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    if estimate is None:
+        return []
+    low, high = (100 * end for end in estimate["interval"])
+    rows = [("labels that are wrong", f"({low:.1f} to {high:.1f}) {100 * estimate['rate']:.2f} %")]
+    for mistake in estimate["mistakes"]:
+        text = f"{short(mistake['class'])} given as {short(mistake['given'])}, of all labels"
+        rows.append((text, f"{100 * mistake['share']:.2f} %"))
+    return rows
 
 
 def _section(title: str, rows: Sequence[tuple[str, str]], edge: int) -> list[str]:
