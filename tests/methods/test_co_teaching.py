@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import permll.methods._small_loss
 from permll.data import Batch, Data
-from permll.methods import METHODS
+from permll.methods import METHODS, _held_out
 from permll.training.loop import Loop
 from tests.methods.test_contract import idle
 from tests.methods.test_decoupling import gradients, said, two_linear
@@ -155,9 +155,9 @@ def test_the_dispute_begins_after_the_warm_up() -> None:
 
 
 @WITH_RATE
-def test_the_estimate_is_from_visits_in_the_first_epochs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_held_out_rows_first_visits_tell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sample's mean prediction over visits and networks, in training, before the step."""
-    loop = make_loop(name, points(), {"ramp": 2}, epochs=6)
+    loop = make_loop(name, points(), {"ramp": 2}, epochs=6, held_out=False)
     heard: list[tuple[Tensor, Tensor]] = []
     for network in loop.method.networks.values():
         network.module.register_forward_hook(
@@ -202,11 +202,33 @@ def test_the_estimate_is_from_visits_in_the_first_epochs(name: str, monkeypatch:
 
 
 @WITH_RATE
+def test_the_rate_follows_what_held_out_rows_tell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = make_loop(name, points(), {"ramp": 2}, epochs=4)
+    estimates = iter([0.1, 0.4, 0.4, 0.1])
+
+    def estimate(logits: Tensor, labels: Tensor) -> float:
+        assert loop.validation is not None
+        assert torch.equal(labels, loop.validation.labels)
+        p = torch.stack([loop.scan(network, held_out=True).softmax(1) for network in ("net0", "net1")]).mean(0)
+        torch.testing.assert_close(logits.exp(), p)
+        return next(estimates)
+
+    monkeypatch.setattr(_held_out, "noise_rate", estimate)
+    seen = [(loop.method.rate.item(), loop.method.drop.item()) for _ in loop.each_epoch()]
+    after = 0.2 + 0.2 / 3
+    assert seen == [
+        pytest.approx(pair) for pair in [(0.1, 0.0), (0.2, 0.05), (after, 0.2), (after - (after - 0.1) / 3, after)]
+    ]
+    assert "said.values" not in loop.method.own_state()
+
+
+@WITH_RATE
 def test_a_given_rate_is_not_estimated(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> float:
         raise AssertionError("the rate is given")
 
-    monkeypatch.setattr(permll.methods._small_loss, "estimated_noise_rate", fail)
+    for module, function in ((permll.methods._small_loss, "estimated_noise_rate"), (_held_out, "noise_rate")):
+        monkeypatch.setattr(module, function, fail)
     loop = make_loop(name, points(), {"noise_rate": 0.25}, epochs=3)
     loop.run(idle, idle)
     assert loop.method.settings() == {"noise_rate": 0.25}
@@ -214,7 +236,7 @@ def test_a_given_rate_is_not_estimated(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_estimate_leaves_something_to_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(permll.methods._small_loss, "estimated_noise_rate", lambda *_: 1.0)
+    monkeypatch.setattr(_held_out, "noise_rate", lambda *_: 1.0)
     loop = make_loop("co_teaching", points(), epochs=3)
     loop.run(idle, idle)
     assert loop.method.rate.item() == pytest.approx(2 / 3)
@@ -222,7 +244,7 @@ def test_an_estimate_leaves_something_to_learn(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_samples_never_visited_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = make_loop("co_teaching", points(), epochs=3)
+    loop = make_loop("co_teaching", points(), epochs=3, held_out=False)
     loop.method.sweep(0, 0, loop.scan)
     seen: list[int] = []
     monkeypatch.setattr(
@@ -236,7 +258,7 @@ def test_samples_never_visited_do_not_count(monkeypatch: pytest.MonkeyPatch) -> 
 # --- All together --------------------------------------------------------------------------------------------------
 
 
-def symmetric_noise(rows: int = 240) -> tuple[Data, Tensor]:
+def symmetric_noise(rows: int) -> tuple[Data, Tensor]:
     """Return points of four classes, 30 % of them with any other label, and which ones.
 
     A whole class can fall out of the small losses where another one takes all its wrong labels.
@@ -250,8 +272,9 @@ def symmetric_noise(rows: int = 240) -> tuple[Data, Tensor]:
 @pytest.mark.parametrize("rate", [0.3, None])
 @pytest.mark.parametrize(("name", "settings"), [("co_teaching", {}), ("co_teaching_plus", {}), ("jocor", {"lam": 0.5})])
 def test_wrong_labels_are_found_and_corrected(name: str, settings: dict[str, Any], rate: float | None) -> None:
-    data, wrong = symmetric_noise()
-    loop = make_loop(name, data, {**settings, "noise_rate": rate}, epochs=24)
+    every, noisy = symmetric_noise(360)
+    data, held_out, wrong = every.take(range(240)), every.take(range(240, 360)), noisy[:240]
+    loop = make_loop(name, data, {**settings, "noise_rate": rate}, epochs=24, held_out=held_out)
     loop.run(idle, idle)
     truth = points(240, 4).labels
     corrected = (loop.method.corrected_labels(loop.scan).argmax(1) == truth).float().mean()
@@ -260,7 +283,7 @@ def test_wrong_labels_are_found_and_corrected(name: str, settings: dict[str, Any
     assert quality[~wrong].mean() > quality[wrong].mean() + 0.3
     assert (loop.predict(data).argmax(1) == truth).float().mean() > 0.9
     if rate is None:
-        assert 0.1 < loop.method.rate.item() < 0.6
+        assert 0.2 < loop.method.rate.item() < 0.4
 
 
 @pytest.mark.parametrize(

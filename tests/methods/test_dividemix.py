@@ -13,7 +13,7 @@ from permll.data import Batch, Data
 from permll.data.views import mixup
 from permll.data.views.randomness import fold
 from permll.functional.semi import right_posterior, unit_scaled
-from permll.methods import METHODS, Sweep
+from permll.methods import METHODS, Sweep, _held_out
 from permll.methods.dividemix import DivideMix
 from permll.training.checkpoint import load_state, save_state
 from permll.training.loop import Loop
@@ -26,7 +26,7 @@ VIEWS = ("weak", "weak:2")
 
 def divided(settings: dict[str, Any] | None = None, epochs: int = 10) -> tuple[Loop, DivideMix]:
     """Return a training after its warm-up of one epoch, with linear networks that say the same in all modes."""
-    loop = make_loop("dividemix", points(), {"warm_up": 1, **(settings or {})}, epochs=epochs)
+    loop = make_loop("dividemix", points(), {"warm_up": 1, **(settings or {})}, epochs=epochs, held_out=False)
     method = loop.method
     assert isinstance(method, DivideMix)
     for name in method.network_names:
@@ -214,7 +214,7 @@ def test_lambda_u_rises_with_every_labelled_row() -> None:
 
 
 def test_targets_pass_on_no_gradient_and_leave_no_trace() -> None:
-    loop = make_loop("dividemix", points(), {"warm_up": 1}, epochs=6)
+    loop = make_loop("dividemix", points(), {"warm_up": 1}, epochs=6, held_out=False)
     method = loop.method
     scan, _ = scans(*(confident(loop.data.labels, torch.arange(60) < 30) for _ in range(2)))
     method.sweep(1, 0, scan)
@@ -248,6 +248,26 @@ def test_lambda_u_follows_from_the_mixtures(right: float, expected: float) -> No
     method.sweep(1, 0, scan)
     assert method.metrics()["noise_rate"] == pytest.approx(1 - right, abs=0.02)
     assert method.settings() == {"lambda_u": pytest.approx(expected), "noise_rate": method.rate.item()}
+
+
+def test_with_held_out_rows_they_tell_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = make_loop("dividemix", points(), {"warm_up": 1}, epochs=4)
+    estimates = iter([0.2, 0.5, 0.8])
+
+    def estimate(logits: Tensor, labels: Tensor) -> float:
+        assert loop.validation is not None
+        assert torch.equal(labels, loop.validation.labels)
+        p = torch.stack([loop.scan(name, held_out=True).softmax(1) for name in ("net0", "net1")]).mean(0)
+        torch.testing.assert_close(logits.exp(), p)
+        return next(estimates)
+
+    monkeypatch.setattr(_held_out, "noise_rate", estimate)
+    rates: list[float] = []
+    loop.run(idle, lambda loop: rates.append(loop.method.metrics()["noise_rate"]))
+    assert rates == pytest.approx([0.0, 0.2, 0.3, 0.3 + 0.5 / 3])
+    given = make_loop("dividemix", points(), {"warm_up": 1, "lambda_u": 2.0}, epochs=2)
+    given.run(idle, idle)
+    assert next(estimates, None) is None, "λ_u is given: nobody asks"
 
 
 def test_an_oracle_is_an_option() -> None:
@@ -307,7 +327,7 @@ def test_without_unlabelled_rows_it_learns_from_labelled_ones() -> None:
 def test_each_network_divides_a_balanced_draw_of_its_own() -> None:
     data = points(120)
     few = Data(data.inputs, torch.where(torch.arange(120) < 90, 0, data.labels), data.classes, data.ids)
-    loop = make_loop("dividemix", few, {"warm_up": 1, "draws": 24}, epochs=4)
+    loop = make_loop("dividemix", few, {"warm_up": 1, "draws": 24}, epochs=4, held_out=False)
     method = loop.method
     warm = method.sweep(0, 0, loop.scan)
     assert (warm.streams["batch"].order, warm.streams["batch"].draws) == ("even", 48)
@@ -368,7 +388,13 @@ def test_interrupted_in_the_second_networks_turn_it_ends_in_the_same_bits(tmp_pa
     second.load_state_dict(load_state(path))
     seen: list[tuple[str, int]] = []
     scan = second.scan
-    second.scan = lambda *a, **k: seen.append((a[0], second.epoch)) or scan(*a, **k)  # type: ignore[func-returns-value,method-assign]
+
+    def watched(*a: Any, **k: Any) -> Tensor:
+        if not k.get("held_out"):
+            seen.append((a[0], second.epoch))
+        return scan(*a, **k)
+
+    second.scan = watched  # type: ignore[method-assign]
     second.run(idle, idle)
     assert seen == [("net0", 4), ("net1", 4)], "what was divided stays so until the next epoch"
     assert same(*(load_state(save_state(tmp_path / "end.safetensors", loop.state_dict())) for loop in (whole, second)))

@@ -34,13 +34,21 @@ def small_net(inputs: int, classes: int, seed: int = 0) -> nn.Module:
 
 
 def make_loop(
-    name: str, data: Data, settings: Mapping[str, Any] | None = None, *, epochs: int = 4, batch_size: int = 16
+    name: str,
+    data: Data,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    epochs: int = 4,
+    batch_size: int = 16,
+    held_out: Data | bool = True,
 ) -> Loop:
-    """Return a loop of a registered method on vectors."""
+    """Return a loop of a registered method on vectors; its held-out rows are other points, these, or none."""
     from lightning_fabric import Fabric
 
     from permll.data.views import default_views
 
+    if held_out is True:
+        held_out = points(30, data.num_classes, seed=2)
     torch.manual_seed(5)
     method: Method = find_method(name).build(**(settings or {}))
     width = data.inputs.batch(torch.arange(1)).shape[1]
@@ -55,7 +63,7 @@ def make_loop(
         schedule={"milestones": (0.5,)},
         epochs=epochs,
         batch_size=batch_size,
-        validation=points(30, data.num_classes, seed=2),
+        validation=held_out or None,
         trusted=torch.arange(len(data)) % 5 < 2,
     )
 

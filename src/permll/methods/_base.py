@@ -23,6 +23,7 @@ class FitInfo(NamedTuple):
     epochs: int
     steps_per_epoch: int
     trusted: Tensor | None = None  # (N,) bool: whose labels are known to be right, for methods that need such rows
+    held_out: Tensor | None = None  # (n,) noisy labels of rows that are not trained on, where there are such rows
 
     @property
     def num_samples(self) -> int:
@@ -125,10 +126,16 @@ def in_epochs(length: float, epochs: int) -> int:
 
 
 class Scan(Protocol):
-    """What a network says of training rows, in evaluation mode."""
+    """What a network says of rows, in evaluation mode."""
 
     def __call__(
-        self, network: str = "net", *, best: bool = False, view: str = "plain", rows: Tensor | None = None
+        self,
+        network: str = "net",
+        *,
+        best: bool = False,
+        view: str = "plain",
+        rows: Tensor | None = None,
+        held_out: bool = False,
     ) -> Tensor:
         """Return logits (N, c).
 
@@ -137,6 +144,7 @@ class Scan(Protocol):
             best: with the best weights of the stage by ``Method.score``, not the present ones; see ``keeps_best``.
             view: what it sees.
             rows: (n,) int64, for the logits (n, c) of these alone, in their order; default all.
+            held_out: of the rows whose labels are ``FitInfo.held_out``, not of the training rows.
         """
 
 
@@ -225,5 +233,6 @@ class Method(nn.Module):
         if missing or unexpected:
             raise ValueError(f"the state is of another method: it lacks {missing} and has {unexpected} more.")
 
-    def _mean_prediction(self, scan: Scan) -> Tensor:
-        return torch.stack([scan(name).softmax(-1) for name in self.networks]).mean(0)
+    def _mean_prediction(self, scan: Scan, *, held_out: bool = False) -> Tensor:
+        looks = [scan(name, held_out=True) if held_out else scan(name) for name in self.networks]
+        return torch.stack([logits.softmax(-1) for logits in looks]).mean(0)

@@ -388,11 +388,11 @@ RECORDS = (
         "NeurIPS 2018",
         home="permll.methods.co_teaching:CoTeaching",
         needs=("index", "noise_rate"),
-        state="mean prediction, c numbers",
+        state="without held-out rows, mean prediction, c numbers",
         networks=2,
         cost=2.0,
         deviations=(
-            "The noise rate is estimated from visits in the first epochs; the authors give the true one.",
+            "The noise rate is estimated from held-out rows, anew after every epoch; the authors give the true one.",
             "The loss is divided once by the number of samples kept; the authors' code does so twice.",
             "Nothing is left out in the first epoch; the authors' code begins with its second value.",
             "Of each batch one sample is kept at least.",
@@ -406,7 +406,7 @@ RECORDS = (
         paper="Yu et al., How does Disagreement Help Generalization against Label Corruption?, ICML 2019",
         home="permll.methods.co_teaching:CoTeachingPlus",
         needs=("index", "noise_rate"),
-        state="mean prediction, c numbers",
+        state="without held-out rows, mean prediction, c numbers",
         networks=2,
         cost=2.0,
         deviations=(
@@ -426,11 +426,11 @@ RECORDS = (
         "CVPR 2020",
         home="permll.methods.jocor:JoCoR",
         needs=("index", "noise_rate"),
-        state="mean prediction, c numbers",
+        state="without held-out rows, mean prediction, c numbers",
         networks=2,
         cost=2.0,
         deviations=(
-            "The noise rate is estimated from visits in the first epochs; the authors give the true one.",
+            "The noise rate is estimated from held-out rows, anew after every epoch; the authors give the true one.",
             "λ is 0.9, the authors' for CIFAR-10; the default of their code is 0.1.",
         ),
     ),
@@ -465,8 +465,8 @@ RECORDS = (
         networks=2,
         cost=10.0,
         deviations=(
-            "λ_u follows from an estimate of the noise rate; the authors choose it by the true one, and by the kind of "
-            "noise whether the warm-up has a confidence penalty.",
+            "λ_u follows from an estimate of the noise rate on held-out rows; the authors choose it by the true one, "
+            "and by the kind of noise whether the warm-up has a confidence penalty.",
             "The network in training guesses in evaluation mode; the authors' stays in training mode, which is the "
             "setting guess: training.",
             "w never rises with the loss; the authors' can, where the lower hump is the wider one.",

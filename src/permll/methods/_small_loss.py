@@ -11,6 +11,7 @@ from permll.functional.memory import in_order
 from permll.functional.noise_rate import noise_rate as estimated_noise_rate
 from permll.functional.selection import Schedule, drop_rate
 from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
+from permll.methods._held_out import FOLLOWS, held_out_noise_rate
 from permll.methods._state import SampleBuffer
 
 
@@ -50,9 +51,10 @@ class TwoNetworks(Method):
 class SmallLoss(TwoNetworks):
     """Leaves the largest losses of each batch out: none at first, and after some epochs as many as labels are wrong.
 
-    How many that are, unless it is given, follows from what the networks said of each sample when they came to it in
-    the first ``ramp`` epochs: before they learned its label, in the first of them, and before they knew it by heart in
-    the others. What they say at the end of an epoch would hide wrong labels that they have just learned.
+    How many that are, unless it is given, follows after every epoch from what both networks say of held-out rows. An
+    estimate that is too low at first corrects itself: the more wrong labels are left out, the better the networks tell
+    how many there are. Without held-out rows it follows from what the networks said of each training row when they came
+    to it in the first ``ramp`` epochs, before they knew its label by heart.
 
     Args:
         noise_rate: τ, the share of wrong labels; an oracle, where it is known. Default an estimate.
@@ -79,29 +81,35 @@ class SmallLoss(TwoNetworks):
         super().on_fit_start(info)
         # In fewer than three epochs networks may know too little to tell how many labels are wrong.
         self._ramp = max(in_epochs(self.ramp, info.epochs), 3 if self.ramp < 1 else 1)
+        self._listens = self.noise_rate is None and info.held_out is None
         self.register_buffer("rate", torch.tensor(self.noise_rate or 0.0))
         self.register_buffer("drop", torch.zeros(()))
         self.register_buffer("listening", torch.zeros((), dtype=torch.bool))
-        if self.noise_rate is None:
+        if self._listens:
             self.said = SampleBuffer(info.labels, info.ids, (info.num_classes,))
 
     def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, after deciding how much of its batches is left out."""
         if number == 0:
             self.drop.fill_(drop_rate(epoch, self.rate.item(), self._ramp, self.exponent, self.schedule))
-            self.listening.fill_(self.noise_rate is None and epoch < self._ramp)
+            self.listening.fill_(self._listens and epoch < self._ramp)
         return super().sweep(epoch, number, scan)
 
     def on_epoch_end(self, epoch: int, scan: Scan) -> None:
-        """Estimate the noise rate, while the share that is left out still rises."""
-        if not self.listening:
+        """Estimate the noise rate."""
+        assert self.info is not None
+        if self.noise_rate is not None:
             return
-        said, labels = self.said.values, self.said.labels
-        visited = said.sum(1) > 0
-        mean = said[visited] / said[visited].sum(1, keepdim=True)
-        found = estimated_noise_rate(mean.clamp_min(1e-12).log().cpu(), labels[visited].cpu())
+        found = held_out_noise_rate(self, scan)
+        if found is not None:
+            self.rate.lerp_(torch.tensor(found), FOLLOWS if epoch > 0 else 1.0)
+        elif self.listening:
+            said, labels = self.said.values, self.said.labels
+            visited = said.sum(1) > 0
+            mean = said[visited] / said[visited].sum(1, keepdim=True)
+            self.rate.fill_(estimated_noise_rate(mean.clamp_min(1e-12).log().cpu(), labels[visited].cpu()))
         # With as many wrong labels as chance would give, there would be nothing to learn.
-        self.rate.fill_(min(found, 1 - 1 / said.shape[1]))
+        self.rate.clamp_(max=1 - 1 / self.info.num_classes)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of visits that the networks learned from in this epoch, and the noise rate."""

@@ -18,7 +18,7 @@ class CoTeaching(SmallLoss):
 
     Args:
         noise_rate: τ, the share of wrong labels; an oracle, where it is known. Default an estimate from what both
-            networks say of each sample when they come to it in the first ``ramp`` epochs.
+            networks say of held-out rows, and without such rows of training rows in the first ``ramp`` epochs.
         ramp: T_k, the epochs in which F rises, below 1 as a share of all epochs, three at least; the authors' 10 of
             200.
         exponent: c, of its rise.
@@ -57,7 +57,7 @@ class CoTeachingPlus(CoTeaching):
 
     Args:
         noise_rate: τ, the share of wrong labels; an oracle, where it is known. Default an estimate from what both
-            networks say of each sample when they come to it in the first ``ramp`` epochs.
+            networks say of held-out rows, and without such rows of training rows in the first ``ramp`` epochs.
         ramp: T_k, the epochs in which F rises, below 1 as a share of all epochs, three at least; the authors' 10 of
             200.
         exponent: c, of its rise.

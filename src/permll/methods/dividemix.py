@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from permll.functional.semi import believed, right_posterior, unit_scaled, unlabelled_weight
 from permll.methods._base import FitInfo, Scan
+from permll.methods._held_out import FOLLOWS, held_out_noise_rate
 from permll.methods._mixmatch import Blends, Guess, MixMatch
 from permll.methods._state import SampleBuffer
 
@@ -26,8 +27,8 @@ class DivideMix(MixMatch):
 
     Args:
         lambda_u: λ_u. The authors choose it by the true noise rate; default by the same table, by ``noise_rate``.
-        noise_rate: the share of wrong labels that chooses λ_u; an oracle, where it is known. Default what the two
-            mixtures of the epoch say, the mean of 1 - w.
+        noise_rate: the share of wrong labels that chooses λ_u; an oracle, where it is known. Default an estimate from
+            what both networks say of held-out rows, and without such rows from the two mixtures, the mean of 1 - w.
         threshold: what w must exceed; the authors' 0.5, and 0.6 at a noise of 90 %.
         history: over how many epochs scaled losses are averaged; the authors' 1, and 5 at a noise of 90 %.
         warm_up: epochs of cross-entropy on the given labels, one at least; below 1 a share of all. The authors' 10 on
@@ -132,7 +133,11 @@ class DivideMix(MixMatch):
             if right is not None:
                 self.clean.values[rows, number] = right.to(self.clean.values)
         if self.noise_rate is None:
-            self.rate.copy_(1 - self.clean.values[self.drawn.values].mean())
+            found = held_out_noise_rate(self, scan) if self.lambda_u is None else None
+            if found is None:
+                self.rate.copy_(1 - self.clean.values[self.drawn.values].mean())
+            else:
+                self.rate.lerp_(torch.tensor(found), FOLLOWS if self.divisions > 0 else 1.0)
         self.divisions += 1
 
     def _averaged(self, number: int, scaled: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ class JoCoR(SmallLoss):
     Args:
         lam: λ, the weight of agreement; the authors' 0.9 for CIFAR-10 (0.65 with 80 % noise) and 0.85 for CIFAR-100.
         noise_rate: τ, the share of wrong labels; an oracle, where it is known. Default an estimate from what both
-            networks say of each sample when they come to it in the first ``ramp`` epochs.
+            networks say of held-out rows, and without such rows of training rows in the first ``ramp`` epochs.
         ramp: T_k, the epochs in which F rises, below 1 as a share of all epochs, three at least; the authors' 10 of
             200.
         exponent: c, of its rise.

@@ -67,7 +67,15 @@ class Standing:
         self._stop = False
         self.steps_per_epoch = len(Stream(data, batch_size))
         method.on_fit_start(
-            FitInfo(data.labels, data.ids, data.num_classes, epochs, self.steps_per_epoch, trusted=trusted)
+            FitInfo(
+                data.labels,
+                data.ids,
+                data.num_classes,
+                epochs,
+                self.steps_per_epoch,
+                trusted=trusted,
+                held_out=None if validation is None else validation.labels,
+            )
         )
         self.stages = Stages(method, epochs, optimizer, schedule or {"kind": "constant"}, fabric, fresh)
 
@@ -99,9 +107,12 @@ class Standing:
         best: bool = False,
         view: str = "plain",
         rows: Tensor | None = None,
+        held_out: bool = False,
     ) -> Tensor:
         """Return the logits (N, c) of a network in evaluation mode, on the training data or on other; see ``Scan``."""
-        module = self.method.networks[network]
+        if held_out and self.validation is None:
+            raise ValueError("there are no held-out rows: set data.validation.")
+        module, data = self.method.networks[network], self.validation if held_out else data
         with self.stages.best_weights(network) if best else nullcontext():
             return self._evaluated(module, data or self.data, view, rows)
 

@@ -1,0 +1,83 @@
+"""Two networks against one, with convolutions and augmentation: a subset of CIFAR-10, ResNet-8, one seed, an hour.
+
+python benchmarks/lite.py [--root ROOT]     writes results/lite.csv; finished runs are not repeated
+
+ROOT holds CIFAR-10 as published. Methods have their defaults: no setting was searched for at this tier.
+"""
+
+import argparse
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.timing import write_csv
+from permll.training import fit
+
+RUNS = Path(__file__).resolve().parent.parent / "runs" / "lite"
+NOISE = "sym-60"
+SEED = 1
+ROWS: dict[str, Any] = {"data__train": 10_000, "data__validation": 1_000}
+BARE: dict[str, Any] = {"views__weak": []}
+# The longest first, so that both processes end together.
+CELLS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dividemix": ("dividemix", {}),
+    "co_teaching": ("co_teaching", {}),
+    "elr": ("elr", {}),
+    "permll": ("permll", {}),
+    "permll, no augmentation": ("permll", BARE),
+    "ce": ("ce", {}),
+}
+JOBS = 2
+
+
+def cell(name: str, root: Path | None) -> dict[str, object]:
+    """Train one cell and return what is reported of it."""
+    torch.set_num_threads(1)
+    method, changes = CELLS[name]
+    where: dict[str, Any] = {} if root is None else {"data__root": str(root)}
+    begin = time.perf_counter()
+    run = fit(
+        method,
+        recipe=f"lite/cifar10-{NOISE}",
+        out=RUNS / f"{NOISE}-{name.replace(', ', '-').replace(' ', '-')}",
+        seed=SEED,
+        training__threads=1,
+        **ROWS,
+        **where,
+        **changes,
+    )
+    minutes = (time.perf_counter() - begin) / 60
+    result, final = run.result, run.result["final"]
+    numbers = {
+        "last": result["last"],
+        "best_by_noisy_validation": result["best_by_noisy_validation"],
+        "best_test": result["best_test"],
+        "right_before": final["correction_accuracy_before"],
+        "right_after": final["correction_accuracy_after"],
+        "auroc": final["detection_auroc"],
+    }
+    print(f"{name:<26} last {100 * numbers['last']:.1f}, {minutes:.0f} min", flush=True)
+    shown = {key: f"{value:.4f}" for key, value in numbers.items()}
+    rows = ROWS["data__train"]
+    return {"noise": NOISE, "method": name, "seed": SEED, "rows": rows, "epochs": run.recipe.training.epochs, **shown}
+
+
+def main() -> None:
+    """Train all cells."""
+    torch.set_num_threads(1)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", type=Path)
+    root = parser.parse_args().root
+    with ProcessPoolExecutor(JOBS) as pool:
+        rows = list(pool.map(cell, CELLS, [root] * len(CELLS)))
+    print(f"written to {write_csv('lite', rows)}")
+
+
+if __name__ == "__main__":
+    main()
