@@ -63,7 +63,7 @@ def test_each_network_learns_by_its_own_loss() -> None:
 
 
 @pytest.mark.parametrize("least", [0.0, 0.1])
-def test_networks_that_agree_take_no_step(least: float) -> None:
+def test_networks_that_agree_have_no_gradient(least: float) -> None:
     _, method, batch = two_linear("decoupling", {"least": least})
     method.networks["net1"].load_state_dict(method.networks["net0"].state_dict())
     loss = method.loss(batch)

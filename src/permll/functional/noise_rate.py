@@ -92,6 +92,25 @@ def rate_of_mixture(logits: Float[Tensor, "samples classes"], labels: Int[Tensor
     return 0.0 if mixture is None else wrong_posterior(losses, mixture).mean().item()
 
 
+def cautious_transition(joint: Float[Tensor, "classes classes"], samples: int) -> Float[Tensor, "classes classes"]:
+    """Return T as if c more rows of each class had been seen, with as many wrong labels as in all, evenly spread.
+
+    T[i, j] ∝ N J[i, j] + c S[i, j], S being symmetric noise of rate 1 - trace J. c² free entries would take mistakes of
+    the network for noise where there are few rows for each; with many rows c more change little.
+
+    Examples:
+        >>> joint = torch.tensor([[0.4, 0.1], [0.0, 0.5]])
+        >>> cautious_transition(joint, 10)
+        tensor([[0.8286, 0.1714],
+                [0.0286, 0.9714]])
+    """
+    classes, wrong = len(joint), 1 - joint.trace()
+    right = torch.eye(classes).to(joint)
+    symmetric = (1 - wrong) * right + wrong / max(classes - 1, 1) * (1 - right)
+    counts = samples * joint + classes * symmetric
+    return counts / counts.sum(1, keepdim=True)
+
+
 class LikelihoodFit(NamedTuple):
     """What ``fit_likelihood`` finds."""
 
@@ -125,7 +144,8 @@ def fit_likelihood(
     Here p_n = softmax(z_n / τ), of the logits z_n.
 
     Noise and mistakes of the network are told apart by confidence: noise is as frequent where the network is sure as
-    where it is not. EM finds T for each τ: with r_n[i] ∝ p_n[i] T[i, y_n], T[i, j] ∝ Σ_{n: y_n = j} r_n[i].
+    where it is not. EM finds T for each τ: with r_n[i] ∝ p_n[i] T[i, y_n], J[i, j] = 1/N Σ_{n: y_n = j} r_n[i], and T
+    is J's ``cautious_transition``. With few rows for each pair of classes the rate still comes out some points high.
 
     Args:
         logits: of a network, (N, c).
@@ -143,7 +163,9 @@ def fit_likelihood(
     logits, labels = _enough(logits, labels)
     _, joint, temperature = _best_fit(logits, labels)
     groups = min(groups, len(labels))
-    scaled, start = logits.double() / temperature, transition_of(joint)
+    if groups < 2:
+        return LikelihoodFit(joint, temperature, error=1.0)
+    scaled, start = logits.double() / temperature, cautious_transition(joint, len(labels))
     # At random, but the same each time: rows often come in an order that has to do with their labels.
     group = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)) % groups
     left_out = [_fit(scaled[group != g], labels[group != g], start) for g in range(groups)]
@@ -183,7 +205,7 @@ def _fit(logits: Tensor, labels: Tensor, T: Tensor) -> tuple[float, Tensor]:
         total = r.sum(1).clamp_min(torch.finfo(p.dtype).tiny)
         before, likelihood = likelihood, total.log().mean().item()
         joint = joint_of_beliefs(r / total[:, None], labels)
-        T = transition_of(joint)
-        if likelihood - before < 1e-7:
+        T = cautious_transition(joint, len(labels))
+        if abs(likelihood - before) < 1e-7:
             break
     return likelihood, joint

@@ -3,7 +3,7 @@
 from permll.functional.noise_rate import noise_rate
 from permll.methods._base import Method, Scan
 
-FOLLOWS = 1 / 3  # of the way to each new estimate: single ones scatter by some points, and early ones are too low
+FOLLOWS = 1 / 3  # of the way to each new estimate: single ones scatter by some points
 
 
 def held_out_noise_rate(method: Method, scan: Scan) -> float | None:

@@ -374,7 +374,7 @@ RECORDS = (
         networks=2,
         cost=2.0,
         deviations=(
-            "A batch on which the networks agree takes no step; ports of it divide by zero.",
+            "A batch on which the networks agree has no gradient; ports of it divide by zero.",
             "Losses are not weighted by class; the authors' code, for a task of two classes, does so within a batch.",
             "The authors' other form, which collects samples in dispute until a batch is full, is left out.",
         ),
@@ -413,7 +413,7 @@ RECORDS = (
             "As for Co-teaching.",
             "Losses are those of logits; the authors' code takes softmax twice, as double_softmax does here.",
             "A batch of which less than a tenth is exchanged takes a smaller step; in the paper, a whole one.",
-            "A batch on which the networks agree takes no step; in the authors' code it counts whole for some time.",
+            "A batch on which the networks agree has no gradient; in the authors' code it counts whole for some time.",
             "Sample 0 can be in dispute; the authors' code loses it.",
         ),
     ),
@@ -469,7 +469,7 @@ RECORDS = (
             "and by the kind of noise whether the warm-up has a confidence penalty.",
             "The network in training guesses in evaluation mode; the authors' stays in training mode, which is the "
             "setting guess: training.",
-            "w never rises with the loss; the authors' can, where the lower hump is the wider one.",
+            "w never rises with the loss; the authors' can, on the far sides of both humps.",
             "A part of one row in a hundred is labelled at least, and all rows may be; the authors' code stops there.",
             "Warm-up and rise of λ_u are shares of all epochs, the authors' 30 and 16 of 300.",
             "Predictions are the mean of both networks' probabilities; the authors add logits.",
@@ -492,6 +492,7 @@ RECORDS = (
             "The step in which labels are multiplied by memories is a setting, off by default; the authors' code takes "
             "it for a hundred classes.",
             "Rises of λ and of the means' decay are shares of all steps; the authors' end at step 40,000.",
+            "As in ELR, predictions are kept above 1e-4 before the memory takes them; the authors' are not, in ELR+.",
             "Predictions are the mean of both networks' probabilities; the authors add logits.",
         ),
     ),
@@ -514,6 +515,7 @@ RECORDS = (
             "Both selections of an epoch are made in evaluation mode; in the authors' code the second is not.",
             "Unlabelled batches are at most four of the recipe's, however few rows are labelled.",
             "λ_u is the authors' 30 from ten classes on, and less for fewer, where its error would weigh more.",
+            "The warm-up has a confidence penalty; the authors' has it under asymmetric noise alone.",
             "Projections have no weight decay.",
             "Warm-up and rise of λ_u are shares of all epochs, and the warm-up has one at least.",
         ),

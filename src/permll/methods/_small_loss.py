@@ -102,7 +102,7 @@ class SmallLoss(TwoNetworks):
             return
         found = held_out_noise_rate(self, scan)
         if found is not None:
-            self.rate.lerp_(torch.tensor(found), FOLLOWS if epoch > 0 else 1.0)
+            self.rate.lerp_(self.rate.new_tensor(found), FOLLOWS if epoch > 0 else 1.0)
         elif self.listening:
             said, labels = self.said.values, self.said.labels
             visited = said.sum(1) > 0
@@ -121,7 +121,7 @@ class SmallLoss(TwoNetworks):
 
     def _logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
         one, other = super()._logits(batch)
-        if self.listening:
+        if self._listens and self.listening:
             said = (one.detach().float().softmax(-1) + other.detach().float().softmax(-1)) / 2
             for visits in in_order(batch.index):
                 samples = batch.index[visits]

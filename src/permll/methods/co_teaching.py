@@ -53,7 +53,7 @@ class CoTeaching(SmallLoss):
 class CoTeachingPlus(CoTeaching):
     """Co-teaching among the samples on which the networks disagree, so that they stay different.
 
-    It begins as Co-teaching does. Where the networks agree on a whole batch, no step is taken.
+    It begins as Co-teaching does. A batch on which the networks agree has no gradient.
 
     Args:
         noise_rate: τ, the share of wrong labels; an oracle, where it is known. Default an estimate from what both

@@ -20,7 +20,7 @@ class DivideMix(MixMatch):
     losses of each, scaled to [0, 1], a mixture of two normal distributions is fitted; w is the probability of the lower
     one. Then each network has its turn, with the rows the *other* one divided: labelled are those with w above the
     threshold. If these are fewer than one in a hundred, the best are taken; where nothing remains unlabelled, a network
-    learns from labelled rows alone. A fit that fails leaves the w before, and at first believes all labels.
+    learns from labelled rows alone. A fit that fails leaves the w before, and believes all labels where there is none.
 
     For what a step does see ``MixMatch`` in the same folder: targets w e_y + (1 - w) p or guessed by both networks,
     sharpened and blended, cross-entropy and λ_u times a squared error.
@@ -128,7 +128,7 @@ class DivideMix(MixMatch):
             self.drawn.values[rows, number] = True
             scaled = self._averaged(number, unit_scaled(nn.functional.cross_entropy(logits, labels, reduction="none")))
             right = right_posterior(scaled)
-            if right is None and self.divisions == 0:
+            if right is None and (self.divisions == 0 or self.draws is not None):  # nothing is known of these rows
                 right = torch.ones_like(scaled)
             if right is not None:
                 self.clean.values[rows, number] = right.to(self.clean.values)
@@ -137,7 +137,7 @@ class DivideMix(MixMatch):
             if found is None:
                 self.rate.copy_(1 - self.clean.values[self.drawn.values].mean())
             else:
-                self.rate.lerp_(torch.tensor(found), FOLLOWS if self.divisions > 0 else 1.0)
+                self.rate.lerp_(self.rate.new_tensor(found), FOLLOWS if self.divisions > 0 else 1.0)
         self.divisions += 1
 
     def _averaged(self, number: int, scaled: Tensor) -> Tensor:
