@@ -55,7 +55,8 @@ def test_tier_mini_has_what_the_search_chose() -> None:
     path = Path(__file__).parents[2] / "results" / "mini_search.csv"
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    for name in dict.fromkeys(row["method"] for row in rows):
+    assert {row["method"] for row in rows} == set(METHODS), "every method is searched for, and none is left out"
+    for name in METHODS:
         (chosen,) = (row for row in rows if row["method"] == name and row["chosen"])
         for noise in ("sym-60", "sym-20", "asym-40"):
             recipe = load_recipe(f"mini/{noise}", {"method.name": name})
