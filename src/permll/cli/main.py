@@ -6,6 +6,7 @@ import sys
 import typer
 
 from permll._version import __version__
+from permll.cli.bench import bench
 from permll.cli.data import data
 from permll.cli.demo import demo
 from permll.cli.export import export
@@ -29,6 +30,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(show)
+app.command()(bench)
 app.command()(methods)
 app.command()(predict)
 app.command()(export)

@@ -1,0 +1,61 @@
+"""From the finished cells of a plan to its CSV file, tables, figures and page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, get_args
+
+from permll.bench.cells import Part
+from permll.bench.collecting import Row, collect_cells, write_rows
+from permll.bench.figure3 import draw_figure3
+from permll.bench.grid import Plan
+from permll.bench.running import read_failures
+from permll.training.run import write_text
+
+TABLES = ("table1", "table2", "detection", "correction", "calibration", "memorisation", "time", "ranks")
+FORMATS = {"terminal": "txt", "markdown": "md", "latex": "tex", "html": "html", "csv": "csv"}
+CSV = "bench.csv"
+REPORT = "report"
+
+
+class Rendered(NamedTuple):
+    """What was written: the page, the CSV file, and how many rows they are of; and the tables for a terminal."""
+
+    page: Path
+    csv: Path
+    rows: int
+    texts: dict[str, str]
+
+
+def render(plan: Plan) -> Rendered:
+    """Write ``bench.csv`` and the folder ``report`` from the finished cells of a plan.
+
+    Nothing is trained, and a cell that is not finished stays empty.
+    """
+    folder = plan.out / REPORT
+    folder.mkdir(parents=True, exist_ok=True)
+    by_part = {part: collect_cells(cell for cell in plan.cells if cell.part == part) for part in get_args(Part)}
+    rows = [row for part in by_part.values() for row in part]
+    of_tables = by_part["table1"] + by_part["table2"]
+    csv = write_rows(plan.out / CSV, rows)
+    texts = {}
+    for table in TABLES:
+        for format_, ending in FORMATS.items():
+            text = _text(by_part.get(table, of_tables), table, format_)
+            path = folder / f"{table}.{ending}"
+            if text:
+                write_text(path, text.rstrip("\n") + "\n")
+            else:
+                path.unlink(missing_ok=True)  # of an earlier plan
+            if text and format_ == "terminal":
+                texts[table] = text
+    draw_figure3(plan, folder)
+    from permll.report.bench_page import write_page
+
+    page = write_page(rows, folder, failures=read_failures(plan), title=f"{plan.what} at tier {plan.tier}")
+    return Rendered(page, csv, len(rows), texts)
+
+
+def _text(rows: Sequence[Row], table: str, format_: str) -> str:
+    from permll.report.tables import render_tables
+
+    return render_tables(rows, table=table, format=format_) if rows else ""

@@ -1,0 +1,1 @@
+"""Tables as text, one file for each format."""

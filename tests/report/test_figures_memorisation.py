@@ -1,0 +1,117 @@
+"""Learning by heart in figures: means, bands and losses are the runs', and two matrices are shown as they are."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permll.report.figures.memorisation import APART, band, draw_learned, draw_memorisation, spaced
+from permll.report.figures.style import STROKES, save
+
+
+def runs(*seeds: list[float]) -> list[list[dict[str, Any]]]:
+    return [[{"epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(seed, 1)] for seed in seeds]
+
+
+PANELS = {
+    "Symmetric noise, 60 %": {
+        "Cross-entropy": runs([0.7, 0.8, 0.5], [0.7, 0.7, 0.6]),
+        "PermLL": runs([0.7, 0.8, 0.82], [0.72, 0.8, 0.8]),
+    },
+    "Asymmetric noise, 40 %": {"PermLL": runs([0.7, 0.75, 0.76])},
+}
+
+
+def test_means_bands_and_losses_are_drawn_in_per_cent(tmp_path: Path) -> None:
+    figure = draw_memorisation(PANELS)
+    left, right = figure.axes
+    lines = [line for line in left.get_lines() if len(line.get_xdata()) == 3]
+    np.testing.assert_allclose([line.get_ydata() for line in lines], [[70, 75, 55], [71, 80, 81]])
+    corners = left.collections[0].get_paths()[0].vertices
+    assert {(round(x), round(y, 6)) for x, y in corners} >= {(1, 70), (2, 70), (2, 80), (3, 50), (3, 60)}
+    assert [text.get_text() for text in left.texts if "," not in text.get_text()] == ["Cross-entropy  −20.0", "PermLL"]
+    circles = [line.get_xydata().tolist() for line in left.get_lines() if line.get_markerfacecolor() == "none"]
+    assert circles == [[[2, 75]], [[3, pytest.approx(81)]]]
+    assert right.get_title(loc="left") == "(b)  Asymmetric noise, 40 %"
+    assert save(figure, tmp_path, "memorisation")[0].stat().st_size > 10_000
+
+
+def test_methods_look_the_same_in_all_panels_and_differ_in_more_than_colour() -> None:
+    methods = {f"method {k}": runs([0.5, 0.6 + k / 50]) for k in range(2 * len(STROKES))}
+    figure = draw_memorisation({"a": methods, "b": dict(list(methods.items())[3:])})
+    looks = []
+    for axes in figure.axes:
+        lines = [line for line in axes.get_lines() if len(line.get_xdata()) == 2]
+        looks.append([(line.get_marker(), line.get_markerfacecolor() == "white") for line in lines])
+    assert len(set(looks[0])) == len(methods)
+    assert looks[1] == looks[0][3:]
+
+
+def test_runs_without_a_test_accuracy_are_left_out_and_all_of_them_are_nothing() -> None:
+    figure = draw_memorisation({"a": {"ce": [[{"epoch": 1, "loss": 1.0}]], "elr": runs([0.5, 0.6])}, "b": {"ce": [[]]}})
+    assert len(figure.axes) == 1
+    with pytest.raises(ValueError, match="nothing to draw: no run has a test accuracy"):
+        draw_memorisation({"a": {"ce": [[]]}})
+
+
+def test_a_band_covers_the_epochs_that_all_seeds_have() -> None:
+    epochs, mean, low, high = band([{1: 0.5, 2: 0.6, 3: 0.7}, {2: 0.8, 3: 0.5, 4: 0.1}])
+    assert epochs == [2, 3]
+    np.testing.assert_allclose([mean, low, high], [[0.7, 0.6], [0.6, 0.5], [0.8, 0.7]])
+
+
+@given(st.lists(st.integers(0, 40).map(float), min_size=1, max_size=8))
+def test_names_keep_their_order_and_their_distance_below_the_top(heights: list[float]) -> None:
+    found = spaced(heights, gap=1.5, top=41.0)
+    assert max(found) <= 41 + 1e-9
+    order = sorted(range(len(heights)), key=lambda place: heights[place])
+    gaps = np.diff([found[place] for place in order])
+    assert (gaps >= 1.5 - 1e-9).all()
+    if len(heights) == 1 or (np.diff(sorted(heights)) >= 1.5).all():
+        np.testing.assert_allclose(found, heights)  # what is far enough apart stays where it is
+
+
+def noise(c: int) -> tuple[np.ndarray, np.ndarray]:
+    true = np.full((c, c), 0.4 / (c - 1))
+    np.fill_diagonal(true, 0.6)
+    learned = true.copy()
+    learned[0, :2] += (-0.2, 0.2)
+    return true, learned
+
+
+def test_both_matrices_are_shown_and_what_is_far_apart_is_framed() -> None:
+    true, learned = noise(4)
+    left, right = draw_learned(true, learned, ["cat", "dog", "$bird", "x" * 40]).axes
+    np.testing.assert_allclose(left.images[0].get_array(), true)
+    np.testing.assert_allclose(right.images[0].get_array(), learned)
+    assert left.images[0].norm.vmax == right.images[0].norm.vmax == 1
+    frames = {(round(box.get_y() + 0.45), round(box.get_x() + 0.45)) for box in right.patches}
+    assert (
+        frames == {tuple(place) for place in np.argwhere(np.abs(true - learned) >= APART).tolist()} == {(0, 0), (0, 1)}
+    )
+    assert [label.get_text() for label in left.get_yticklabels()][2:] == ["$bird", "x" * 23 + "…"]
+    assert any(
+        "apart by 5.0 % of a class on average" in text.get_text() for text in right.texts
+    )  # 20 % of one class in four
+
+
+@pytest.mark.parametrize("c", [2, 20, 21, 100])
+def test_any_number_of_classes_can_be_drawn(c: int) -> None:
+    figure = draw_learned(*noise(c))
+    assert len(figure.axes) == (2 if c <= 20 else 3)  # numbers in the cells, or a scale below them
+    figure.draw_without_rendering()
+
+
+@pytest.mark.parametrize(
+    ("matrices", "classes", "message"),
+    [
+        ((np.eye(3), np.eye(2)), None, r"both matrices must be c x c: they are \(3, 3\) and \(2, 2\)"),
+        ((np.eye(3), np.eye(3)), ["a"], "there are 3 classes, but 1 names"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(matrices: Any, classes: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        draw_learned(*matrices, classes)
