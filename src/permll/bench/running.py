@@ -42,16 +42,18 @@ def run(plan: Plan, jobs: int = 1, watcher: Watcher | None = None) -> list[Failu
     waiting = deque(cell for cell, standing in standings if standing in ("missing", "begun"))
     _note(plan, failures)
     watcher.on_start(list(waiting))
-    with _asked_to_stop() as asked:
-        for cell in waiting:
-            if cell.source is not None:
-                unpack(cell.source, plan.out, cell.seed)
-        for cell, outcome in _outcomes(waiting, jobs, asked, watcher):
-            if outcome.kind == "failed":
-                failures.append(_failure(cell, outcome.sentence))
-                _note(plan, failures)
-            watcher.on_cell(cell, outcome)
-    watcher.on_end()
+    try:
+        with _asked_to_stop() as asked:
+            for cell in waiting:
+                if cell.source is not None:
+                    unpack(cell.source, plan.out, cell.seed)
+            for cell, outcome in _outcomes(waiting, jobs, asked, watcher):
+                if outcome.kind == "failed":
+                    failures.append(_failure(cell, outcome.sentence))
+                    _note(plan, failures)
+                watcher.on_cell(cell, outcome)
+    finally:
+        watcher.on_end()
     if asked:
         raise KeyboardInterrupt("stopped and saved; the same command goes on.")
     return failures

@@ -67,16 +67,16 @@ class Bars(Watcher):
 
     def on_tick(self, busy: Sequence[Cell]) -> None:
         """Show how far they are: their folders tell."""
-        titles = {cell.title: cell for cell in busy}
-        for title in self._tasks.keys() - titles.keys():
-            self._bar.remove_task(self._tasks.pop(title))
-        for title, cell in titles.items():
-            if title not in self._tasks:
-                self._tasks[title] = self._bar.add_task(title, total=cell.recipe.training.epochs, unit="epochs")
-            self._bar.update(self._tasks[title], completed=len(Run(cell.folder).metrics))
+        for cell in busy:
+            if cell.title not in self._tasks:
+                total = cell.recipe.training.epochs
+                self._tasks[cell.title] = self._bar.add_task(cell.title, total=total, unit="epochs")
+            self._bar.update(self._tasks[cell.title], completed=len(Run(cell.folder).metrics))
 
     def on_cell(self, cell: Cell, outcome: Outcome) -> None:
-        """Leave a line."""
+        """Leave a line in the place of its bar."""
+        if cell.title in self._tasks:
+            self._bar.remove_task(self._tasks.pop(cell.title))
         self._bar.console.print(f"{cell.title}: {told(cell, outcome)}", markup=False, highlight=False)
         self._bar.advance(self._whole)
 
