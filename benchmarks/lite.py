@@ -48,6 +48,7 @@ def cell(name: str, root: Path | None) -> dict[str, object]:
         out=RUNS / f"{NOISE}-{name.replace(', ', '-').replace(' ', '-')}",
         seed=SEED,
         training__threads=1,
+        training__evaluate_every=5,
         **ROWS,
         **where,
         **changes,
