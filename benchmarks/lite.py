@@ -22,7 +22,7 @@ from permll.training import fit
 RUNS = Path(__file__).resolve().parent.parent / "runs" / "lite"
 NOISE = "sym-60"
 SEED = 1
-ROWS: dict[str, Any] = {"data__train": 10_000, "data__validation": 1_000}
+ROWS: dict[str, Any] = {"data__train": 4_000, "data__validation": 1_000}
 BARE: dict[str, Any] = {"views__weak": []}
 # The longest first, so that both processes end together.
 CELLS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -48,6 +48,7 @@ def cell(name: str, root: Path | None) -> dict[str, object]:
         out=RUNS / f"{NOISE}-{name.replace(', ', '-').replace(' ', '-')}",
         seed=SEED,
         training__threads=1,
+        training__evaluate_every=5,
         **ROWS,
         **where,
         **changes,

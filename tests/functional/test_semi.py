@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
+from permll.functional.mixture import unit_scaled
 from permll.functional.semi import (
     believed,
     co_guess,
@@ -18,7 +19,6 @@ from permll.functional.semi import (
     right_posterior,
     sharpen,
     squared_error,
-    unit_scaled,
     unlabelled_weight,
 )
 

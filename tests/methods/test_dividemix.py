@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from permll.data import Batch, Data
 from permll.data.views import mixup
 from permll.data.views.randomness import fold
-from permll.functional.semi import right_posterior, unit_scaled
+from permll.functional.mixture import unit_scaled
+from permll.functional.semi import right_posterior
 from permll.methods import METHODS, Sweep, _held_out
 from permll.methods.dividemix import DivideMix
 from permll.training.checkpoint import load_state, save_state

@@ -101,7 +101,7 @@ def test_the_code_on_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         exec(block, names)
     assert names["record"].rate == 0.54
@@ -109,3 +109,4 @@ def test_the_code_on_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert f"noise  # {names['noise']!r}\n" in blocks[1]
     assert names["first"].rate == pytest.approx(0.6, abs=0.01)
     assert names["both"].noise["name"] == "poly_margin:II, then sym:0.3"
+    assert names["found"].rate == pytest.approx(0.4, abs=0.08)

@@ -10,6 +10,7 @@ from permll.training import fit
 from permll.training.noise_estimate import ESTIMATORS, NOISE_ESTIMATE
 from permll.training.recipe_files import load_recipe
 from permll.training.run import Run
+from tests.training.toy import StopAfter, quick_recipe
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +53,11 @@ def test_without_validation_rows_beliefs_answer(tmp_path: Path) -> None:
 
 
 def test_a_run_without_an_estimate_is_told_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="has no noise estimate yet: permll train"):
+    with pytest.raises(FileNotFoundError, match="is no run: give a folder"):
         permll.estimate_noise(tmp_path)
+    begun = fit(recipe=quick_recipe(), out=tmp_path / "run", observers=[StopAfter(3)])
+    with pytest.raises(FileNotFoundError, match="has no noise estimate yet: permll train"):
+        permll.estimate_noise(begun)
 
 
 def test_probabilities_of_any_classifier_will_do() -> None:
@@ -66,8 +70,37 @@ def test_probabilities_of_any_classifier_will_do() -> None:
     assert found.interval[0] < wrong.double().mean() < found.interval[1]
     for i in range(5):
         assert found.transition[i, (i + 1) % 5] == pytest.approx(0.25, abs=0.1)
-    with pytest.raises(ValueError, match="need the labels that were given"):
-        permll.estimate_noise(p)
+    for array in (p.numpy(), p.numpy().astype("float64")):
+        assert permll.estimate_noise(array, labels.numpy()).rate == pytest.approx(found.rate, abs=1e-4)
+    assert permll.estimate_noise(p, labels.tolist()).rate == found.rate
+
+
+EVEN = torch.full((4, 3), 1 / 3)
+GIVEN = torch.tensor([0, 1, 2, 0])
+
+
+@pytest.mark.parametrize(
+    ("p", "labels", "message"),
+    [
+        (EVEN, None, "need the labels that were given"),
+        (EVEN, GIVEN[:3], r"got \(4, 3\) and \(3,\)"),
+        (EVEN[:, 0], GIVEN, r"got \(4,\) and \(4,\)"),
+        (EVEN[:0], GIVEN[:0], "with a row or more"),
+        (EVEN, GIVEN + 1, "whole numbers from 0 to 2"),
+        (EVEN, GIVEN - 1, "whole numbers from 0 to 2"),
+        (EVEN, GIVEN.float(), "whole numbers from 0 to 2"),
+        (9 * EVEN, GIVEN, "of logits, take softmax first"),
+        (EVEN * torch.nan, GIVEN, "each row sum to 1"),
+    ],
+)
+def test_what_are_no_probabilities_is_refused(p: torch.Tensor, labels: torch.Tensor | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        permll.estimate_noise(p, labels)
+
+
+def test_probabilities_know_one_estimator() -> None:
+    with pytest.raises(ValueError, match="not by 'mixture': give a run"):
+        permll.estimate_noise(EVEN, GIVEN, by="mixture")
 
 
 def test_the_file_is_small_and_whole(run: Run) -> None:

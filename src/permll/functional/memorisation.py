@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from permll.functional.mixture import fit_gaussian_mixture, wrong_posterior
+from permll.functional.mixture import fit_gaussian_mixture, unit_scaled, wrong_posterior
 
 NONE = -1  # where a history has no prediction yet
 
@@ -50,7 +50,6 @@ def rate_from_areas(areas: Float[Tensor, " samples"]) -> float | None:
         0.25
         >>> rate_from_areas(torch.ones(9))
     """
-    low, high = areas.min(), areas.max()
-    scaled = ((areas - low) / (high - low)).double()
+    scaled = unit_scaled(areas).double()
     mixture = fit_gaussian_mixture(scaled, floor=5e-4)
     return None if mixture is None else wrong_posterior(scaled, mixture, monotone=False).mean().item()

@@ -36,6 +36,19 @@ def loss_range(losses: Float[Tensor, " samples"]) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def unit_scaled(losses: Float[Tensor, " samples"]) -> Float[Tensor, " samples"]:
+    """Return (l - min) / (max - min), of the finite losses; where all are alike, zeros. Others stay as they are.
+
+    Examples:
+        >>> unit_scaled(torch.tensor([1.0, 2.0, 5.0]))
+        tensor([0.0000, 0.2500, 1.0000])
+    """
+    finite = losses[losses.isfinite()]
+    if len(finite) == 0 or finite.min() == finite.max():
+        return losses - losses.where(losses.isfinite(), 0.0)
+    return (losses - finite.min()) / (finite.max() - finite.min())
+
+
 def scale_losses(losses: Float[Tensor, "..."], low: Tensor | float, high: Tensor | float) -> Float[Tensor, "..."]:
     """Return (l - low) / (high - low + 1e-6), kept within [1e-3, 1 - 1e-3].
 

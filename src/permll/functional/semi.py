@@ -83,19 +83,6 @@ def linear_ramp(progress: float) -> float:
 # --- DivideMix -----------------------------------------------------------------------------------------------------
 
 
-def unit_scaled(losses: Float[Tensor, " samples"]) -> Float[Tensor, " samples"]:
-    """Return (l - min) / (max - min), of the finite losses; where all are alike, zeros. Others stay as they are.
-
-    Examples:
-        >>> unit_scaled(torch.tensor([1.0, 2.0, 5.0]))
-        tensor([0.0000, 0.2500, 1.0000])
-    """
-    finite = losses[losses.isfinite()]
-    if len(finite) == 0 or finite.min() == finite.max():
-        return losses - losses.where(losses.isfinite(), 0.0)
-    return (losses - finite.min()) / (finite.max() - finite.min())
-
-
 def right_posterior(losses: Float[Tensor, " samples"]) -> Float[Tensor, " samples"] | None:
     """Return w, how probably each scaled loss belongs to the lower of two normal distributions; None without two.
 

@@ -206,7 +206,7 @@ class Method(nn.Module):
 
     def corrected_labels(self, scan: Scan) -> Tensor:
         """Return what it believes the labels to be, (N, c), rows sum to one; by default what the networks predict."""
-        return self._mean_prediction(scan)
+        return self.predict_rows(scan)
 
     def label_quality(self, scan: Scan) -> Tensor:
         """Return how far each given label is believed, (N,) in [0, 1], low = suspect."""
@@ -233,6 +233,7 @@ class Method(nn.Module):
         if missing or unexpected:
             raise ValueError(f"the state is of another method: it lacks {missing} and has {unexpected} more.")
 
-    def _mean_prediction(self, scan: Scan, *, held_out: bool = False) -> Tensor:
+    def predict_rows(self, scan: Scan, *, held_out: bool = False) -> Tensor:
+        """Return what the networks predict for all training rows, or for held-out ones: their mean (N, c)."""
         looks = [scan(name, held_out=True) if held_out else scan(name) for name in self.networks]
         return torch.stack([logits.softmax(-1) for logits in looks]).mean(0)

@@ -200,4 +200,4 @@ class MixMatch(Method):
         """Return w e_y + (1 - w) p (N, c), p being the mean prediction of both networks."""
         assert self.info is not None
         right = self.trust().cpu()
-        return bootstrapped_targets(self.info.labels.cpu(), self._mean_prediction(scan), 1 - right)
+        return bootstrapped_targets(self.info.labels.cpu(), self.predict_rows(scan), 1 - right)

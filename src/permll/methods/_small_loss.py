@@ -11,7 +11,7 @@ from permll.functional.memory import in_order
 from permll.functional.noise_rate import noise_rate as estimated_noise_rate
 from permll.functional.selection import Schedule, drop_rate
 from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
-from permll.methods._held_out import FOLLOWS, held_out_noise_rate
+from permll.methods._held_out import follow_held_out
 from permll.methods._state import SampleBuffer
 
 
@@ -100,10 +100,7 @@ class SmallLoss(TwoNetworks):
         assert self.info is not None
         if self.noise_rate is not None:
             return
-        found = held_out_noise_rate(self, scan)
-        if found is not None:
-            self.rate.lerp_(self.rate.new_tensor(found), FOLLOWS if epoch > 0 else 1.0)
-        elif self.listening:
+        if not follow_held_out(self.rate, self, scan, first=epoch == 0) and self.listening:
             said, labels = self.said.values, self.said.labels
             visited = said.sum(1) > 0
             mean = said[visited] / said[visited].sum(1, keepdim=True)

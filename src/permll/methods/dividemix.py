@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.functional.semi import believed, right_posterior, unit_scaled, unlabelled_weight
+from permll.functional.mixture import unit_scaled
+from permll.functional.semi import believed, right_posterior, unlabelled_weight
 from permll.methods._base import FitInfo, Scan
-from permll.methods._held_out import FOLLOWS, held_out_noise_rate
+from permll.methods._held_out import follow_held_out
 from permll.methods._mixmatch import Blends, Guess, MixMatch
 from permll.methods._state import SampleBuffer
 
@@ -133,11 +134,9 @@ class DivideMix(MixMatch):
             if right is not None:
                 self.clean.values[rows, number] = right.to(self.clean.values)
         if self.noise_rate is None:
-            found = held_out_noise_rate(self, scan) if self.lambda_u is None else None
-            if found is None:
+            asks = self.lambda_u is None  # else nothing follows from the rate
+            if not (asks and follow_held_out(self.rate, self, scan, first=bool(self.divisions == 0))):
                 self.rate.copy_(1 - self.clean.values[self.drawn.values].mean())
-            else:
-                self.rate.lerp_(self.rate.new_tensor(found), FOLLOWS if self.divisions > 0 else 1.0)
         self.divisions += 1
 
     def _averaged(self, number: int, scaled: Tensor) -> Tensor:

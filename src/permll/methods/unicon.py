@@ -153,7 +153,7 @@ class UniCon(MixMatch):
     def label_quality(self, scan: Scan) -> Tensor:
         """Return 1 - d (N,), with d in bits and as the networks see the rows now."""
         assert self.info is not None
-        return 1 - label_divergence(self._mean_prediction(scan), self.info.labels.cpu())
+        return 1 - label_divergence(self.predict_rows(scan), self.info.labels.cpu())
 
     def settings(self) -> dict[str, Any]:
         """Return λ_u, which may follow from the number of classes."""

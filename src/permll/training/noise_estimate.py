@@ -6,12 +6,14 @@ compares them with the truth; the first of ``ESTIMATORS`` that a run has is the 
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from permll.functional.noise_rate import fit_likelihood, joint_of_beliefs, rate_of, rate_of_mixture, transition_of
@@ -58,13 +60,16 @@ class NoiseEstimate:
 
 
 def estimate_noise(
-    source: Run | Path | str | Tensor, labels: Tensor | None = None, *, by: str | None = None
+    source: Run | Path | str | Tensor | NDArray[Any],
+    labels: Tensor | NDArray[Any] | Sequence[int] | None = None,
+    *,
+    by: str | None = None,
 ) -> NoiseEstimate:
     """Return how many labels are wrong, and which class is given in whose place, without a clean label.
 
     Args:
-        source: a finished run or its folder; or probabilities (N, c) of any classifier for rows whose labels it was not
-            trained on, such as those of a cross-validation.
+        source: a finished run or its folder; or probabilities (N, c) of any classifier, a tensor or an array, for rows
+            whose labels it was not trained on, such as those of a cross-validation.
         labels: (N,) the given labels of these rows, where ``source`` is probabilities.
         by: which estimate of the run: ``"held_out"`` (the network's predictions for validation rows), ``"beliefs"``
             (what the method believes the training labels to be) or ``"mixture"`` (two humps of the training losses);
@@ -77,10 +82,12 @@ def estimate_noise(
         >>> print(estimate_noise(probabilities, labels))
         10.0 % of the labels are wrong (3.3 to 16.7 %, by held_out)
     """
-    if isinstance(source, Tensor):
-        if labels is None:
-            raise ValueError("probabilities need the labels that were given to their rows: estimate_noise(p, labels).")
-        return _by_held_out(source.clamp_min(1e-12).log(), labels, tuple(map(str, range(source.shape[1]))))
+    if isinstance(source, Tensor | np.ndarray):
+        if by not in (None, "held_out"):
+            raise ValueError(f"probabilities alone tell the noise by 'held_out', not by {by!r}: give a run.")
+        probabilities, given = _checked(source, labels)
+        classes = tuple(map(str, range(probabilities.shape[1])))
+        return _by_held_out(probabilities.clamp_min(1e-12).log(), given, classes)
     run = source if isinstance(source, Run) else Run(source)
     found = _read(run)
     name = next(name for name in ESTIMATORS if name in found) if by is None else by
@@ -111,6 +118,24 @@ def write_noise_estimate(folder: Path, loop: "Loop", beliefs: Tensor) -> None:
     write_text(folder / NOISE_ESTIMATE, json.dumps({name: _as_json(one) for name, one in found.items()}) + "\n")
 
 
+def _checked(
+    source: Tensor | NDArray[Any], labels: Tensor | NDArray[Any] | Sequence[int] | None
+) -> tuple[Tensor, Tensor]:
+    """Return probabilities and labels as tensors, or say what is wrong with them."""
+    if labels is None:
+        raise ValueError("probabilities need the labels that were given to their rows: estimate_noise(p, labels).")
+    probabilities, given = torch.as_tensor(source).detach().cpu().double(), torch.as_tensor(labels).cpu()
+    if probabilities.ndim != 2 or given.shape != probabilities.shape[:1] or not len(given):
+        shapes = f"{tuple(probabilities.shape)} and {tuple(given.shape)}"
+        raise ValueError(f"probabilities are (N, c) and labels (N,), with a row or more; got {shapes}.")
+    if bool((probabilities < 0).any()) or not bool(((probabilities.sum(1) - 1).abs() < 1e-3).all()):
+        raise ValueError("probabilities must be 0 or more and each row sum to 1; of logits, take softmax first.")
+    classes = probabilities.shape[1]
+    if given.is_floating_point() or bool(((given < 0) | (given >= classes)).any()):
+        raise ValueError(f"labels must be whole numbers from 0 to {classes - 1}, one of {classes} columns.")
+    return probabilities, given.long()
+
+
 def _by_held_out(logits: Tensor, labels: Tensor, classes: tuple[str, ...]) -> NoiseEstimate:
     fit = fit_likelihood(logits, labels)
     return _estimate(rate_of(fit.joint), fit.error, fit.joint, classes, "held_out", len(labels))
@@ -134,6 +159,8 @@ def _as_json(estimate: NoiseEstimate) -> dict[str, Any]:
 
 def _read(run: Run) -> dict[str, NoiseEstimate]:
     path = run.folder / NOISE_ESTIMATE
+    if not run.exists:
+        raise FileNotFoundError(f"{run.folder} is no run: give a folder that permll train made.")
     if not path.is_file():
         raise FileNotFoundError(f"{run.folder} has no noise estimate yet: permll train {run.folder} goes on with it.")
     return {name: _from_json(entry) for name, entry in json.loads(path.read_text()).items()}
