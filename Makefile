@@ -39,7 +39,7 @@ results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, 
 	@$(BIN)/python benchmarks/mini.py
 	@$(BIN)/python benchmarks/mini_details.py
 	@$(BIN)/python benchmarks/noise_rate_bias.py
-	@$(BIN)/python benchmarks/estimate_noise.py $(if $(LABELME),--labelme $(LABELME))
+	$(if $(LABELME),@$(BIN)/python benchmarks/estimate_noise.py --labelme $(LABELME))
 	$(if $(ROOT),@$(BIN)/python benchmarks/lite.py --root $(ROOT))
 	@$(BIN)/permll demo --out docs/images
 
