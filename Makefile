@@ -32,11 +32,15 @@ bench: $(VENV)/dev ## Measure speed as ratios, into results/; with ROOT=... (CIF
 	$(if $(ROOT),@$(BIN)/python benchmarks/input.py --root $(ROOT))
 	$(if $(ROOT),@$(BIN)/python benchmarks/training.py --root $(ROOT))
 
-results: $(VENV)/dev ## Make the numbers and the picture of README and docs again
+results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, in some hours; ROOT=..., LABELME=... for more
 	@$(BIN)/python benchmarks/demo.py
 	@$(BIN)/python benchmarks/turn_after.py
 	@$(BIN)/python benchmarks/noise_rates.py
 	@$(BIN)/python benchmarks/mini.py
+	@$(BIN)/python benchmarks/mini_details.py
+	@$(BIN)/python benchmarks/noise_rate_bias.py
+	$(if $(LABELME),@$(BIN)/python benchmarks/estimate_noise.py --labelme $(LABELME))
+	$(if $(ROOT),@$(BIN)/python benchmarks/lite.py --root $(ROOT))
 	@$(BIN)/permll demo --out docs/images
 
 docs: $(VENV)/docs ## Build the documentation into site/

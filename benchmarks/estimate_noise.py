@@ -1,6 +1,7 @@
 """How well the noise is estimated without a clean label: several estimators, methods and kinds of noise, three seeds.
 
-python benchmarks/estimate_noise.py [--labelme FILE]     writes results/estimate_noise.csv; finished runs are kept
+python benchmarks/estimate_noise.py [--labelme FILE]     writes results/estimate_noise.csv and .md;
+                                                         finished runs are kept
 
 FILE has LabelMe's features, the crowd's answers and the truth, as NumPy arrays x_train, answers and y_train; one random
 answer a row is the given label.
@@ -18,7 +19,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.timing import write_csv
+from benchmarks.timing import RESULTS, write_csv
 from permll.data import Data, Vectors, load
 from permll.noise.instance import part_dependent
 from permll.training import fit
@@ -30,6 +31,13 @@ NOISES = ("sym-20", "sym-60", "sym-80", "asym-20", "asym-40", "part-20", "part-4
 METHODS = ("ce", "elr", "permll")
 SEEDS = (1, 2, 3)
 JOBS = 2
+TITLES = {
+    "sym": "symmetric {} %",
+    "asym": "asymmetric {} %",
+    "part": "part-dependent {} %",
+    "labelme": "LabelMe, one answer of the crowd",
+}
+SHOWN = ("elr", "permll")  # in the documentation: networks that have not learned the wrong labels by heart
 
 
 def run_of(noise: str, method: str, seed: int, labelme: Path | None) -> tuple[Run, float]:
@@ -80,12 +88,34 @@ def main() -> None:
         rows = [row for found in pool.map(cell, *zip(*cells, strict=True)) for row in found]
     for name in ESTIMATORS:
         for method in METHODS:
-            errors = [abs(float(str(row["rate"])) - float(str(row["truth"]))) for row in rows
-                      if (row["by"], row["method"]) == (name, method)]  # fmt: skip
-            print(
-                f"{name:<10}{method:<8} mean error {100 * statistics.mean(errors):.1f}, largest {100 * max(errors):.1f}"
-            )
+            mean, largest = errors_of(rows, name, method)
+            print(f"{name:<10}{method:<8} mean error {mean:.1f}, largest {largest:.1f}")
+    (RESULTS / "estimate_noise.md").write_text(table(rows))
     print(f"written to {write_csv('estimate_noise', rows)}")
+
+
+def errors_of(rows: list[dict[str, object]], name: str, method: str) -> tuple[float, float]:
+    """Return the mean and the largest error of an estimator on a method's networks, in points."""
+    group = [row for row in rows if (row["by"], row["method"]) == (name, method)]
+    errors = [100 * abs(float(str(row["rate"])) - float(str(row["truth"]))) for row in group]
+    return statistics.mean(errors), max(errors)
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """Return the mean rates over the seeds as Markdown, in per cent: the truth, then what each estimator says."""
+
+    def mean(noise: str, name: str, method: str, column: str) -> str:
+        group = [row for row in rows if (row["noise"], row["by"], row["method"]) == (noise, name, method)]
+        return f"{100 * statistics.mean(float(str(row[column])) for row in group):.1f}"
+
+    lines = ["| noise | wrong | " + " | ".join(name.replace("_", " ") for name in ESTIMATORS) + " |"]
+    lines.append("|---" * (2 + len(ESTIMATORS)) + "|")
+    for noise in dict.fromkeys(str(row["noise"]) for row in rows):
+        kind, _, rate = noise.partition("-")
+        cells = [" / ".join(mean(noise, name, method, "rate") for method in SHOWN) for name in ESTIMATORS]
+        wrong = mean(noise, ESTIMATORS[0], SHOWN[0], "truth")
+        lines.append(f"| {TITLES[kind].format(rate)} | {wrong} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def _part_dependent(rate: float, seed: int) -> Path:

@@ -77,15 +77,13 @@ def test_em_ends_where_another_step_leads_nowhere(T: Tensor) -> None:
     torch.testing.assert_close(joint, fit.joint, atol=2e-4, rtol=0)
 
 
-@pytest.mark.parametrize("rate", [0.0, 0.2])
-def test_few_rows_of_many_classes_do_not_pass_for_noise(rate: float) -> None:
-    """A network that knows how often it errs; without caution the rates would be 0.06 to 0.1 too high."""
+def test_few_rows_of_many_classes_do_not_pass_for_noise() -> None:
+    """A network that knows how often it errs, and labels without noise: 1,200 rows for 6,400 pairs of classes."""
     generator = torch.Generator().manual_seed(0)
-    logits = 3.5 * torch.randn(1500, 40, generator=generator)
-    clean = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
-    wrong = torch.rand(1500, generator=generator) < rate
-    labels = torch.where(wrong, (clean + torch.randint(1, 40, (1500,), generator=generator)) % 40, clean)
-    assert noise_rate(logits, labels) == pytest.approx(wrong.double().mean().item(), abs=0.04)
+    logits = 3.5 * torch.randn(1200, 80, generator=generator)
+    labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
+    assert noise_rate(logits, labels) < 0.05
+    assert rate_of(fit_likelihood(logits, labels, groups=1, caution=0.0).joint) > 0.1
 
 
 def test_one_row_tells_nothing() -> None:

@@ -92,11 +92,13 @@ def rate_of_mixture(logits: Float[Tensor, "samples classes"], labels: Int[Tensor
     return 0.0 if mixture is None else wrong_posterior(losses, mixture).mean().item()
 
 
-def cautious_transition(joint: Float[Tensor, "classes classes"], samples: int) -> Float[Tensor, "classes classes"]:
+def cautious_transition(
+    joint: Float[Tensor, "classes classes"], samples: int, caution: float = 1.0
+) -> Float[Tensor, "classes classes"]:
     """Return T as if c more rows of each class had been seen, with as many wrong labels as in all, evenly spread.
 
-    T[i, j] ∝ N J[i, j] + c S[i, j], S being symmetric noise of rate 1 - trace J. c² free entries would take mistakes of
-    the network for noise where there are few rows for each; with many rows c more change little.
+    T[i, j] ∝ N J[i, j] + caution c S[i, j], S being symmetric noise of rate 1 - trace J. c² free entries would take
+    mistakes of the network for noise where there are few rows for each; with many rows c more change little.
 
     Examples:
         >>> joint = torch.tensor([[0.4, 0.1], [0.0, 0.5]])
@@ -107,7 +109,7 @@ def cautious_transition(joint: Float[Tensor, "classes classes"], samples: int) -
     classes, wrong = len(joint), 1 - joint.trace()
     right = torch.eye(classes).to(joint)
     symmetric = (1 - wrong) * right + wrong / max(classes - 1, 1) * (1 - right)
-    counts = samples * joint + classes * symmetric
+    counts = samples * joint + caution * classes * symmetric
     return counts / counts.sum(1, keepdim=True)
 
 
@@ -137,7 +139,7 @@ def joint_by_likelihood(
 
 
 def fit_likelihood(
-    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], *, groups: int = 20
+    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], *, groups: int = 20, caution: float = 1.0
 ) -> LikelihoodFit:
     """Return the joint distribution for the T and the temperature τ that maximise Σ_n log Σ_i p_n[i] T[i, y_n].
 
@@ -151,6 +153,7 @@ def fit_likelihood(
         logits: of a network, (N, c).
         labels: as given, (N,).
         groups: of rows that are left out in turn, for the standard error.
+        caution: see ``cautious_transition``; 0 for the maximum of the likelihood itself.
 
     Examples:
         >>> logits = 6 * torch.eye(2).repeat(50, 1)
@@ -161,14 +164,14 @@ def fit_likelihood(
         (0.1, 0.03)
     """
     logits, labels = _enough(logits, labels)
-    _, joint, temperature = _best_fit(logits, labels)
+    _, joint, temperature = _best_fit(logits, labels, caution)
     groups = min(groups, len(labels))
     if groups < 2:
         return LikelihoodFit(joint, temperature, error=1.0)
-    scaled, start = logits.double() / temperature, cautious_transition(joint, len(labels))
+    scaled, start = logits.double() / temperature, cautious_transition(joint, len(labels), caution)
     # At random, but the same each time: rows often come in an order that has to do with their labels.
     group = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)) % groups
-    left_out = [_fit(scaled[group != g], labels[group != g], start) for g in range(groups)]
+    left_out = [_fit(scaled[group != g], labels[group != g], start, caution) for g in range(groups)]
     rates = torch.tensor([rate_of(without) for _, without in left_out], dtype=torch.float64)
     error = ((groups - 1) * rates.var(unbiased=False)).sqrt().item()
     return LikelihoodFit(joint, temperature, error)
@@ -182,7 +185,7 @@ def _enough(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return logits[rows], labels[rows]
 
 
-def _best_fit(logits: Tensor, labels: Tensor) -> tuple[float, Tensor, float]:
+def _best_fit(logits: Tensor, labels: Tensor, caution: float = 1.0) -> tuple[float, Tensor, float]:
     """Return the likeliest fit over the temperatures: every fourth first, then ever nearer to the best."""
     classes = logits.shape[1]
     start = 0.3 / classes + 0.7 * torch.eye(classes, dtype=torch.float64, device=logits.device)
@@ -190,13 +193,13 @@ def _best_fit(logits: Tensor, labels: Tensor) -> tuple[float, Tensor, float]:
     tried: Iterable[int] = range(0, len(TEMPERATURES), 4)
     for apart in (2, 1, 0):
         for place in set(tried) - set(fits):
-            fits[place] = _fit(logits.double() / TEMPERATURES[place], labels, start)
+            fits[place] = _fit(logits.double() / TEMPERATURES[place], labels, start, caution)
         best = max(fits, key=lambda place: fits[place][0])
         tried = {best - apart, best + apart} & set(range(len(TEMPERATURES)))
     return (*fits[best], TEMPERATURES[best])
 
 
-def _fit(logits: Tensor, labels: Tensor, T: Tensor) -> tuple[float, Tensor]:
+def _fit(logits: Tensor, labels: Tensor, T: Tensor, caution: float) -> tuple[float, Tensor]:
     """Return the mean log-likelihood and the joint distribution that EM comes to from T."""
     p = logits.softmax(-1)
     joint, likelihood = T, -torch.inf
@@ -205,7 +208,7 @@ def _fit(logits: Tensor, labels: Tensor, T: Tensor) -> tuple[float, Tensor]:
         total = r.sum(1).clamp_min(torch.finfo(p.dtype).tiny)
         before, likelihood = likelihood, total.log().mean().item()
         joint = joint_of_beliefs(r / total[:, None], labels)
-        T = cautious_transition(joint, len(labels))
+        T = cautious_transition(joint, len(labels), caution)
         if abs(likelihood - before) < 1e-7:
             break
     return likelihood, joint

@@ -1,0 +1,59 @@
+"""How far the noise rate is off with few rows for each pair of classes, with caution and without: a simulation.
+
+python benchmarks/noise_rate_bias.py        writes results/noise_rate_bias.csv
+
+The network knows how often it errs: classes are drawn from its own probabilities, and labels from the classes.
+"""
+
+import statistics
+import sys
+from itertools import product
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.timing import write_csv
+from permll.functional.noise_rate import fit_likelihood, rate_of
+
+SIZES = ((10, 1_000), (40, 2_000), (100, 2_000), (100, 5_000))  # classes, rows
+NOISES = ("none", "symmetric", "asymmetric")
+RATE = 0.3
+SEEDS = (1, 2, 3)
+CAUTION = (0.0, 1.0)
+SHARPNESS = 3.5  # of the simulated network
+
+
+def drawn(classes: int, rows: int, noise: str, seed: int) -> tuple[Tensor, Tensor, float]:
+    """Return logits, labels and the share of labels that are wrong; asymmetric noise takes each class for the next."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = SHARPNESS * torch.randn(rows, classes, generator=generator)
+    clean = logits.softmax(1).multinomial(1, generator=generator)[:, 0]
+    wrong = torch.rand(rows, generator=generator) < (0 if noise == "none" else RATE)
+    step = torch.ones(rows, dtype=torch.long)
+    if noise == "symmetric":
+        step = torch.randint(1, classes, (rows,), generator=generator)
+    return logits, torch.where(wrong, (clean + step) % classes, clean), wrong.double().mean().item()
+
+
+def main() -> None:
+    """Estimate the rate in every setting."""
+    torch.set_num_threads(1)
+    rows: list[dict[str, object]] = []
+    for (classes, samples), noise, caution in product(SIZES, NOISES, CAUTION):
+        errors = []
+        for seed in SEEDS:
+            logits, labels, truth = drawn(classes, samples, noise, seed)
+            rate = rate_of(fit_likelihood(logits, labels, groups=1, caution=caution).joint)
+            errors.append(100 * (rate - truth))
+            where = {"classes": classes, "rows": samples, "noise": noise, "caution": f"{caution:g}", "seed": seed}
+            rows.append(where | {"truth": f"{truth:.4f}", "rate": f"{rate:.4f}"})
+        found = f"{statistics.mean(errors):+.1f} ± {statistics.stdev(errors):.1f} points"
+        print(f"{classes} classes, {samples} rows, {noise}, caution {caution:g}: {found}", flush=True)
+    print(f"written to {write_csv('noise_rate_bias', rows)}")
+
+
+if __name__ == "__main__":
+    main()
