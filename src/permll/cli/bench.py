@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from permll.cli.train import StoppedError, _setting
+from permll.cli.train import StoppedError, setting
 
 if TYPE_CHECKING:
     from permll.bench.cells import Standing
@@ -52,7 +52,7 @@ def bench(
         out=out,
         root=root,
         data=data or (),
-        settings=dict(map(_setting, set_ or [])),
+        settings=dict(map(setting, set_ or [])),
     )
     standings = [cell.standing for cell in grid.cells]
     typer.echo(_shown(grid, standings, jobs))

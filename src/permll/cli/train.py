@@ -51,7 +51,7 @@ def train(
         "training.epochs": epochs,
         "training.seed": seed,
     }
-    overrides = {key: value for key, value in given.items() if value is not None} | dict(map(_setting, set_ or []))
+    overrides = {key: value for key, value in given.items() if value is not None} | dict(map(setting, set_ or []))
     if known is not None and known.exists:
         if overrides or out is not None:
             raise ValueError(f"{what} is a run and goes on as it was begun: leave the other options out.")
@@ -74,7 +74,7 @@ def train(
         _summary(run)
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting(text: str) -> tuple[str, Any]:
     """Read ``optimizer.lr=0.1``: a value as TOML writes it, or else plain text."""
     import tomllib
 
