@@ -63,4 +63,8 @@ GRIDS: dict[str, list[Setting]] = {
     "unicon": grid(method__lambda_u=[3.0, 10.0, 30.0], method__warm_up=[0.1, 0.25]),
     # η = 12 and 48; cross-entropy for no, two or four epochs first.
     "permll": grid(method__init=[0.35], method__lr=[0.09375, 0.375], method__warm_up=[0, 158, 316]),
+    # On the label, with η = 12, 48 and 192.
+    "permll-label": grid(
+        method__on=["label"], method__init=[0.35], method__lr=[0.09375, 0.375, 1.5], method__warm_up=[0, 316]
+    ),
 }

@@ -37,7 +37,7 @@ def train(method: str, number: int, noise: str) -> float:
     chosen = GRIDS[method][number]
     settings = {key.replace(".", "__"): value for key, value in chosen.items()}
     run = fit(
-        method,
+        method.partition("-")[0],  # a variant has its name behind that of its method
         recipe=f"mini/{noise}",
         out=RUNS / f"{method}-{name_of(chosen)}-{noise}",
         seed=SEED,

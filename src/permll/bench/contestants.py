@@ -11,6 +11,10 @@ from permll.report.paper_numbers import PRINTED
 Contestant = tuple[str, str]  # a method, and its variant or ""
 # A method's other forms and what they change in its recipe, by the name that follows its own: permll-label.
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {"permll": {"label": {"method.on": "label"}}}
+# What a variant changes at one tier alone: settings that were searched for there.
+AT_TIER: dict[tuple[str, str], dict[str, dict[str, Any]]] = {
+    ("permll", "label"): {"mini": {"method.lr": 1.5}}
+}  # η = 192
 
 
 def contestants(names: Sequence[str] = ()) -> list[Contestant]:
@@ -41,6 +45,11 @@ def paper_first(table: str, those: Sequence[Contestant]) -> list[Contestant]:
     return sorted(those, key=lambda one: one[0] not in printed)
 
 
-def changes_of(method: str, variant: str) -> dict[str, Any]:
-    """Return what a variant changes in the recipe of its method."""
-    return VARIANTS.get(method, {}).get(variant, {})
+def changes_of(method: str, variant: str, tier: str) -> dict[str, Any]:
+    """Return what a variant changes in the recipe of its method.
+
+    Examples:
+        >>> changes_of("permll", "label", "mini")
+        {'method.on': 'label', 'method.lr': 1.5}
+    """
+    return VARIANTS.get(method, {}).get(variant, {}) | AT_TIER.get((method, variant), {}).get(tier, {})

@@ -120,7 +120,7 @@ class _Maker:
                 cells = []
                 for seed in seeds:
                     own = changes_for(source, self.out, seed) if source else self.common
-                    special = {**own, **changes_of(method, variant)}
+                    special = {**own, **changes_of(method, variant, self.tier)}
                     cells.append(self._cell(part, column, method, variant, seed, special, source))
                 lacks = _lacks(cells[0])
                 if lacks:
