@@ -8,7 +8,7 @@ import pytest
 from permll.bench import plan
 from permll.bench.cells import read_folder_name
 from permll.bench.grid import ETAS, MS
-from permll.cli.train import _setting
+from permll.cli.train import setting
 from permll.methods import METHODS
 from permll.training import load_recipe
 
@@ -58,7 +58,7 @@ def test_the_command_of_a_cell_trains_its_recipe() -> None:
         options = list(zip(words[3::2], words[4::2], strict=True))
         assert dict(options)["--out"] == str(cell.folder)
         given = {"method.name": dict(options)["--method"], "training.seed": int(dict(options)["--seed"])}
-        given |= dict(_setting(value) for name, value in options if name == "--set")
+        given |= dict(setting(value) for name, value in options if name == "--set")
         assert load_recipe(words[2], given).hash == cell.recipe.hash
     assert cells[0].recipe.data.root == "somewhere"  # where data are changes no result, and no command
 
