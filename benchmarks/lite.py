@@ -23,12 +23,16 @@ RUNS = Path(__file__).resolve().parent.parent / "runs" / "lite"
 NOISE = "sym-60"
 SEED = 1
 ROWS: dict[str, Any] = {"data__train": 5_000, "data__validation": 1_000}
-BATCH = 64  # with so few rows more steps, for all methods alike
+LENGTH: dict[str, Any] = {
+    "training__epochs": 24,
+    "training__batch_size": 64,
+}  # with so few rows more steps, for all alike
 BARE: dict[str, Any] = {"views__weak": []}
 # The longest first, so that both processes end together.
 CELLS: dict[str, tuple[str, dict[str, Any]]] = {
     "dividemix": ("dividemix", {}),
     "co_teaching": ("co_teaching", {}),
+    "co_teaching, true rate": ("co_teaching", {"method__noise_rate": 0.54}),  # an oracle's
     "elr": ("elr", {}),
     "permll": ("permll", {}),
     "permll, no augmentation": ("permll", BARE),
@@ -48,10 +52,10 @@ def cell(name: str, root: Path | None) -> dict[str, object]:
         recipe=f"lite/cifar10-{NOISE}",
         out=RUNS / f"{NOISE}-{name.replace(', ', '-').replace(' ', '-')}",
         seed=SEED,
-        training__batch_size=BATCH,
         training__threads=1,
         training__evaluate_every=5,
         **ROWS,
+        **LENGTH,
         **where,
         **changes,
     )
