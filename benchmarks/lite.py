@@ -23,10 +23,7 @@ RUNS = Path(__file__).resolve().parent.parent / "runs" / "lite"
 NOISE = "sym-60"
 SEED = 1
 ROWS: dict[str, Any] = {"data__train": 5_000, "data__validation": 1_000}
-LENGTH: dict[str, Any] = {
-    "training__epochs": 24,
-    "training__batch_size": 64,
-}  # with so few rows more steps, for all alike
+LENGTH: dict[str, Any] = {"training__epochs": 24, "training__batch_size": 64}  # small batches: more steps, for all
 BARE: dict[str, Any] = {"views__weak": []}
 # The longest first, so that both processes end together.
 CELLS: dict[str, tuple[str, dict[str, Any]]] = {
