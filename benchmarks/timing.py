@@ -2,7 +2,6 @@
 
 import csv
 import datetime
-import platform
 import random
 import statistics
 import time
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+
+from permll.bench.machine import cpu_name
 
 WARM_UP = 3
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -71,12 +72,8 @@ def spread(result: Ratio, digits: int) -> dict[str, object]:
 
 def machine() -> dict[str, str]:
     """Describe what the numbers were measured on."""
-    cpu = next(
-        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
-        platform.processor(),
-    )
     return {
-        "cpu": cpu,
+        "cpu": cpu_name(),
         "threads": str(torch.get_num_threads()),
         "torch": torch.__version__,
         "date": datetime.date.today().isoformat(),
@@ -98,7 +95,3 @@ def read_csv(name: str) -> list[dict[str, str]]:
     """Read what ``write_csv`` wrote, without the machine."""
     with (RESULTS / f"{name}.csv").open(newline="") as file:
         return [{key: value for key, value in row.items() if key not in machine()} for row in csv.DictReader(file)]
-
-
-def _lines(path: str) -> list[str]:
-    return Path(path).read_text().splitlines() if Path(path).exists() else []

@@ -14,7 +14,7 @@ from permll.training.run import Run, write_text
 
 Row = dict[str, str | float | int | None]
 
-_WORDS = ("tier", "data", "noise", "method", "variant", "recipe_hash", "folder", "command")
+_WORDS = ("tier", "data", "noise", "method", "variant", "recipe_hash", "folder", "command", "machine")
 _WHOLE = ("seed", "epochs")
 # What a row calls it, and what the last line of metrics.jsonl does.
 _FINAL = {
@@ -31,10 +31,11 @@ _FINAL = {
 }
 COLUMNS = (
     *("tier", "data", "noise", "method", "variant", "seed", "recipe_hash", "folder", "command", "epochs", "seconds"),
+    "machine",
     *("last", "best_by_noisy_validation", "best_test", *_FINAL, "memorisation"),
 )
 DIGITS = 6  # after the point
-SECONDS = "seconds.json"
+WATCHED = "seconds.json"  # what a benchmark writes into the folder of a cell
 
 
 def collect(folder: Path | str) -> list[Row]:
@@ -75,10 +76,13 @@ def read_rows(path: Path | str) -> list[Row]:
         return [{name: _value(name, text) for name, text in line.items()} for line in csv.DictReader(file)]
 
 
-def seconds_of(folder: Path) -> float | None:
-    """Return how long a cell has been trained so far, or None where nobody measured."""
-    path = folder / SECONDS
-    return float(json.loads(path.read_text())["seconds"]) if path.is_file() else None
+def watched(folder: Path) -> tuple[float | None, str]:
+    """Return for how many seconds a cell has been trained so far and on what; None and "" where nobody watched."""
+    path = folder / WATCHED
+    if not path.is_file():
+        return None, ""
+    found = json.loads(path.read_text())
+    return float(found["seconds"]), found.get("machine", "")
 
 
 def _row_of_cell(cell: Cell) -> Row:
@@ -104,9 +108,9 @@ def _row(place: Row, run: Run, epochs: int) -> Row:
     result: dict[str, Any] = run.result
     numbers = {name: result.get(name) for name in ("last", "best_by_noisy_validation", "best_test", "memorisation")}
     numbers |= {name: result["final"].get(key) for name, key in _FINAL.items()}
-    numbers["seconds"] = seconds_of(run.folder)
+    numbers["seconds"], machine = watched(run.folder)
     rounded = {name: None if value is None else round(float(value), DIGITS) for name, value in numbers.items()}
-    whole: Row = {**place, "recipe_hash": result["recipe_hash"], "epochs": epochs, **rounded}
+    whole: Row = {**place, "recipe_hash": result["recipe_hash"], "epochs": epochs, "machine": machine, **rounded}
     return {name: whole[name] for name in COLUMNS}
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from permll.bench.cells import Cell
-from permll.bench.collecting import SECONDS, seconds_of
+from permll.bench.collecting import WATCHED, watched
+from permll.bench.machine import machine
 from permll.training.observers import Observer
 from permll.training.run import LOCK, Run, write_text
 
@@ -32,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 class Stopwatch(Observer):
-    """Writes down how long a run has been trained, over all interruptions.
+    """Writes down how long a run has been trained, over all interruptions, and on what.
 
     On a CPU the time of the process counts, which does not depend on what else the machine does; elsewhere the clock's.
     """
@@ -41,7 +42,8 @@ class Stopwatch(Observer):
         """Go on from what an earlier process wrote down."""
         self._run = run
         self._clock: Callable[[], float] = time.process_time if loop.fabric.device.type == "cpu" else time.perf_counter
-        self._before = (seconds_of(run.folder) or 0.0) - self._clock()
+        self._before = (watched(run.folder)[0] or 0.0) - self._clock()
+        self._machine = machine(loop.fabric.device)
 
     def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Write down an epoch, evaluation included."""
@@ -52,7 +54,8 @@ class Stopwatch(Observer):
         self._write()
 
     def _write(self) -> None:
-        write_text(self._run.folder / SECONDS, json.dumps({"seconds": round(self._before + self._clock(), 3)}) + "\n")
+        found = {"seconds": round(self._before + self._clock(), 3), "machine": self._machine}
+        write_text(self._run.folder / WATCHED, json.dumps(found) + "\n")
 
 
 def prepare_worker(stopping: "Event") -> None:

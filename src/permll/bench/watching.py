@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from permll.bench.cells import Cell
-from permll.bench.collecting import seconds_of
+from permll.bench.collecting import watched
 from permll.bench.estimating import duration
 from permll.bench.training_cell import Outcome
 from permll.training.run import Run
@@ -94,6 +94,6 @@ def told(cell: Cell, outcome: Outcome) -> str:
     """Return what there is to say of a cell that ended."""
     if outcome.kind != "finished":
         return {"stopped": "stopped and saved", "failed": f"failed: {outcome.sentence}"}[outcome.kind]
-    last, seconds = Run(cell.folder).result["last"], seconds_of(cell.folder)
+    last, (seconds, _) = Run(cell.folder).result["last"], watched(cell.folder)
     accuracy = "finished" if last is None else f"last {100 * last:.1f} %"
     return accuracy if seconds is None else f"{accuracy}, {duration(seconds)}"
