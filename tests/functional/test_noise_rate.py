@@ -11,6 +11,7 @@ from permll.functional.noise_rate import (
     fit_likelihood,
     joint_by_likelihood,
     joint_of_beliefs,
+    least_noise_rate,
     noise_rate,
     rate_of,
     rate_of_mixture,
@@ -84,6 +85,22 @@ def test_few_rows_of_many_classes_do_not_pass_for_noise() -> None:
     labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
     assert noise_rate(logits, labels) < 0.05
     assert rate_of(fit_likelihood(logits, labels, groups=1, caution=0.0).joint) > 0.1
+
+
+@pytest.mark.parametrize("T", [PAIR, EVEN], ids=["pair", "even"])
+def test_a_network_that_knows_is_believed(T: Tensor) -> None:
+    logits, labels, _ = drawn(T, 4000, 1.0)
+    assert least_noise_rate(logits, labels) == noise_rate(logits, labels) < rate_of_mixture(logits, labels)
+
+
+def test_what_a_network_does_not_know_is_not_all_noise() -> None:
+    """All labels are right, but the network hardly knows them."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(10, (1000,), generator=generator)
+    logits = torch.randn(1000, 10, generator=generator)
+    logits[torch.arange(1000), labels] += 0.3
+    assert noise_rate(logits, labels) > 0.7
+    assert least_noise_rate(logits, labels) < 0.6
 
 
 def test_one_row_tells_nothing() -> None:

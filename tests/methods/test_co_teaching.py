@@ -179,7 +179,7 @@ def test_without_held_out_rows_first_visits_tell(name: str, monkeypatch: pytest.
         means.append(logits.exp())
         return next(estimates)
 
-    monkeypatch.setattr(permll.methods._small_loss, "estimated_noise_rate", estimate)
+    monkeypatch.setattr(permll.methods._small_loss, "least_noise_rate", estimate)
     seen: list[tuple[float, float]] = []
     for _ in loop.each_epoch():
         seen.append((loop.method.rate.item(), loop.method.drop.item()))
@@ -213,7 +213,7 @@ def test_the_rate_follows_what_held_out_rows_tell(name: str, monkeypatch: pytest
         torch.testing.assert_close(logits.exp(), p)
         return next(estimates)
 
-    monkeypatch.setattr(_held_out, "noise_rate", estimate)
+    monkeypatch.setattr(_held_out, "least_noise_rate", estimate)
     seen = [(loop.method.rate.item(), loop.method.drop.item()) for _ in loop.each_epoch()]
     after = 0.2 + 0.2 / 3
     assert seen == [
@@ -227,7 +227,7 @@ def test_a_given_rate_is_not_estimated(name: str, monkeypatch: pytest.MonkeyPatc
     def fail(*_: Any) -> float:
         raise AssertionError("the rate is given")
 
-    for module, function in ((permll.methods._small_loss, "estimated_noise_rate"), (_held_out, "noise_rate")):
+    for module, function in ((permll.methods._small_loss, "least_noise_rate"), (_held_out, "least_noise_rate")):
         monkeypatch.setattr(module, function, fail)
     loop = make_loop(name, points(), {"noise_rate": 0.25}, epochs=3)
     loop.run(idle, idle)
@@ -236,7 +236,7 @@ def test_a_given_rate_is_not_estimated(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_estimate_leaves_something_to_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_held_out, "noise_rate", lambda *_: 1.0)
+    monkeypatch.setattr(_held_out, "least_noise_rate", lambda *_: 1.0)
     loop = make_loop("co_teaching", points(), epochs=3)
     loop.run(idle, idle)
     assert loop.method.rate.item() == pytest.approx(2 / 3)
@@ -250,7 +250,7 @@ def test_samples_never_visited_do_not_count(monkeypatch: pytest.MonkeyPatch) -> 
     loop.method.sweep(0, 0, loop.scan)
     seen: list[int] = []
     monkeypatch.setattr(
-        permll.methods._small_loss, "estimated_noise_rate", lambda logits, _: seen.append(len(logits)) or 0.1
+        permll.methods._small_loss, "least_noise_rate", lambda logits, _: seen.append(len(logits)) or 0.1
     )
     loop.method.said.write(torch.arange(7), torch.rand(7, 3))
     loop.method.on_epoch_end(0, loop.scan)

@@ -262,7 +262,7 @@ def test_with_held_out_rows_they_tell_the_rate(monkeypatch: pytest.MonkeyPatch) 
         torch.testing.assert_close(logits.exp(), p)
         return next(estimates)
 
-    monkeypatch.setattr(_held_out, "noise_rate", estimate)
+    monkeypatch.setattr(_held_out, "least_noise_rate", estimate)
     rates: list[float] = []
     loop.run(idle, lambda loop: rates.append(loop.method.metrics()["noise_rate"]))
     assert rates == pytest.approx([0.0, 0.2, 0.3, 0.3 + 0.5 / 3])

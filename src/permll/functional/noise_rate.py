@@ -38,6 +38,23 @@ def noise_rate(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " s
     return rate_of(joint_by_likelihood(logits, labels))
 
 
+def least_noise_rate(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
+    """Return the lower of ``noise_rate`` and ``rate_of_mixture``, for a method that leaves out so many labels.
+
+    What a network does not know yet passes for noise in the likelihood, and the less it is given to learn from, the
+    less it knows: on the way down both would call ever more labels wrong. The losses of such a network do not fall into
+    two humps, and speak against it. Those of a network that knows do, with more in the upper one than are wrong.
+
+    Examples:
+        >>> logits = 6 * torch.eye(2).repeat(50, 1) + 0.1 * torch.randn(100, 2)
+        >>> labels = torch.tensor([0, 1]).repeat(50)
+        >>> labels[:20] = 1 - labels[:20]
+        >>> round(least_noise_rate(logits, labels), 2)
+        0.2
+    """
+    return min(noise_rate(logits, labels), rate_of_mixture(logits, labels))
+
+
 def rate_of(joint: Float[Tensor, "classes classes"]) -> float:
     """Return 1 - trace J, kept within [0, 1].
 

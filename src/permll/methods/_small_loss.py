@@ -8,7 +8,7 @@ from torch import Tensor
 
 from permll.data.streams import Batch
 from permll.functional.memory import in_order
-from permll.functional.noise_rate import noise_rate as estimated_noise_rate
+from permll.functional.noise_rate import least_noise_rate
 from permll.functional.selection import Schedule, drop_rate
 from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
 from permll.methods._held_out import follow_held_out
@@ -104,7 +104,7 @@ class SmallLoss(TwoNetworks):
             said, labels = self.said.values, self.said.labels
             visited = said.sum(1) > 0
             mean = said[visited] / said[visited].sum(1, keepdim=True)
-            self.rate.fill_(estimated_noise_rate(mean.clamp_min(1e-12).log().cpu(), labels[visited].cpu()))
+            self.rate.fill_(least_noise_rate(mean.clamp_min(1e-12).log().cpu(), labels[visited].cpu()))
         # With as many wrong labels as chance would give, there would be nothing to learn.
         self.rate.clamp_(max=1 - 1 / self.info.num_classes)
 
