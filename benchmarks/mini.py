@@ -1,6 +1,6 @@
 """Table 1 at tier mini: every method, six kinds of noise, three seeds; from it the tables and pictures of the docs.
 
-python benchmarks/mini.py                   trains what is missing in runs/mini: hours, and finished runs are not repeated
+python benchmarks/mini.py                   trains what is missing in runs/mini: hours; finished runs are kept
 python benchmarks/mini.py --only-render     of what is finished
 
 Written are results/mini.csv, with a row for every run; the tables beside it, as Markdown; that of the README; and
@@ -16,8 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.timing import RESULTS
 from permll import bench
@@ -28,6 +27,7 @@ from permll.report.figures.comparison import Scores, draw_comparison, ranking
 from permll.report.figures.style import save
 from permll.report.tables import render_tables
 
+ROOT = RESULTS.parent
 OUT = Path("runs")
 RUNS = ROOT / OUT / "mini"
 TABLES = ("table1", "detection", "correction", "calibration", "memorisation", "time", "ranks")

@@ -84,6 +84,8 @@ def test_from_nothing_to_a_report(done: tuple[Path, subprocess.CompletedProcess[
         for ending in ("txt", "md", "tex", "html", "csv"):
             assert (report / f"{table}.{ending}").stat().st_size > 0
     assert not (report / "table2.md").exists()
+    for picture in ("memorisation", "learned"):
+        assert (report / f"{picture}.png").stat().st_size > 1000
     mean = 100 * sum(float(str(row["last"])) for row in rows[2:]) / 2
     assert f"{mean:.2f}" in shown.stdout  # Table 1 is shown
     assert f"{mean:.2f}" in (report / "table1.md").read_text()

@@ -1,6 +1,7 @@
 """From the finished cells of a plan to its CSV file, tables, figures and page."""
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -8,6 +9,7 @@ from permll.bench.cells import Part
 from permll.bench.collecting import Row, collect_cells, write_rows
 from permll.bench.figure3 import draw_figure3
 from permll.bench.grid import Plan
+from permll.bench.pictures import draw_pictures
 from permll.bench.running import read_failures
 from permll.training.run import write_text
 
@@ -29,7 +31,7 @@ class Rendered(NamedTuple):
 def render(plan: Plan) -> Rendered:
     """Write ``bench.csv`` and the folder ``report`` from the finished cells of a plan.
 
-    Nothing is trained, and a cell that is not finished stays empty.
+    Nothing is trained, and a cell that is not finished stays empty. Pictures need matplotlib, and are left out without.
     """
     folder = plan.out / REPORT
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,11 +50,18 @@ def render(plan: Plan) -> Rendered:
                 path.unlink(missing_ok=True)  # of an earlier plan
             if text and format_ == "terminal":
                 texts[table] = text
-    draw_figure3(plan, folder)
+    if has_matplotlib():
+        draw_figure3(plan, folder)
+        draw_pictures(plan.cells, folder)
     from permll.report.bench_page import write_page
 
     page = write_page(rows, folder, failures=read_failures(plan), title=f"{plan.what} at tier {plan.tier}")
     return Rendered(page, csv, len(rows), texts)
+
+
+def has_matplotlib() -> bool:
+    """Return whether pictures can be drawn: the tables do not wait for them."""
+    return find_spec("matplotlib") is not None
 
 
 def _text(rows: Sequence[Row], table: str, format_: str) -> str:
