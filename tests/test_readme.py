@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import permll
+from permll.bench import read_rows
+from permll.report.tables import render_tables
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text()
@@ -95,3 +97,12 @@ def test_the_speed_of_the_input_is_that_of_the_results() -> None:
     assert f"at {float(plain['ratio_median']):.1f} times the speed of a per-image PIL pipeline" in README
     assert f"and still {float(workers['ratio_median']):.1f}\n" in README
     assert f"the first batch is there {float(rows['seconds: files to first batch']['ours']):.3f} s after" in README
+
+
+def test_the_table_is_that_of_the_results() -> None:
+    (shown,) = re.findall(r"<!-- results/mini.table1.md -->\n(.*?)<!-- end -->", README, re.DOTALL)
+    rows = read_rows(ROOT / "results" / "mini.csv")
+    assert shown == render_tables(rows, table="table1", format="markdown")
+    for table in ("table1", "detection", "correction", "calibration", "memorisation", "time", "ranks"):
+        written = (ROOT / "results" / f"mini.{table}.md").read_text()
+        assert written == render_tables(rows, table=table, format="markdown")
