@@ -34,6 +34,7 @@ CELLS: dict[str, tuple[str, dict[str, Any]]] = {
     "permll": ("permll", {}),
     "permll, no augmentation": ("permll", BARE),
     "ce": ("ce", {}),
+    "ce, no augmentation": ("ce", BARE),
 }
 JOBS = 2
 
