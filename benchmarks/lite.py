@@ -1,6 +1,7 @@
 """Two networks against one, with convolutions and augmentation: a subset of CIFAR-10, ResNet-8, one seed, an hour.
 
-python benchmarks/lite.py [--root ROOT]     writes results/lite.csv; finished runs are not repeated
+python benchmarks/lite.py [--root ROOT]     writes results/lite.csv and results/lite.md; finished runs are
+                                            not repeated
 
 ROOT holds CIFAR-10 as published. Methods have the settings of their recipes: none was searched for at this tier.
 """
@@ -16,7 +17,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.timing import write_csv
+from benchmarks.timing import RESULTS, write_csv
+from permll.methods import METHODS
 from permll.training import fit
 
 RUNS = Path(__file__).resolve().parent.parent / "runs" / "lite"
@@ -34,8 +36,20 @@ CELLS: dict[str, tuple[str, dict[str, Any]]] = {
     "permll": ("permll", {}),
     "permll, no augmentation": ("permll", BARE),
     "ce": ("ce", {}),
+    "ce, no augmentation": ("ce", BARE),
 }
 JOBS = 2
+COLUMNS = (
+    "last",
+    "best_by_noisy_validation",
+    "best_test",
+    "right_before",
+    "right_after",
+    "auroc",
+    "kept",
+    "noise_rate",
+)
+SHOWN = {"last": "last", "best_test": "best", "right_after": "labels", "auroc": "AUROC"}
 
 
 def cell(name: str, root: Path | None) -> dict[str, object]:
@@ -67,9 +81,20 @@ def cell(name: str, root: Path | None) -> dict[str, object]:
         "auroc": final["detection_auroc"],
     }
     print(f"{name:<26} last {100 * numbers['last']:.1f}, {minutes:.0f} min", flush=True)
-    shown = {key: f"{value:.4f}" for key, value in numbers.items()}
+    numbers |= {key: final[key] for key in ("kept", "noise_rate") if key in final}
+    shown = dict.fromkeys(COLUMNS, "") | {key: f"{value:.4f}" for key, value in numbers.items()}
     rows = ROWS["data__train"]
     return {"noise": NOISE, "method": name, "seed": SEED, "rows": rows, "epochs": run.recipe.training.epochs, **shown}
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """Return the cells as Markdown, in per cent, the highest accuracy first."""
+    lines = ["| method | " + " | ".join(SHOWN.values()) + " |", "|---" * (1 + len(SHOWN)) + "|"]
+    for row in sorted(rows, key=lambda row: -float(str(row["last"]))):
+        method, _, how = str(row["method"]).partition(", ")
+        title = METHODS[method].title + (f", {how}" if how else "")
+        lines.append(f"| {title} | " + " | ".join(f"{100 * float(str(row[key])):.1f}" for key in SHOWN) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:
@@ -80,6 +105,7 @@ def main() -> None:
     root = parser.parse_args().root
     with ProcessPoolExecutor(JOBS) as pool:
         rows = list(pool.map(cell, CELLS, [root] * len(CELLS)))
+    (RESULTS / "lite.md").write_text(table(rows))
     print(f"written to {write_csv('lite', rows)}")
 
 

@@ -102,19 +102,19 @@ class Standing:
     def scan(
         self,
         network: str = "net",
-        data: Data | None = None,
         *,
         best: bool = False,
         view: str = "plain",
         rows: Tensor | None = None,
         held_out: bool = False,
     ) -> Tensor:
-        """Return the logits (N, c) of a network in evaluation mode, on the training data or on other; see ``Scan``."""
+        """Return the logits (N, c) of a network in evaluation mode, on training rows or held-out ones; see ``Scan``."""
         if held_out and self.validation is None:
             raise ValueError("there are no held-out rows: set data.validation.")
-        module, data = self.method.networks[network], self.validation if held_out else data
+        module, data = self.method.networks[network], self.validation if held_out else self.data
+        assert data is not None
         with self.stages.best_weights(network) if best else nullcontext():
-            return self._evaluated(module, data or self.data, view, rows)
+            return self._evaluated(module, data, view, rows)
 
     def predict(self, data: Data) -> Tensor:
         """Return the method's probabilities (N, c)."""
