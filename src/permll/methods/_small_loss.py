@@ -51,10 +51,10 @@ class TwoNetworks(Method):
 class SmallLoss(TwoNetworks):
     """Leaves the largest losses of each batch out: none at first, and after some epochs as many as labels are wrong.
 
-    How many that are, unless it is given, follows after every epoch from what both networks say of held-out rows. An
-    estimate that is too low at first corrects itself: the more wrong labels are left out, the better the networks tell
-    how many there are. Without held-out rows it follows from what the networks said of each training row when they came
-    to it in the first ``ramp`` epochs, before they knew its label by heart.
+    How many that are, unless it is given, follows after every epoch from what both networks say of held-out rows, by
+    ``least_noise_rate``. An estimate that is too low at first corrects itself: the more wrong labels are left out, the
+    better the networks tell how many there are. Without held-out rows it follows from what the networks said of each
+    training row when they came to it in the first ``ramp`` epochs, before they knew its label by heart.
 
     Args:
         noise_rate: τ, the share of wrong labels; an oracle, where it is known. Default an estimate.
