@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from permll.bench.cells import spelled
+from permll.bench.contestants import changes_of, contestants
 from permll.data.registry import SETS
 from permll.methods import METHODS, find_method
 from permll.networks import NETWORKS
@@ -55,11 +57,12 @@ def test_tier_mini_has_what_the_search_chose() -> None:
     path = Path(__file__).parents[2] / "results" / "mini_search.csv"
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert {row["method"] for row in rows} == set(METHODS), "every method is searched for, and none is left out"
-    for name in METHODS:
-        (chosen,) = (row for row in rows if row["method"] == name and row["chosen"])
+    every = {spelled(method, variant): (method, variant) for method, variant in contestants()}
+    assert {row["method"] for row in rows} == set(every), "every method is searched for, and none is left out"
+    for spelling, (name, variant) in every.items():
+        (chosen,) = (row for row in rows if row["method"] == spelling and row["chosen"])
         for noise in ("sym-60", "sym-20", "asym-40"):
-            recipe = load_recipe(f"mini/{noise}", {"method.name": name})
+            recipe = load_recipe(f"mini/{noise}", {"method.name": name, **changes_of(name, variant, "mini")})
             defaults = {
                 key: one.default for key, one in inspect.signature(METHODS[name].method_class).parameters.items()
             }
@@ -67,7 +70,7 @@ def test_tier_mini_has_what_the_search_chose() -> None:
                 section, _, setting = key.partition(".")
                 of_method = {**defaults, **recipe.method.settings}
                 found = of_method[setting] if section == "method" else getattr(getattr(recipe, section), setting)
-                assert found == value, (name, key)
+                assert found == value, (spelling, key)
 
 
 @pytest.mark.parametrize(
