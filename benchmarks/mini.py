@@ -46,7 +46,10 @@ def main() -> None:
     parser.add_argument("--only-render", action="store_true", help="train nothing")
     os.chdir(ROOT)  # so that folders are written down as anybody has them
     plan = bench.plan("table1", tier="mini", seeds=SEEDS, out=OUT)
-    failures = [] if parser.parse_args().only_render else bench.run(plan, JOBS, Lines())
+    try:
+        failures = [] if parser.parse_args().only_render else bench.run(plan, JOBS, Lines())
+    except KeyboardInterrupt as stopped:
+        sys.exit(str(stopped))
     rows = collect_cells(plan.cells)
     written = [bench.write_rows(RESULTS / "mini.csv", rows), *write_tables(rows), *draw(rows)]
     print(f"{len(rows)} of {len(plan.cells)} cells in {', '.join(path.name for path in written)}")

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.mini import NOISES, RUNS, SEEDS
 from benchmarks.timing import write_csv
+from permll.bench.cells import FIRST_DRAW
 from permll.data import load
 from permll.methods import METHODS
 from permll.training import fit
@@ -41,8 +42,8 @@ def run_of(noise: str, name: str, seed: int) -> Run:
         recipe=f"mini/{noise}",
         out=RUNS / f"{noise}-{name}-{seed}",
         seed=seed,
-        data__noise_seed=42 + seed,
-        data__split_seed=42 + seed,
+        data__noise_seed=FIRST_DRAW + seed,
+        data__split_seed=FIRST_DRAW + seed,
         **settings,
     )
 

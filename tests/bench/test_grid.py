@@ -2,6 +2,7 @@
 
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,7 +41,7 @@ def test_the_columns_of_other_tiers(tier: str, data: list[str] | None, columns: 
         assert cell.recipe.data.noise.removeprefix("permll:") == f"{kind}:0.{percent[0]}"
 
 
-def test_cells_of_tier_mini_are_those_of_the_script_that_measured_before() -> None:
+def test_a_seed_draws_noise_and_split_too() -> None:
     (cell,) = plan(tier="mini", methods=["elr"], noise=["asym-40"], seeds=[2], out="runs").cells
     seeds = {"training.seed": 2, "data.noise_seed": 44, "data.split_seed": 44}
     assert cell.recipe.hash == load_recipe("mini/asym-40", {"method.name": "elr", **seeds}).hash
@@ -49,8 +50,7 @@ def test_cells_of_tier_mini_are_those_of_the_script_that_measured_before() -> No
 
 def test_the_command_of_a_cell_trains_its_recipe() -> None:
     settings = {"training.epochs": 2, "network.widths": [32], "views.padding_mode": "zero", "method.lr": 0.5}
-    wanted = {"root": "somewhere", "settings": settings}
-    cells = [*plan("all", tier="tiny", methods=["ce", "permll-label"], **wanted).cells]  # type: ignore[arg-type]
+    cells = plan("all", tier="tiny", methods=["ce", "permll-label"], root="somewhere", settings=settings).cells
     assert len(cells) == 6 + len(ETAS) * len(MS)
     for cell in cells[::7]:
         words = shlex.split(cell.command)
@@ -118,6 +118,6 @@ def test_what_cannot_be_trained_is_left_out_with_a_sentence() -> None:
         ({"settings": {"training.epoch": 3}}, "there is no key training.epoch, did you mean epochs"),
     ],
 )
-def test_what_makes_no_sense_is_one_sentence(arguments: dict[str, object], message: str) -> None:
+def test_what_makes_no_sense_is_one_sentence(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        plan(**arguments)  # type: ignore[arg-type]
+        plan(**arguments)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from permll.bench.cells import Cell, read_folder_name
-from permll.bench.columns import TIERS, read_column
+from permll.bench.columns import read_column
+from permll.report.tables.naming import TIERS
 from permll.training.run import Run, write_text
 
 Row = dict[str, str | float | int | None]
@@ -82,7 +83,7 @@ def watched(folder: Path) -> tuple[float | None, str]:
     if not path.is_file():
         return None, ""
     found = json.loads(path.read_text())
-    return float(found["seconds"]), found.get("machine", "")
+    return found["seconds"], found["machine"]
 
 
 def _row_of_cell(cell: Cell) -> Row:

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from permll.data.problems import nearest
+from permll.report.tables.naming import REAL, TIERS
 
-TIERS = ("tiny", "mini", "lite", "paper")
 NOISE = ("sym-20", "sym-40", "sym-60", "sym-80", "asym-20", "asym-40")
-REAL = "real"
 
 
 @dataclass(frozen=True)

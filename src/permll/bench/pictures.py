@@ -38,7 +38,7 @@ def _learned(cells: Sequence[Cell], folder: Path) -> list[Path]:
     ours.sort(key=lambda cell: LEARNED.index(cell.noise) if cell.noise in LEARNED else len(LEARNED))
     from permll.training.noise_estimate import NOISE_ESTIMATE, estimate_noise
 
-    ours = [cell for cell in ours if (cell.folder / NOISE_ESTIMATE).is_file()]  # runs of before the first had none
+    ours = [cell for cell in ours if (cell.folder / NOISE_ESTIMATE).is_file()]  # older runs have none
     if not ours:
         return []
     from permll.noise.corruption import Corruption

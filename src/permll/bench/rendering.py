@@ -11,9 +11,9 @@ from permll.bench.figure3 import draw_figure3
 from permll.bench.grid import Plan
 from permll.bench.pictures import draw_pictures
 from permll.bench.running import read_failures
+from permll.report.tables import KINDS_OF_TABLES, render_tables
 from permll.training.run import write_text
 
-TABLES = ("table1", "table2", "detection", "correction", "calibration", "memorisation", "time", "ranks")
 FORMATS = {"terminal": "txt", "markdown": "md", "latex": "tex", "html": "html", "csv": "csv"}
 CSV = "bench.csv"
 REPORT = "report"
@@ -40,7 +40,7 @@ def render(plan: Plan) -> Rendered:
     of_tables = by_part["table1"] + by_part["table2"]
     csv = write_rows(plan.out / CSV, rows)
     texts = {}
-    for table in TABLES:
+    for table in KINDS_OF_TABLES:
         for format_, ending in FORMATS.items():
             text = _text(by_part.get(table, of_tables), table, format_)
             path = folder / f"{table}.{ending}"
@@ -50,7 +50,7 @@ def render(plan: Plan) -> Rendered:
                 path.unlink(missing_ok=True)  # of an earlier plan
             if text and format_ == "terminal":
                 texts[table] = text
-    if has_matplotlib():
+    if _has_matplotlib():
         draw_figure3(plan, folder)
         draw_pictures(plan.cells, folder)
     from permll.report.bench_page import write_page
@@ -59,12 +59,10 @@ def render(plan: Plan) -> Rendered:
     return Rendered(page, csv, len(rows), texts)
 
 
-def has_matplotlib() -> bool:
+def _has_matplotlib() -> bool:
     """Return whether pictures can be drawn: the tables do not wait for them."""
     return find_spec("matplotlib") is not None
 
 
 def _text(rows: Sequence[Row], table: str, format_: str) -> str:
-    from permll.report.tables import render_tables
-
     return render_tables(rows, table=table, format=format_) if rows else ""

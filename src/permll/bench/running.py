@@ -4,12 +4,11 @@ import json
 import multiprocessing
 import os
 import signal
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from permll.bench.real_noise import unpack
 from permll.bench.training_cell import FAILURE, Outcome, prepare_worker, train_cell
 from permll.bench.watching import Watcher
 from permll.training.run import write_text
+from permll.training.signals import asked_to_stop
 
 Failure = dict[str, Any]
 FAILURES = "failures.json"
@@ -43,7 +43,7 @@ def run(plan: Plan, jobs: int = 1, watcher: Watcher | None = None) -> list[Failu
     _note(plan, failures)
     watcher.on_start(list(waiting))
     try:
-        with _asked_to_stop() as asked:
+        with asked_to_stop() as asked:
             for cell in waiting:
                 if cell.source is not None:
                     unpack(cell.source, plan.out, cell.seed)
@@ -142,22 +142,3 @@ def _note(plan: Plan, failures: Sequence[Failure]) -> None:
     if path.is_file() or failures:
         plan.out.mkdir(parents=True, exist_ok=True)
         write_text(path, json.dumps([*kept, *failures], indent=2) + "\n")
-
-
-@contextmanager
-def _asked_to_stop() -> Iterator[list[int]]:
-    """Note Ctrl-C and SIGTERM instead of ending at once; only the main thread is told of signals."""
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(number: int, _: object) -> None:
-        asked.append(number)
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -130,8 +130,7 @@ def friedman(ranks: Floats) -> tuple[float, float]:
         >>> statistic, round(p, 4)
         (8.0, 0.0183)
     """
-    _require_scipy()
-    from scipy.special import chdtrc  # type: ignore[import-untyped]
+    from scipy.special import chdtrc  # comes with scikit-learn
 
     n, k = ranks.shape
     middle = (k + 1) / 2
@@ -151,8 +150,7 @@ def critical_difference(methods: int, blocks: int, level: float = LEVEL) -> floa
         >>> round(critical_difference(methods=5, blocks=10), 3)  # q / √2 = 2.728 in Demšar's table
         1.929
     """
-    _require_scipy()
-    from scipy.stats import studentized_range  # type: ignore[import-untyped]
+    from scipy.stats import studentized_range
 
     q = float(studentized_range.ppf(level, methods, np.inf)) / math.sqrt(2)
     return q * math.sqrt(methods * (methods + 1) / (6 * blocks))
@@ -200,11 +198,3 @@ def ties(mean_ranks: Sequence[float] | Floats, critical: float) -> tuple[tuple[i
         if end > start and (not found or end > found[-1][-1]):
             found.append(tuple(range(start, end + 1)))
     return tuple(found)
-
-
-def _require_scipy() -> None:
-    """Raise an ImportError that says what to install if scipy is missing."""
-    try:
-        import scipy  # type: ignore[import-untyped]  # noqa: F401
-    except ImportError as missing:
-        raise ImportError("ranks need scipy: pip install scipy") from missing

@@ -1,10 +1,6 @@
 """From the first step to the result: evaluate, write down, save; whatever happens to the process."""
 
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
@@ -17,6 +13,7 @@ from permll.training.noise_estimate import write_noise_estimate
 from permll.training.observers import Observer
 from permll.training.recipe import Recipe
 from permll.training.run import Run
+from permll.training.signals import asked_to_stop
 
 
 def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, observers: list[Observer]) -> None:
@@ -58,10 +55,16 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
         for observer in observers:
             observer.on_epoch(loop, entry)
 
+    def stop(times: int) -> None:
+        """End after the step under way; asked once more, at once."""
+        if times > 1:
+            raise KeyboardInterrupt
+        loop.stop()
+
     for observer in observers:
         observer.on_start(loop, run)
     try:
-        with _asked_to_stop(loop) as asked:
+        with asked_to_stop(stop) as asked:
             reached = loop.run(after_step, after_epoch)
             if reached:
                 labels, quality = loop.method.corrected_labels(loop.scan), loop.method.label_quality(loop.scan)
@@ -77,31 +80,6 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
             observer.on_end(run)
     if asked and not reached:
         raise KeyboardInterrupt(f"stopped and saved; permll train {run.folder} goes on.")
-
-
-@contextmanager
-def _asked_to_stop(loop: Loop) -> Iterator[list[int]]:
-    """Let Ctrl-C (SIGINT) and SIGTERM end the loop after the step under way; a second one ends it at once.
-
-    Only the main thread is told of signals; elsewhere they go where they went before.
-    """
-    asked: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield asked
-        return
-
-    def ask(number: int, _: object) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-        loop.stop()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _refuse_broken_weights(loop: Loop) -> None:

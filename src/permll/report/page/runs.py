@@ -7,8 +7,17 @@ from typing import Any
 from urllib.parse import quote
 
 from permll.report.page.marking import anchor, escape, filtered_by
-from permll.report.tables.making import TIERS, setting_order
-from permll.report.tables.naming import Row, data_title, method_key, method_order, method_title, noise_titles, point
+from permll.report.tables.making import setting_order
+from permll.report.tables.naming import (
+    TIERS,
+    Row,
+    data_title,
+    method_key,
+    method_order,
+    method_title,
+    noise_titles,
+    point,
+)
 
 HEADS = ("Method", "Data", "Noise", "Seed", "Last, %", "Best*, %", "Epochs", "Seconds", "Run", "Command")
 WORDS = {"Method", "Data", "Noise", "Run", "Command", "Setting", "What happened"}  # heads of columns of words

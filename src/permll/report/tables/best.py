@@ -48,7 +48,7 @@ def difference_interval(one: Scores, other: Scores, level: float = LEVEL) -> tup
     shared = sorted(one.keys() & other.keys())
     if len(shared) < 2:
         return None
-    from scipy.special import stdtrit  # type: ignore[import-untyped]  # comes with scikit-learn
+    from scipy.special import stdtrit  # comes with scikit-learn
 
     differences = [one[seed] - other[seed] for seed in shared]
     mean, n = statistics.fmean(differences), len(shared)

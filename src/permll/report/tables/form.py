@@ -92,9 +92,11 @@ def parts(table: Table, room: int, widths: list[int]) -> Iterator[Table]:
         >>> last = Quantity("last", "last epoch")
         >>> columns = tuple(Column(group, "", last) for group in "aabbc")
         >>> whole = Table("table1", "mini", "", "", columns, ())
-        >>> [len(part.columns) for part in parts(whole, 40, [10] * 5)], [len(part.columns) for part in parts(whole, 5, [10] * 5)]
-        ([4, 1], [1, 1, 1, 1, 1])
-    """  # noqa: E501
+        >>> [len(part.columns) for part in parts(whole, 40, [10] * 5)]
+        [4, 1]
+        >>> [len(part.columns) for part in parts(whole, 5, [10] * 5)]
+        [1, 1, 1, 1, 1]
+    """
     places: list[list[int]] = [[]]
     start = 0
     for _, count in heads(table):

@@ -9,6 +9,7 @@ from permll.report.tables.form import Cell, Column, Line, Quantity, Table
 from permll.report.tables.kinds import KINDS_OF_TABLES, Kind
 from permll.report.tables.naming import (
     REAL,
+    TIERS,
     Key,
     Row,
     data_order,
@@ -25,11 +26,8 @@ from permll.report.tables.naming import (
 from permll.report.tables.notes import caption, notes
 
 Setting = tuple[str, str]  # data and noise
-TIERS = ("tiny", "mini", "lite", "paper")
 STAND_IN = {"digits": "cifar10", "fashion_mnist": "cifar10"}  # whose printed numbers stand beside ours
 BASE = "ce"
-
-
 PaperNumbers = Mapping[tuple[str, str, str, str], Printed]  # by table, method, data and noise
 
 

@@ -19,6 +19,7 @@ DATA = {
     "trec": "TREC",
     "trec_rules": "TREC",
 }
+TIERS = ("tiny", "mini", "lite", "paper")
 KINDS = {"sym": "symmetric", "asym": "asymmetric", "pair": "pair flip", "instance": "instance-dependent"}
 REAL = "real"
 TRUSTED = "†"  # marks methods that are given rows with right labels
