@@ -1,9 +1,10 @@
 """Table 1 at tier mini: every method, six kinds of noise, three seeds; from it the tables and pictures of the docs.
 
-python benchmarks/mini.py                   trains what is missing in runs/mini: hours; finished runs are kept
-python benchmarks/mini.py --only-render     of what is finished
+python benchmarks/mini.py                   trains the cells that results/mini.csv does not have yet
+python benchmarks/mini.py --only-render     trains nothing
+python benchmarks/mini.py --again           trains every cell that is not finished in runs/mini: hours
 
-Written are results/mini.csv, with a row for every run; the tables beside it, as Markdown; that of the README; and
+A row of results/mini.csv stands for its cell as long as the cell's recipe is the same, by its hash. Written are results/mini.csv, with a row for every run; the tables beside it, as Markdown; that of the README; and
 docs/images/mini.png. Settings are those of recipes/methods/, chosen before on another seed: see mini_search.py. It is
 permll bench table1 --tier mini --out runs --jobs 2.
 """
@@ -14,6 +15,7 @@ import re
 import statistics
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -28,6 +30,7 @@ from permll.report.figures.style import save
 from permll.report.tables import render_tables
 
 ROOT = RESULTS.parent
+CSV = RESULTS / "mini.csv"
 OUT = Path("runs")
 RUNS = ROOT / OUT / "mini"
 TABLES = ("table1", "detection", "correction", "calibration", "memorisation", "time", "ranks")
@@ -44,14 +47,19 @@ def main() -> None:
     """Train and write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only-render", action="store_true", help="train nothing")
+    parser.add_argument("--again", action="store_true", help="train also what results/mini.csv has")
+    args = parser.parse_args()
     os.chdir(ROOT)  # so that folders are written down as anybody has them
     plan = bench.plan("table1", tier="mini", seeds=SEEDS, out=OUT)
+    known = {} if args.again else {row["recipe_hash"]: row for row in bench.read_rows(CSV)}
+    missing = replace(plan, cells=tuple(cell for cell in plan.cells if cell.recipe.hash not in known))
     try:
-        failures = [] if parser.parse_args().only_render else bench.run(plan, JOBS, Lines())
+        failures = [] if args.only_render else bench.run(missing, JOBS, Lines())
     except KeyboardInterrupt as stopped:
         sys.exit(str(stopped))
-    rows = collect_cells(plan.cells)
-    written = [bench.write_rows(RESULTS / "mini.csv", rows), *write_tables(rows), *draw(rows)]
+    known |= {row["recipe_hash"]: row for row in collect_cells(plan.cells)}
+    rows = [known[cell.recipe.hash] for cell in plan.cells if cell.recipe.hash in known]
+    written = [bench.write_rows(CSV, rows), *write_tables(rows), *draw(rows)]
     print(f"{len(rows)} of {len(plan.cells)} cells in {', '.join(path.name for path in written)}")
     sys.exit(f"{len(failures)} cells failed: see {OUT / 'failures.json'}." if failures else 0)
 
