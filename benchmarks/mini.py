@@ -4,7 +4,8 @@ python benchmarks/mini.py                   trains the cells that results/mini.c
 python benchmarks/mini.py --only-render     trains nothing
 python benchmarks/mini.py --again           trains every cell that is not finished in runs/mini: hours
 
-A row of results/mini.csv stands for its cell as long as the cell's recipe is the same, by its hash. Written are results/mini.csv, with a row for every run; the tables beside it, as Markdown; that of the README; and
+A row of results/mini.csv stands for its cell as long as the cell's recipe is the same, by its hash. Written are
+results/mini.csv, with a row for every run; the tables beside it, as Markdown; that of the README; and
 docs/images/mini.png. Settings are those of recipes/methods/, chosen before on another seed: see mini_search.py. It is
 permll bench table1 --tier mini --out runs --jobs 2.
 """
