@@ -6,7 +6,7 @@ import json
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from permll.bench.cells import Cell, read_folder_name
 from permll.bench.columns import read_column
@@ -77,13 +77,19 @@ def read_rows(path: Path | str) -> list[Row]:
         return [{name: _value(name, text) for name, text in line.items()} for line in csv.DictReader(file)]
 
 
-def watched(folder: Path) -> tuple[float | None, str]:
-    """Return for how many seconds a cell has been trained so far and on what; None and "" where nobody watched."""
+class Watched(NamedTuple):
+    """For how many seconds a cell has been trained so far, and on what; None and "" where nobody watched."""
+
+    seconds: float | None
+    machine: str
+
+
+def watched(folder: Path) -> Watched:
+    """Return what a benchmark wrote into the folder of a cell."""
     path = folder / WATCHED
     if not path.is_file():
-        return None, ""
-    found = json.loads(path.read_text())
-    return found["seconds"], found["machine"]
+        return Watched(None, "")
+    return Watched(**json.loads(path.read_text()))
 
 
 def _row_of_cell(cell: Cell) -> Row:

@@ -66,12 +66,18 @@ def check_tier(tier: str) -> None:
 
 
 def chosen_columns(columns: list[Column], noise: list[str], tier: str) -> list[Column]:
-    """Return the columns with the noise that is asked for, or all."""
-    there = dict.fromkeys(column.noise for column in columns)
+    """Return the columns that are asked for, by their noise or their whole name, or all.
+
+    Examples:
+        >>> names = ["cifar10-sym-60", "asym-40"]
+        >>> [column.name for column in chosen_columns(table1_columns("lite"), names, "lite")]
+        ['cifar10-sym-60', 'cifar10-asym-40', 'cifar100-asym-40']
+    """
+    there = dict.fromkeys([*(column.noise for column in columns), *(column.name for column in columns)])
     for one in noise:
         if one not in there:
             raise ValueError(f"tier {tier} has no noise {one!r}{nearest(one, there) or '.'} It has {_list(there)}.")
-    return [column for column in columns if not noise or column.noise in noise]
+    return [column for column in columns if not noise or not {column.noise, column.name}.isdisjoint(noise)]
 
 
 def _list(words: Any) -> str:

@@ -1,11 +1,10 @@
 """Figure 3: how many labels are right in the end, as η and m change; from the folders of the plan's cells."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from permll.bench.cells import Cell
-from permll.bench.grid import Plan
 from permll.training.run import Run
 
 # The paper's panels: (a) several η at one m, (b) several m at one η; of the grid, so many as can be told apart.
@@ -52,9 +51,8 @@ def traces(cells: Iterable[Cell]) -> list[Trace]:
     return found
 
 
-def draw_figure3(plan: Plan, folder: Path) -> list[Path]:
-    """Draw what is finished of Figure 3 into a folder, as PNG and SVG; nothing where too little is."""
-    known = traces(plan.cells)
+def draw_traces(known: Sequence[Trace], folder: Path) -> list[Path]:
+    """Draw Figure 3 into a folder, as PNG and SVG; nothing where too little is known."""
     panels = [one for one in known if _in_a_panel(one)]
     wide = min(len({one.eta for one in known}), len({one.m for one in known})) > 1
     if not panels and not wide:

@@ -63,7 +63,8 @@ def plan(
         what: ``"table1"``, ``"table2"``, ``"figure3"`` or ``"all"``.
         tier: ``"tiny"``, ``"mini"``, ``"lite"`` or ``"paper"``.
         methods: names in the registry, a variant after a hyphen (``"permll-label"``); default all. Figure 3 has PermLL.
-        noise: columns of Table 1, such as ``"sym-60"``; default all that the tier has. For Figure 3 the first counts.
+        noise: columns of Table 1, such as ``"sym-60"`` or ``"cifar10-sym-60"``; default all that the tier has. For
+            Figure 3 the first counts.
         seeds: of the cells; Figure 3 takes the first.
         out: the folder of everything.
         root: where built-in data sets are.

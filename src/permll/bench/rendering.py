@@ -7,7 +7,7 @@ from typing import NamedTuple, get_args
 
 from permll.bench.cells import Part
 from permll.bench.collecting import Row, collect_cells, write_rows
-from permll.bench.figure3 import draw_figure3
+from permll.bench.figure3 import draw_traces, traces
 from permll.bench.grid import Plan
 from permll.bench.pictures import draw_pictures
 from permll.bench.running import read_failures
@@ -51,7 +51,7 @@ def render(plan: Plan) -> Rendered:
             if text and format_ == "terminal":
                 texts[table] = text
     if _has_matplotlib():
-        draw_figure3(plan, folder)
+        draw_traces(traces(plan.cells), folder)
         draw_pictures(plan.cells, folder)
     from permll.report.bench_page import write_page
 

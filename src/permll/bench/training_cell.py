@@ -42,7 +42,7 @@ class Stopwatch(Observer):
         """Go on from what an earlier process wrote down."""
         self._run = run
         self._clock: Callable[[], float] = time.process_time if loop.fabric.device.type == "cpu" else time.perf_counter
-        self._before = (watched(run.folder)[0] or 0.0) - self._clock()
+        self._before = (watched(run.folder).seconds or 0.0) - self._clock()
         self._machine = machine(loop.fabric.device)
 
     def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002

@@ -94,6 +94,6 @@ def told(cell: Cell, outcome: Outcome) -> str:
     """Return what there is to say of a cell that ended."""
     if outcome.kind != "finished":
         return {"stopped": "stopped and saved", "failed": f"failed: {outcome.sentence}"}[outcome.kind]
-    last, (seconds, _) = Run(cell.folder).result["last"], watched(cell.folder)
+    last, seconds = Run(cell.folder).result["last"], watched(cell.folder).seconds
     accuracy = "finished" if last is None else f"last {100 * last:.1f} %"
     return accuracy if seconds is None else f"{accuracy}, {duration(seconds)}"

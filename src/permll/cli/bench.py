@@ -22,7 +22,7 @@ def bench(
     methods: Annotated[
         list[str] | None, Option(help="Which, with commas: permll,permll-label,ce. Default: all, permll methods.")
     ] = None,
-    noise: Annotated[list[str] | None, Option(help="Which columns: sym-60,asym-40. Default: all of the tier.")] = None,
+    noise: Annotated[list[str] | None, Option(help="Which columns: sym-60,cifar10-asym-40. Default: all.")] = None,
     seeds: Annotated[list[str] | None, Option(help="Which, with commas. Default: 1,2,3.")] = None,
     jobs: Annotated[int, Option(help="So many processes, with one thread each.", min=1)] = 1,
     out: Annotated[Path, Option(help="The folder of runs, bench.csv and report.")] = Path("runs/bench"),
