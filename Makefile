@@ -32,7 +32,7 @@ bench: $(VENV)/dev ## Measure speed as ratios, into results/; with ROOT=... (CIF
 	$(if $(ROOT),@$(BIN)/python benchmarks/input.py --root $(ROOT))
 	$(if $(ROOT),@$(BIN)/python benchmarks/training.py --root $(ROOT))
 
-results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, in some hours; ROOT=..., LABELME=... for more
+results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, in some hours; ROOT=... LABELME=... TREC=... for more
 	@$(BIN)/python benchmarks/demo.py
 	@$(BIN)/python benchmarks/turn_after.py
 	@$(BIN)/python benchmarks/noise_rates.py
@@ -40,7 +40,10 @@ results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, 
 	@$(BIN)/python benchmarks/mini_details.py
 	@$(BIN)/python benchmarks/noise_rate_bias.py
 	$(if $(LABELME),@$(BIN)/python benchmarks/estimate_noise.py --labelme $(LABELME))
+	@$(BIN)/python benchmarks/figure3.py
+	$(if $(and $(LABELME),$(TREC)),@$(BIN)/python benchmarks/table2.py --labelme $(LABELME) --trec $(TREC))
 	$(if $(ROOT),@$(BIN)/python benchmarks/lite.py --root $(ROOT))
+	$(if $(ROOT),@$(BIN)/python benchmarks/table1_lite.py --root $(ROOT))
 	@$(BIN)/permll demo --out docs/images
 
 docs: $(VENV)/docs ## Build the documentation into site/
