@@ -14,6 +14,7 @@ from permll.bench import read_rows
 from permll.report.tables import render_tables
 
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results"
 README = (ROOT / "README.md").read_text()
 
 
@@ -23,7 +24,7 @@ def block(language: str, holding: str = "") -> str:
 
 
 def results(name: str) -> list[dict[str, str]]:
-    with (ROOT / "results" / f"{name}.csv").open() as file:
+    with (RESULTS / f"{name}.csv").open() as file:
         return list(csv.DictReader(file))
 
 
@@ -101,7 +102,7 @@ def test_the_speed_of_the_input_is_that_of_the_results() -> None:
 
 def test_the_table_is_that_of_the_results() -> None:
     (shown,) = re.findall(r"<!-- results/mini.table1.md -->\n(.*?)<!-- end -->", README, re.DOTALL)
-    assert shown == render_tables(read_rows(ROOT / "results" / "mini.csv"), table="table1", format="markdown")
+    assert shown == render_tables(read_rows(RESULTS / "mini.csv"), table="table1", format="markdown")
 
 
 @pytest.mark.parametrize(
@@ -109,5 +110,5 @@ def test_the_table_is_that_of_the_results() -> None:
 )
 def test_the_tables_of_the_docs_are_those_of_the_results(name: str) -> None:
     of, table, _ = name.split(".")
-    rows = read_rows(ROOT / "results" / f"{of}.csv")
-    assert (ROOT / "results" / name).read_text() == render_tables(rows, table=table, format="markdown")
+    rows = read_rows(RESULTS / f"{of}.csv")
+    assert (RESULTS / name).read_text() == render_tables(rows, table=table, format="markdown")
