@@ -19,7 +19,13 @@ from permll import bench
 
 METHODS = ("ce", "gce", "elr", "permll")
 NOISE = ("cifar10-sym-60", "cifar10-asym-40")
-SETTINGS = {"data.train": 5_000, "data.validation": 1_000, "views.weak": [], "training.epochs": 40}
+SETTINGS = {
+    "data.train": 5_000,
+    "data.validation": 1_000,
+    "views.weak": [],
+    "training.epochs": 40,
+    "training.evaluate_every": 4,
+}
 TABLES = ("table1", "detection", "correction", "memorisation", "time")
 
 
