@@ -115,6 +115,7 @@ def _about(run: Run, data: Data, channel: Channel, memory: Remembered) -> Mappin
     return {
         "method": run.recipe.method.name,
         "data": repr(data),
+        "run": str(run.folder),
         "source": run.recipe.data.source,
         "noise": {"rate": channel.rate, "low": low, "high": high, "rows": len(memory.ids) - memory.trained},
         "transition": channel.transition.tolist(),
