@@ -11,6 +11,9 @@ from permll._version import __version__ as __version__
 if TYPE_CHECKING:
     from permll import data as data
     from permll import noise as noise
+    from permll.cleaning.cleaning import clean as clean
+    from permll.cleaning.findings import Findings as Findings
+    from permll.cleaning.label_errors import find_label_errors as find_label_errors
     from permll.layer.module import PermutationLayer as PermutationLayer
     from permll.training.fitting import fit as fit
     from permll.training.noise_estimate import NoiseEstimate as NoiseEstimate
@@ -22,6 +25,9 @@ __getattr__, __dir__, __all__ = lazy(
     {
         "data": (),
         "noise": (),
+        "cleaning.cleaning": ("clean",),
+        "cleaning.findings": ("Findings",),
+        "cleaning.label_errors": ("find_label_errors",),
         "layer.module": ("PermutationLayer",),
         "training.fitting": ("fit",),
         "training.noise_estimate": ("NoiseEstimate", "estimate_noise"),

@@ -6,7 +6,9 @@ import sys
 import typer
 
 from permll._version import __version__
+from permll.cli.apply import apply
 from permll.cli.bench import bench
+from permll.cli.clean import clean
 from permll.cli.data import data
 from permll.cli.demo import demo
 from permll.cli.export import export
@@ -15,6 +17,7 @@ from permll.cli.methods import methods
 from permll.cli.noise import noise
 from permll.cli.predict import predict
 from permll.cli.recipes import recipes
+from permll.cli.review import review
 from permll.cli.show import show
 from permll.cli.train import StoppedError, train
 
@@ -30,6 +33,9 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(show)
+app.command()(clean)
+app.command()(review)
+app.command()(apply)
 app.command()(bench)
 app.command()(methods)
 app.command()(predict)

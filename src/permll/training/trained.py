@@ -1,7 +1,7 @@
 """What a training has come to: the networks of a run with all that new samples need, without the training data."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from permll.data.record import Data
 from permll.data.streams import Stream
 from permll.data.views.images import View
 from permll.methods._base import FitInfo, Method
+from permll.methods._features import logits_and_features
 from permll.methods._registry import find_method
 from permll.networks import build_network
 from permll.training.preprocessing import steps_of, view_of
@@ -76,6 +77,29 @@ class Trained:
             workers: processes that decode images.
             device: where the networks compute; they stay there.
         """
+        return self._each(self.method.predict, "predicting", inputs, batch_size, workers, device)
+
+    @torch.no_grad()
+    def features(
+        self, inputs: Inputs, *, batch_size: int = 256, workers: int = 0, device: str | torch.device = "cpu"
+    ) -> Tensor:
+        """Return what the first network's last layer takes, (N, d): samples that it finds alike lie close together."""
+        network = next(iter(self.method.networks.values()))
+
+        def features_of(x: Tensor) -> Tensor:
+            return logits_and_features(network, x)[1]
+
+        return self._each(features_of, "comparing", inputs, batch_size, workers, device)
+
+    def _each(
+        self,
+        function: Callable[[Tensor], Tensor],
+        what: str,
+        inputs: Inputs,
+        batch_size: int,
+        workers: int,
+        device: str | torch.device,
+    ) -> Tensor:
         if self.encoder is not None and isinstance(inputs, Table | Texts):
             inputs = self.encoder(inputs)
         unknown = torch.zeros(len(inputs), dtype=torch.int64)
@@ -83,9 +107,9 @@ class Trained:
         stream = Stream(data, batch_size, views={"plain": self.view}, order="sequential", workers=workers)
         self.method.to(device)
         found = []
-        with progress("predicting", len(inputs)) as advance:
+        with progress(what, len(inputs)) as advance:
             for batch in stream:
-                found.append(self.method.predict(batch.x.to(device)).float().cpu())
+                found.append(function(batch.x.to(device)).float().cpu())
                 advance(len(batch.index))
         return torch.cat(found)
 

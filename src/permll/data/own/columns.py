@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Column = NDArray[Any]
+MARKS = ("label_original", "label_source")  # what permll apply adds: other forms of the label, nothing to learn from
 _COUNTING = 20  # so many numbers, each one more than the last, are no accident
 _DAY = {"ns": 86_400e9, "us": 86_400e6, "ms": 86_400e3}
 
@@ -29,7 +30,9 @@ class Sorted(NamedTuple):
 def to_features(
     columns: Sequence["pl.Series"], places: Places, *, keep_all: bool, decimal_comma: bool = False
 ) -> Sorted:
-    """Return features by name; ``keep_all`` keeps also those that are the same or different in every row."""
+    """Return features by name; ``keep_all`` keeps also those that are the same or different in every row, and marks."""
+    marks = [] if keep_all else [column.name for column in columns if column.name in MARKS]
+    columns = [column for column in columns if column.name not in marks]
     _refuse_no_value_words(columns, places)
     _refuse_not_numbers(columns, places, decimal_comma=decimal_comma)
     arrays = {column.name: to_array(column) for column in columns}
@@ -38,7 +41,8 @@ def to_features(
         return Sorted(arrays, [], [])
     why = {name: _useless(array) for name, array in arrays.items()}
     reasons = list(dict.fromkeys(reason for reason in why.values() if reason))
-    notes = [leave_out("column", reason, [name for name in why if why[name] == reason]) for reason in reasons]
+    notes = [leave_out("column", "says what the label was", marks)] if marks else []
+    notes += [leave_out("column", reason, [name for name in why if why[name] == reason]) for reason in reasons]
     texts = [name for name, array in arrays.items() if array.dtype == object and why[name] and _is_prose(array)]
     return Sorted({name: array for name, array in arrays.items() if not why[name]}, notes, texts)
 

@@ -1,0 +1,88 @@
+"""``clean``: train once, and say of every label whether it is right."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from permll.cleaning.findings import ABOUT, THRESHOLD, Findings
+from permll.cleaning.judging import judge
+from permll.cleaning.memory import Memory
+from permll.data.loading import load
+from permll.data.own.door import read
+from permll.data.record import Data
+from permll.training.fitting import fit
+from permll.training.observers import Observer
+from permll.training.recipe_files import choose_recipe
+from permll.training.run import Run, default_folder
+from permll.training.watching import default_watchers
+
+RECIPE = "own/clean"
+_READING = frozenset(inspect.signature(read).parameters) - {"source", "labels"}
+
+
+def clean(
+    data: Any,
+    labels: Any = None,
+    *,
+    method: str | None = None,
+    out: Path | str | None = None,
+    epochs: int | None = None,
+    seed: int | None = None,
+    threshold: float = THRESHOLD,
+    observers: Iterable[Observer] | None = None,
+    **options: Any,
+) -> Findings:
+    """Return what is wrong with the labels of a data set: one training, no clean label, no cross-validation.
+
+    The run goes into a folder like any other, and the findings with it: ``findings.csv`` has a line for every label,
+    the most suspect first. A run that was interrupted goes on; one that is finished is only read.
+
+    Args:
+        data: whatever ``permll.data.load`` takes: a folder of images, a table, arrays, a frame, a built-in set.
+        labels: one for each sample, where ``data`` has none.
+        method: to train with (``permll methods``); default PermLL.
+        out: the run's folder; default ``runs/NAME-METHOD-SEED``.
+        epochs: how many, instead of the recipe's.
+        seed: of initial weights, orders and held-out rows.
+        threshold: a label is flagged if it is right with at most this probability, and another is more probable.
+        observers: who watches; default a progress bar where there is a terminal or a notebook.
+        options: how to read the data (``label="species"``, ``text=...``: see ``permll.data.own.read``), or values of
+            the recipe, dots written as two underscores (``optimizer__lr=0.1``).
+
+    Examples:
+        >>> import numpy as np
+        >>> from tempfile import mkdtemp
+        >>> from sklearn.datasets import load_iris
+        >>> x, y = load_iris(return_X_y=True)
+        >>> y[::10] = (y[::10] + 1) % 3
+        >>> found = clean(x, y, out=mkdtemp())
+        >>> len(found), found.first(1)[0].flagged
+        (150, True)
+    """
+    reading = {name: value for name, value in options.items() if name in _READING and value is not None}
+    settings = {name: value for name, value in options.items() if name not in _READING}
+    given = {"method.name": method, "training.epochs": epochs, "training.seed": seed}
+    changes = {name: value for name, value in given.items() if value is not None}
+    changes |= {name.replace("__", "."): value for name, value in settings.items()}
+    named = isinstance(data, str | Path) and labels is None
+    if named:
+        changes |= {"data.source": str(data)} | {f"data.options.{name}": value for name, value in reading.items()}
+    recipe = choose_recipe(RECIPE, changes)
+    run = Run(out or default_folder(data if named else None, recipe))
+    if run.finished and (run.folder / ABOUT).is_file() and named:
+        fit(recipe=recipe, out=run.folder, observers=[])  # refuses a run of another recipe
+        return Findings.load(run.folder)
+    samples = _samples(data, labels, recipe.data.root, reading)
+    watchers = default_watchers() if observers is None else list(observers)
+    fit(data=None if named else samples, recipe=recipe, out=run.folder, observers=[*watchers, Memory()])
+    findings = judge(run, samples, threshold)
+    findings.save(run.folder)
+    return findings
+
+
+def _samples(data: Any, labels: Any, root: str | None, reading: Mapping[str, Any]) -> Data:
+    if isinstance(data, Data):
+        return data
+    more = {} if labels is None else {"labels": labels}
+    return load(data, **({} if root is None else {"root": root}), **more, **reading)

@@ -1,0 +1,123 @@
+"""From a finished run to findings: the posterior of every label, why it is suspect, and what else is like it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from permll.cleaning.duplicates import contradictions
+from permll.cleaning.findings import THRESHOLD, Findings
+from permll.cleaning.memory import Remembered, remembered
+from permll.cleaning.neighbours import nearest_rows
+from permll.data.record import Data
+from permll.functional.label_posterior import Channel, find_lean, fit_channel, label_posterior
+from permll.training.run import Run
+from permll.training.trained import load_trained
+
+NEIGHBOURS = 8
+LOOKED_AT = 10_000  # of the most suspect rows the neighbours are found; nobody reviews more
+
+
+def judge(run: Run, data: Data, threshold: float = THRESHOLD) -> Findings:
+    """Return the findings of a finished run that was watched by ``Memory``.
+
+    Args:
+        run: the run.
+        data: all its samples, as they were read, in any order.
+        threshold: see ``Findings``.
+    """
+    place = {name: row for row, name in enumerate(data.ids)}
+    memory = remembered(run.folder)
+    rows = torch.tensor([place[name] for name in memory.ids])  # of what is remembered, in the order of the data
+    labels = _given(run, memory)
+    channel, posterior = posterior_of(memory, labels)
+    order = rows.argsort()
+    known = data.take(rows[order])
+    ordered, log_p, given = posterior[order], memory.log_p[order], labels[order]
+    duplicates = contradictions(known.inputs, given)
+    bare = Findings.of_posterior(known.ids, known.classes, given, ordered, threshold=threshold)
+    neighbours = _neighbours(run, known, bare)
+    reasons = _reasons(run, bare, log_p, given, neighbours, duplicates)
+    return Findings.of_posterior(
+        known.ids,
+        known.classes,
+        given,
+        ordered,
+        threshold=threshold,
+        reasons=reasons,
+        neighbours=neighbours,
+        duplicates=duplicates,
+        about=_about(run, known, channel, memory),
+    )
+
+
+def posterior_of(memory: Remembered, labels: Tensor) -> tuple[Channel, Tensor]:
+    """Return the channel that held-out rows tell, and the posterior (N, c) of all rows.
+
+    Without held-out rows the channel is told by the rows that were trained on, and nothing is taken back.
+    """
+    trained = memory.trained
+    if trained == len(labels):
+        channel = fit_channel(memory.log_p, labels)
+        return channel, label_posterior(memory.log_p, labels, channel)
+    channel = fit_channel(memory.log_p[trained:], labels[trained:])
+    lean = find_lean(memory.log_p[:trained], labels[:trained], channel)
+    parts = (
+        label_posterior(memory.log_p[:trained], labels[:trained], channel, lean),
+        label_posterior(memory.log_p[trained:], labels[trained:], channel),
+    )
+    return channel, torch.cat(parts)
+
+
+def _given(run: Run, memory: Remembered) -> Tensor:
+    """Return the labels that the run was told, in the order of what it remembers."""
+    with np.load(run.folder / "labels.npz", allow_pickle=False) as saved:
+        told = dict(zip(saved["ids"].tolist(), saved["given"].tolist(), strict=True))
+        told |= dict(zip(saved["validation"].tolist(), saved["validation_given"].tolist(), strict=True))
+    return torch.tensor([told[name] for name in memory.ids])
+
+
+def _neighbours(run: Run, data: Data, findings: Findings) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """Return (N, m) the rows most alike, for those that may be looked at; -1 for the others."""
+    features = load_trained(run).features(data.inputs)
+    first = findings.order[:LOOKED_AT].copy()
+    found = nearest_rows(features, torch.from_numpy(first), NEIGHBOURS)
+    neighbours = np.full((len(data), found.shape[1]), -1, np.int32)
+    neighbours[first] = found.numpy()
+    return neighbours
+
+
+def _reasons(
+    run: Run,
+    findings: Findings,
+    log_p: Tensor,
+    given: Tensor,
+    neighbours: np.ndarray[Any, np.dtype[np.int32]],
+    duplicates: tuple[tuple[int, ...], ...],
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return what speaks against each label, as sums of the keys of ``REASONS``."""
+    turned = {one.id for one in run.findings if one.proposed != one.given}
+    labels = given.numpy()
+    reasons = np.array([name in turned for name in findings.ids]).astype(np.uint8)
+    reasons |= 2 * (log_p.argmax(1) != given).numpy().astype(np.uint8)
+    if neighbours.shape[1]:
+        same = (labels[neighbours] == labels[:, None]).mean(1)
+        reasons |= 4 * ((same < 0.5) & (neighbours[:, 0] >= 0)).astype(np.uint8)
+    for rows in duplicates:
+        reasons[list(rows)] |= 8
+    return reasons
+
+
+def _about(run: Run, data: Data, channel: Channel, memory: Remembered) -> Mapping[str, Any]:
+    low, high = max(channel.rate - 1.96 * channel.error, 0.0), min(channel.rate + 1.96 * channel.error, 1.0)
+    return {
+        "method": run.recipe.method.name,
+        "data": repr(data),
+        "run": str(run.folder),
+        "source": run.recipe.data.source,
+        "noise": {"rate": channel.rate, "low": low, "high": high, "rows": len(memory.ids) - memory.trained},
+        "transition": channel.transition.tolist(),
+        "epoch": memory.epoch,
+    }

@@ -1,0 +1,108 @@
+"""The posterior of the true class, given a sample and its label: of what a network predicts and how labels go wrong.
+
+With p the network's probabilities, τ a temperature and T[k, y] the probability that a sample of class k is given the
+label y,
+
+    r[k] ∝ p[k]^(1/τ) T[k, y] exp(-b [k = y]).
+
+τ and T come from rows whose labels the network has not seen (``fit_channel``). The lean b is for those it was trained
+on: there it leans to the given label, which it has seen, and b takes back so much that as many labels are wrong among
+them as among the others (``find_lean``). For rows it was not trained on, b is 0.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from permll.functional.noise_rate import cautious_transition, fit_likelihood, rate_of
+
+MOST_LEAN = 20.0  # nats: what leans further has been learned by heart, and taking that back would be guessing
+_HALVINGS = 50
+
+
+class Channel(NamedTuple):
+    """How labels go wrong on their way from the true class, and how far predictions are to be trusted.
+
+    Args:
+        transition: T (c, c), T[k, y] = P(label y | class k).
+        temperature: τ.
+        rate: the share of wrong labels.
+        error: its standard error, of the draw of rows alone.
+    """
+
+    transition: Float[Tensor, "classes classes"]
+    temperature: float
+    rate: float
+    error: float
+
+
+def fit_channel(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> Channel:
+    """Return the channel under which the labels of held-out rows are likeliest.
+
+    Examples:
+        >>> log_p = (0.98 * torch.eye(2) + 0.01).log().repeat(50, 1)
+        >>> labels = torch.tensor([0, 1]).repeat(50)
+        >>> labels[::10] = 1 - labels[::10]
+        >>> round(fit_channel(log_p, labels).rate, 2)
+        0.1
+    """
+    fit = fit_likelihood(log_p, labels)
+    transition = cautious_transition(fit.joint, len(labels))
+    return Channel(transition, fit.temperature, rate_of(fit.joint), fit.error)
+
+
+def label_posterior(
+    log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], channel: Channel, lean: float = 0.0
+) -> Float[Tensor, "samples classes"]:
+    """Return r (N, c), in float64.
+
+    Args:
+        log_p: logarithms of the network's probabilities, or logits.
+        labels: as given.
+        channel: from ``fit_channel``.
+        lean: b.
+
+    Examples:
+        >>> channel = Channel(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 1.0, 0.1, 0.0)
+        >>> label_posterior(torch.tensor([[0.2, 0.8]]).log(), torch.tensor([0]), channel)  # 0.2 x 0.9 to 0.8 x 0.1
+        tensor([[0.6923, 0.3077]], dtype=torch.float64)
+    """
+    tiny = torch.finfo(torch.float64).tiny
+    score = log_p.double() / channel.temperature + channel.transition.double().clamp_min(tiny).log().T[labels]
+    score[torch.arange(len(labels)), labels] -= lean
+    return score.softmax(-1)
+
+
+def find_lean(
+    log_p: Float[Tensor, "samples classes"],
+    labels: Int[Tensor, " samples"],
+    channel: Channel,
+    rate: float | None = None,
+) -> float:
+    """Return the lean b in [0, ``MOST_LEAN``] with which the mean of 1 - r[y] is the noise rate.
+
+    Args:
+        log_p: of rows the network was trained on.
+        labels: as given.
+        channel: of rows it was not trained on.
+        rate: the share of wrong labels; default the channel's.
+
+    Examples:
+        >>> channel = Channel(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 1.0, 0.1, 0.0)
+        >>> log_p, labels = torch.tensor([[0.9, 0.1]]).log().repeat(10, 1), torch.zeros(10, dtype=torch.int64)
+        >>> b = find_lean(log_p, labels, channel)
+        >>> round(1 - label_posterior(log_p, labels, channel, b)[0, 0].item(), 4)
+        0.1
+    """
+    wanted = channel.rate if rate is None else rate
+    r = label_posterior(log_p, labels, channel)
+    r_y = r.gather(1, labels[:, None])[:, 0]
+    others = 1 - r_y
+    low, high = 0.0, MOST_LEAN
+    for _ in range(_HALVINGS):
+        lean = (low + high) / 2
+        wrong = (others / (others + r_y * torch.tensor(-lean).double().exp())).mean().item()
+        low, high = (lean, high) if wrong < wanted else (low, lean)
+    return low

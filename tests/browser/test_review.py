@@ -1,0 +1,314 @@
+"""A review in a real browser: by mouse and by keys alone, in two tabs, through a crash, on a phone, in the dark."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'permll[review]'")
+
+from permll.cleaning.decisions import Decisions
+from permll.cleaning.findings import Findings
+from tests.review.process import Server
+from tests.review.runs import KINDS, make_run
+
+PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
+Open = Callable[..., Any]
+TOLD = ("409", "ERR_CONNECTION_REFUSED")  # the page tells its reader
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Open]:
+    """Return a function that opens an address in a browser of its own; fail if a page complains or calls outside."""
+    contexts: list[Any] = []
+    troubles: list[str] = []
+
+    def open_page(url: str, **options: Any) -> Any:
+        context = (
+            browser.new_context(viewport=DESK, **options)
+            if "viewport" not in options
+            else browser.new_context(**options)
+        )
+        contexts.append(context)
+        return tab(context, url)
+
+    def tab(context: Any, url: str) -> Any:
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        home = url.split("/?")[0]
+        page.on("console", lambda said: None if any(one in said.text for one in TOLD) else troubles.append(said.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda asked: None if asked.url.startswith(home) else troubles.append(asked.url))
+        page.goto(url)
+        settled(page)
+        return page
+
+    open_page.tab = tab  # type: ignore[attr-defined]
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def settled(page: Any) -> None:
+    """Wait until what was asked for is there."""
+    page.wait_for_selector("main[aria-busy=false] > *")
+
+
+def says(page: Any, selector: str, words: str) -> None:
+    """Wait until an element says something. (To wait for a script's answer would need what the page forbids.)"""
+    page.locator(selector, has_text=words).first.wait_for()
+
+
+def press(page: Any, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+        settled(page)
+
+
+def name_in(page: Any, name: str) -> None:
+    page.wait_for_selector("#naming[open]")
+    page.fill("#name", name)
+    page.keyboard.press("Enter")
+
+
+def shown(page: Any) -> str:
+    return str(page.locator(".one figcaption code").inner_text())
+
+
+def no_sideways_scroll(page: Any) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run("texts", tmp_path_factory.mktemp("texts")).folder
+
+
+@pytest.fixture
+def fresh(texts: Path) -> Path:
+    """Return the run of texts without decisions."""
+    for path in texts.glob("decisions.sqlite*"):
+        path.unlink()
+    return texts
+
+
+def test_by_mouse_through_a_reload_two_tabs_and_a_crash(visit: Open, fresh: Path) -> None:
+    found, decisions = Findings.load(fresh), Decisions(fresh)
+    ids = [found.ids[row] for row in found.order.tolist()]
+    with Server(fresh, "--no-open") as server:
+        page = visit(server.url)
+        assert "token" not in page.url
+        assert shown(page) == ids[0]
+        page.get_by_role("button", name="Accept").click()
+        name_in(page, "Ada <b>")
+        says(page, "#progress", "1 of")
+        settled(page)
+        assert decisions.current()[ids[0]][1:4] == ("accept", found[int(found.order[0])].proposed, "Ada <b>")
+        assert shown(page) == ids[1]
+        page.get_by_role("button", name="Keep").click()
+        says(page, "#progress", "2 of")
+        settled(page)
+        page.get_by_role("button", name="Another class").click()  # searched for, and chosen
+        third = found[int(found.order[2])]
+        (rest,) = set(found.classes) - {third.given, third.proposed}
+        page.fill("#search", rest.upper())
+        page.get_by_role("option", name=rest).click()
+        says(page, "#progress", "3 of")
+        settled(page)
+        assert decisions.current()[ids[2]].label == rest
+        page.locator("#said button").click()  # undo
+        says(page, "#progress", "2 of")
+        settled(page)
+        assert shown(page) == ids[2]
+        assert "in the log" in page.locator(".story summary").inner_text()
+        page.reload()
+        settled(page)
+        assert shown(page) == ids[2]
+        assert page.locator("#reviewer").inner_text() == "Ada <b>"
+
+        other = visit.tab(page.context, server.url)  # type: ignore[attr-defined]
+        other.goto(page.url)
+        settled(other)
+        other.keyboard.press("s")
+        says(other, "#progress", "1 not sure")
+        page.get_by_role("button", name="Accept").click()  # has not seen that
+        message = page.locator("#message")
+        message.wait_for()
+        assert "in the meantime; nothing was overwritten" in message.inner_text()
+        settled(page)
+        assert "not sure of" in page.locator(".standing").inner_text()
+        assert decisions.current()[ids[2]].verdict == "unsure"
+        press(page, "a")  # has seen it now
+        page.locator("#message").wait_for(state="hidden")
+        before = decisions.log()
+        server.process.kill()
+        server.process.wait(timeout=60)
+        page.keyboard.press("k")
+        says(page, "#message", "does not answer")
+    assert [entry.verdict for entry in before] == ["accept", "keep", "choose", "undo", "unsure", "accept"]
+    assert decisions.log() == before
+    with Server(fresh, "--no-open") as server:
+        again = visit(server.url)
+        assert again.locator("#progress").inner_text().startswith("3 of")
+        assert shown(again) == ids[3]
+
+
+def test_by_keyboard_alone(visit: Open, fresh: Path) -> None:
+    found, decisions = Findings.load(fresh), Decisions(fresh)
+    ids = [found.ids[row] for row in found.order.tolist()]
+    with Server(fresh, "--reviewer", "Bob", "--no-open") as server:
+        page = visit(server.url)
+        page.keyboard.press("?")
+        assert page.locator("#keys").is_visible()
+        page.keyboard.press("a")  # not while the help is open
+        page.keyboard.press("Escape")
+        assert not page.locator("#keys").is_visible()
+        assert decisions.log() == []
+        press(page, "a", "k", "s", "3")
+        press(page, "c")
+        page.keyboard.type("go")
+        page.keyboard.press("Escape")  # closes it, whatever was typed
+        page.locator("#choosing").wait_for(state="hidden")
+        press(page, "c")
+        page.keyboard.type("bad")
+        page.wait_for_selector("#found li:only-child")
+        page.keyboard.press("Enter")
+        says(page, "#progress", "4 of")
+        settled(page)
+        verdicts = [(entry.id, entry.verdict) for entry in decisions.log()]
+        third = list(found.chances(int(found.order[3])))[2]
+        kind = "keep" if third == found[int(found.order[3])].given else "choose"
+        last = found[int(found.order[4])]
+        chosen = {last.given: "keep", last.proposed: "accept"}.get("bad", "choose")
+        assert verdicts == list(zip(ids[:5], ["accept", "keep", "unsure", kind, chosen], strict=True))
+        press(page, "u", "u")
+        assert shown(page) == ids[3]
+        press(page, "ArrowRight", "ArrowRight")
+        assert shown(page) == ids[5]
+        press(page, "ArrowLeft")
+        assert shown(page) == ids[4]
+
+        press(page, "g")  # the grid begins where one was
+        first = page.locator(".tile").first
+        assert first.get_attribute("aria-label").startswith(f"{ids[4]}:")
+        press(page, "x", "ArrowRight", "ArrowRight", "x", "k")
+        assert page.locator(".tile .badge").count() == 2
+        assert set(decisions.current()) >= {ids[4], ids[6]}
+        assert ids[5] not in decisions.current()
+        press(page, "u")
+        assert page.locator(".tile .badge").count() == 1
+        press(page, "x", "ArrowLeft", "x", "a")  # three are decided, the last two together
+        page.locator("#said button").click()  # and taken back together
+        page.locator(".tile .badge").nth(1).wait_for(state="detached")
+        settled(page)
+        assert page.locator(".tile .badge").count() == 1
+        press(page, "ArrowRight", "Home", "Enter")  # an arrow leads back into the grid
+        assert page.locator(".one").is_visible()
+        assert shown(page) == ids[4]
+
+        page.keyboard.press("p")  # one pair of classes
+        page.wait_for_selector("#found li")
+        page.keyboard.press("Enter")
+        says(page, "#pair", "→")
+        settled(page)
+        press(page, "o")
+        assert page.locator("input[name=state]:checked").get_attribute("value") == "decided"
+        press(page, "f")
+        assert page.locator("#everything").is_checked()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_data_on_a_phone_and_in_the_dark(visit: Open, tmp_path: Path, kind: str) -> None:
+    with Server(make_run(kind, tmp_path).folder, "--reviewer", "<script>", "--no-open") as server:
+        page = visit(server.url, viewport=PHONE, color_scheme="dark", reduced_motion="reduce")
+        assert no_sideways_scroll(page)
+        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert paper == "rgb(18, 22, 31)"
+        assert page.locator("#reviewer").inner_text() == "<script>"
+        content = {
+            "images": "figure img",
+            "texts": "figure .text",
+            "table": "figure .cells",
+            "vectors": "figure svg rect",
+        }
+        assert page.locator(content[kind]).count() >= 1
+        if kind == "images":
+            assert page.evaluate("document.querySelector('figure img').decode().then(() => true)")
+            assert page.evaluate("document.querySelector('figure img').naturalWidth") == 120
+        if kind == "texts":  # what would be markup is text
+            assert "<script>document.title = 'broken'</script>" in page.locator("figure .text").inner_text()
+            assert page.locator(".one").locator("script, b:not(.belief b), i, u").count() == 0
+            assert page.title() == "run · permll review"
+        page.locator("#filter summary").click()
+        page.get_by_text("Also labels that are not suspect").click()
+        says(page, ".steps", "of 40")
+        settled(page)
+        assert no_sideways_scroll(page)
+        page.get_by_role("radio", name="Grid").check()
+        page.wait_for_selector(".tile")
+        settled(page)
+        assert page.locator(".tile").count() == 24
+        assert no_sideways_scroll(page)
+        assert page.locator(".bar button").first.is_visible()
+
+
+CONTRAST = """() => {
+  const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+  const linear = (value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * linear(r / 255) + 0.7152 * linear(g / 255) + 0.0722 * linear(b / 255);
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const colour = rgb(getComputedStyle(one).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const poor = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const text = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!text || !element.checkVisibility()) continue;
+    const [one, other] = [light(rgb(getComputedStyle(element).color)), light(behind(element))].sort((a, b) => b - a);
+    const ratio = (one + 0.05) / (other + 0.05);
+    if (ratio < 4.5) poor.push(`${element.tagName}.${element.className}: ${ratio.toFixed(2)}`);
+  }
+  return poor;
+}"""
+
+
+def test_text_is_readable_in_both_schemes_and_everything_has_a_name(visit: Open, fresh: Path) -> None:
+    with Server(fresh, "--reviewer", "Ada", "--no-open") as server:
+        for scheme in ("light", "dark"):
+            page = visit(server.url, color_scheme=scheme)
+            press(page, "s")  # so that there are remarks, badges and a log
+            assert page.evaluate(CONTRAST) == []
+            press(page, "o", "o")
+            assert page.evaluate(CONTRAST) == []
+            unnamed = page.eval_on_selector_all(
+                "button, input, img, dialog",
+                "all => all.filter(e => !(e.textContent.trim() || e.ariaLabel || e.alt !== undefined"
+                " || e.labels?.length || e.getAttribute('aria-labelledby'))).map(e => e.outerHTML)",
+            )
+            assert unnamed == []
+            press(page, "g")
+            assert page.evaluate(CONTRAST) == []
+            page.keyboard.press("Tab")
+            outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline == "solid"
+
+
+def test_the_end_of_the_queue_says_so(visit: Open, fresh: Path) -> None:
+    found = Findings.load(fresh)
+    decisions = Decisions(fresh)
+    flagged = [found[row] for row in found.order.tolist() if found.flagged[row]]
+    for one in flagged[1:]:
+        decisions.add(one.id, "keep", one.given, "Ada", expected=None)
+    with Server(fresh, "--reviewer", "Ada", "--no-open") as server:
+        page = visit(server.url)
+        press(page, "a")
+        page.get_by_text("All done here").wait_for()
+        page.get_by_role("button", name="Any state").click()
+        page.wait_for_selector(".one")
+        settled(page)
+        assert shown(page) == flagged[0].id

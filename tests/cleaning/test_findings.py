@@ -1,0 +1,61 @@
+"""Findings: one posterior says everything, and what is saved comes back."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permll.cleaning.findings import CSV, Findings
+
+
+def some(rows: int = 50, classes: int = 4, seed: int = 0, **more: object) -> Findings:
+    rng = np.random.default_rng(seed)
+    posterior = rng.dirichlet(np.full(classes, 0.5), rows)
+    labels = rng.integers(0, classes, rows)
+    ids = [f"row-{i}" for i in range(rows)]
+    return Findings.of_posterior(ids, [f"class {k}" for k in range(classes)], labels, posterior, **more)  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 60), st.integers(2, 12), st.integers(0, 1000))
+def test_flags_ranks_and_proposals_agree(rows: int, classes: int, seed: int) -> None:
+    found = some(rows, classes, seed)
+    listed = found.first()
+    count = sum(one.flagged for one in listed)
+    assert count == int(found.flagged.sum())
+    assert [one.rank for one in listed] == list(range(1, rows + 1))
+    assert all(one.flagged for one in listed[:count])  # the flagged come first
+    for part in (listed[:count], listed[count:]):
+        assert [one.quality for one in part] == sorted(one.quality for one in part)
+    for one in listed:
+        assert one.belief >= one.quality
+        assert one.flagged == (one.proposed != one.given and one.quality <= found.threshold)
+
+
+def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+    rows = 20
+    kept = {"reasons": np.arange(rows) % 16, "neighbours": np.ones((rows, 3)), "duplicates": ((1, 2), (4, 7, 9))}
+    found = some(rows, **kept, threshold=0.3, about={"method": "permll"})
+    found.save(tmp_path)
+    again = Findings.load(tmp_path)
+    assert again.first() == found.first()
+    assert again.duplicates == found.duplicates
+    assert again.about == found.about
+    assert again.neighbours.dtype == np.int32
+    assert [again.chances(row) for row in range(rows)] == [found.chances(row) for row in range(rows)]
+
+
+def test_the_csv_has_a_line_for_every_label_the_most_suspect_first(tmp_path: Path) -> None:
+    found = some(30)
+    found.save(tmp_path)
+    with (tmp_path / CSV).open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["id"] for row in rows] == [one.id for one in found.first()]
+    assert [float(row["quality"]) for row in rows] == [one.quality for one in found.first()]
+
+
+def test_a_folder_without_findings_says_how_to_get_some(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="has no findings: permll clean DATA"):
+        Findings.load(tmp_path)

@@ -1,0 +1,80 @@
+"""The posterior of the true class against its definition, row by row, and against the truth where that is known."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from permll.functional.label_posterior import MOST_LEAN, Channel, find_lean, fit_channel, label_posterior
+
+
+def some(rows: int, classes: int, seed: int) -> tuple[Tensor, Tensor, Channel]:
+    draw = torch.Generator().manual_seed(seed)
+    log_p = torch.randn(rows, classes, generator=draw).mul(3).log_softmax(-1)
+    transition = (torch.rand(classes, classes, generator=draw) + 3 * torch.eye(classes)).double()
+    channel = Channel(transition / transition.sum(1, keepdim=True), 0.5 + seed % 5 / 2, 0.2, 0.01)
+    return log_p, torch.randint(classes, (rows,), generator=draw), channel
+
+
+@given(st.integers(1, 30), st.integers(2, 8), st.integers(0, 1000), st.floats(0, 8))
+def test_is_its_definition(rows: int, classes: int, seed: int, lean: float) -> None:
+    log_p, labels, channel = some(rows, classes, seed)
+    found = label_posterior(log_p, labels, channel, lean)
+    for n in range(rows):
+        y = int(labels[n])
+        parts = [
+            math.exp(float(log_p[n, k].double()) / channel.temperature)
+            * float(channel.transition[k, y])
+            * (math.exp(-lean) if k == y else 1.0)
+            for k in range(classes)
+        ]
+        for k in range(classes):
+            assert float(found[n, k]) == pytest.approx(parts[k] / sum(parts), rel=1e-9)
+
+
+@given(st.integers(5, 60), st.integers(2, 8), st.integers(0, 1000), st.floats(0.01, 0.9))
+def test_the_lean_makes_as_many_wrong_as_there_are(rows: int, classes: int, seed: int, rate: float) -> None:
+    log_p, labels, channel = some(rows, classes, seed)
+    before = 1 - label_posterior(log_p, labels, channel).gather(1, labels[:, None]).mean().item()
+    lean = find_lean(log_p, labels, channel, rate)
+    after = 1 - label_posterior(log_p, labels, channel, lean).gather(1, labels[:, None]).mean().item()
+    assert 0 <= lean <= MOST_LEAN
+    if rate > before and lean < MOST_LEAN - 1e-6:
+        assert after == pytest.approx(rate, abs=1e-6)
+    elif rate <= before:
+        assert lean == pytest.approx(0, abs=1e-6)
+
+
+def test_what_a_known_channel_did_is_found_again_and_the_posterior_is_calibrated() -> None:
+    """Draw classes from what the network predicts, labels from a channel: then all is known."""
+    draw = torch.Generator().manual_seed(0)
+    rows, classes = 20_000, 4
+    log_p = torch.randn(rows, classes, generator=draw).mul(2).log_softmax(-1)
+    clean = torch.multinomial(log_p.exp(), 1, generator=draw)[:, 0]
+    transition = torch.full((classes, classes), 0.05).fill_diagonal_(0.85)
+    labels = torch.multinomial(transition[clean], 1, generator=draw)[:, 0]
+    channel = fit_channel(log_p, labels)
+    assert channel.rate == pytest.approx((labels != clean).double().mean().item(), abs=0.02)
+    r = label_posterior(log_p, labels, channel)
+    quality = r.gather(1, labels[:, None])[:, 0]
+    for low in (0.0, 0.2, 0.4, 0.6, 0.8):
+        inside = (quality >= low) & (quality < low + 0.2)
+        right = (labels == clean)[inside].double().mean().item()
+        assert right == pytest.approx(quality[inside].mean().item(), abs=0.04)
+    assert find_lean(log_p, labels, channel) < 0.1  # nothing was learned by heart here
+
+
+def test_takes_back_what_a_network_learned_by_heart() -> None:
+    """Let the network lean to the given labels by three nats: as many are found."""
+    draw = torch.Generator().manual_seed(1)
+    rows, classes = 20_000, 4
+    fair = torch.randn(rows, classes, generator=draw).mul(2).log_softmax(-1)
+    clean = torch.multinomial(fair.exp(), 1, generator=draw)[:, 0]
+    transition = torch.full((classes, classes), 0.05).fill_diagonal_(0.85)
+    labels = torch.multinomial(transition[clean], 1, generator=draw)[:, 0]
+    leaning = (fair + 3 * torch.nn.functional.one_hot(labels, classes)).log_softmax(-1)
+    channel = Channel(transition.double(), 1.0, 0.15, 0.0)
+    assert find_lean(leaning, labels, channel) == pytest.approx(3, abs=0.15)

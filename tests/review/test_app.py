@@ -1,0 +1,248 @@
+"""The application, asked as its page asks it, on four kinds of data."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from permll.cleaning.decisions import Decisions
+from permll.cleaning.findings import Findings
+from permll.data.inputs import Vectors
+from permll.data.record import Data
+from permll.review.app import ASSETS, make_app
+from permll.review.desk import Desk
+from permll.review.queue import Wish
+from permll.training.run import Run
+from tests.review.conftest import TOKEN, open_client
+from tests.review.runs import KINDS, ROWS, make_desk
+
+LOOKS = {"images": "image", "texts": "text", "table": "cells", "vectors": "vector"}
+
+
+def decide(client: Any, samples: list[tuple[int, int]], verdict: str, label: str = "", who: str = "Ada") -> Any:
+    rows = [{"row": row, "seen": seen} for row, seen in samples]
+    return client.post("/api/decide", json={"samples": rows, "verdict": verdict, "label": label, "reviewer": who})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_data_is_shown_decided_and_remembered(
+    kind: str, run_of: Callable[[str], Run], tmp_path: Path
+) -> None:
+    desk = make_desk(run_of(kind), tmp_path)
+    with open_client(make_app(desk, token=TOKEN, port=8000, title=kind)) as client:
+        listed = client.get("/api/list").json()
+        assert listed["matching"] == int(desk.findings.flagged.sum()) == len(listed["items"])
+        first = listed["items"][0]
+        detail = client.get(f"/api/sample/{first['row']}").json()["item"]
+        assert detail["look"]["kind"] == LOOKS[kind]
+        assert detail["candidates"][0]["label"] == detail["proposed"]
+        assert len(detail["neighbours"]) == 3
+        assert detail["reason"] == "the layer turned it; the network sees another class"
+        for side in (160, 320, 1200):
+            picture = client.get(f"/picture/{first['row']}/{side}")
+            assert picture.status_code == (200 if kind == "images" else 404)
+            if kind == "images":
+                assert picture.headers["content-type"] == "image/jpeg"
+                assert "max-age" in picture.headers["cache-control"]
+        assert decide(client, [(first["row"], 0)], "accept").json()["progress"]["decided"] == 1
+    again = make_desk(run_of(kind), tmp_path)
+    assert again.item(first["row"])["decision"]["label"] == first["proposed"]
+    assert first["row"] not in [item["row"] for item in again.page(Wish())["items"]]
+
+
+def test_verdicts_and_the_labels_they_mean(client: Any, desk: Desk) -> None:
+    row = int(desk.findings.order[0])
+    item = client.get(f"/api/sample/{row}").json()["item"]
+    third = next(one["label"] for one in item["candidates"] if one["label"] not in (item["given"], item["proposed"]))
+    said = [
+        ("accept", "", "accept", item["proposed"]),
+        ("keep", "", "keep", item["given"]),
+        ("choose", third, "choose", third),
+        ("choose", item["given"], "keep", item["given"]),
+        ("choose", item["proposed"], "accept", item["proposed"]),
+        ("unsure", "not a class", "unsure", item["given"]),
+    ]
+    seen = 0
+    for verdict, label, meant, holds in said:
+        answer = decide(client, [(row, seen)], verdict, label)
+        assert answer.status_code == 200
+        fresh = answer.json()["items"][0]
+        assert (fresh["decision"]["verdict"], fresh["decision"]["label"]) == (meant, holds)
+        assert fresh["state"] == ("unsure" if verdict == "unsure" else "decided")
+        seen = fresh["seen"]
+    assert decide(client, [(row, seen)], "choose", "no such class").status_code == 400
+    assert len(desk.decisions.log()) == len(said)
+    trusted = int(desk.findings.order[-1])  # nothing else is proposed
+    assert desk.findings[trusted].given == desk.findings[trusted].proposed
+    assert decide(client, [(trusted, 0)], "accept").json()["items"][0]["decision"]["verdict"] == "keep"
+
+
+def test_undo_goes_back_one_at_a_time_and_only_over_ones_own(client: Any, desk: Desk) -> None:
+    rows = desk.findings.order[:3].tolist()
+    for row, who in zip(rows, ("Ada", "Bob", "Ada"), strict=True):
+        decide(client, [(row, 0)], "accept", who=who)
+    undone = [client.post("/api/undo", json={"reviewer": "Ada"}).json() for _ in range(3)]
+    assert [one["item"]["row"] if one["item"] else None for one in undone] == [rows[2], rows[0], None]
+    assert undone[0]["item"]["state"] == "open"
+    assert undone[2]["undone"] is None
+    assert list(desk.decisions.current()) == [desk.findings.ids[rows[1]]]
+    history = client.get(f"/api/sample/{rows[0]}").json()["item"]["history"]
+    assert [entry["verdict"] for entry in history] == ["accept", "undo"]
+
+
+def test_a_stale_verdict_changes_nothing_and_brings_the_fresh_state(client: Any, desk: Desk) -> None:
+    row = int(desk.findings.order[0])
+    Decisions(desk.decisions.path.parent).add(
+        desk.findings.ids[row], "keep", desk.findings[row].given, "Bob", expected=0
+    )
+    answer = decide(client, [(row, 0)], "accept")
+    assert answer.status_code == 409
+    (sentence,) = answer.json()["conflicts"]
+    assert "Bob kept" in sentence
+    fresh = answer.json()["items"][0]
+    assert (fresh["decision"]["reviewer"], fresh["seen"]) == ("Bob", 1)
+    assert len(desk.decisions.log()) == 1
+    assert decide(client, [(row, fresh["seen"])], "accept").status_code == 200
+    assert decide(client, [(int(desk.findings.order[1]), 99)], "keep").status_code == 409
+
+
+def test_several_at_once_and_those_that_were_too_late(client: Any, desk: Desk) -> None:
+    rows = desk.findings.order[:4].tolist()
+    decide(client, [(rows[1], 0)], "keep", who="Bob")
+    answer = decide(client, [(row, 0) for row in rows], "accept")
+    assert answer.status_code == 409
+    assert len(answer.json()["conflicts"]) == 1
+    verdicts = [item["decision"]["verdict"] for item in answer.json()["items"]]
+    assert verdicts == ["accept", "keep", "accept", "accept"]
+
+
+def test_filters_and_progress(client: Any, desk: Desk) -> None:
+    rows = desk.findings.order[:3].tolist()
+    decide(client, [(rows[0], 0)], "accept")
+    decide(client, [(rows[1], 0)], "unsure")
+    counts = {
+        state: client.get("/api/list", params={"state": state}).json() for state in ("open", "decided", "unsure", "any")
+    }
+    flagged = int(desk.findings.flagged.sum())
+    assert {state: one["matching"] for state, one in counts.items()} == {
+        "open": flagged - 2,
+        "decided": 1,
+        "unsure": 1,
+        "any": flagged,
+    }
+    assert counts["open"]["progress"] == {"total": flagged, "decided": 1, "unsure": 1, "open": flagged - 2}
+    assert client.get("/api/list", params={"all": "1", "state": "any"}).json()["matching"] == ROWS
+    pairs = client.get("/api/pairs", params={"query": "bad"}).json()["pairs"]
+    assert {one["given"] for one in pairs} | {one["proposed"] for one in pairs} >= {"bad"}
+    assert all("bad" in (one["given"], one["proposed"]) for one in pairs)
+    listed = client.get("/api/list", params={"pair": pairs[0]["pair"]}).json()
+    assert len(listed["items"]) == pairs[0]["open"]
+    assert {(item["given"], item["proposed"]) for item in listed["items"]} == {
+        (pairs[0]["given"], pairs[0]["proposed"])
+    }
+    beside = client.get(f"/api/sample/{rows[0]}", params={"state": "open"}).json()
+    assert beside["place"] is None
+    assert client.get(f"/api/sample/{rows[2]}", params={"state": "any"}).json()["place"] == 3
+
+
+def test_classes_are_searched(client: Any) -> None:
+    assert client.get("/api/classes", params={"query": "GO"}).json() == {"classes": ["good"]}
+    assert len(client.get("/api/classes").json()["classes"]) == 3
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["state=maybe", "after=-1", "after=x", "limit=1e3", "pair=1", "pair=a-b", "pair=1-2-3", "after=" + "9" * 40],
+)
+def test_nonsense_in_an_address_is_a_sentence(client: Any, asked: str) -> None:
+    answer = client.get(f"/api/list?{asked}")
+    assert answer.status_code == 400
+    assert re.fullmatch(r"[^\n]+\.", answer.json()["message"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"samples": []},
+        {"samples": None},
+        {"samples": [{"row": 0, "seen": 0}] * 101},
+        {"samples": [{"row": "0", "seen": 0}]},
+        {"samples": [{"row": True, "seen": 0}]},
+        {"samples": [{"row": 0}]},
+        {"samples": [{"row": -1, "seen": 0}]},
+        {"samples": [{"row": ROWS, "seen": 0}]},
+        {"verdict": "undo"},
+        {"verdict": ["keep"]},
+        {"label": 3},
+        {"reviewer": ""},
+        {"reviewer": " "},
+        {"reviewer": "x" * 81},
+        {"reviewer": "a\nb"},
+        {"reviewer": None},
+    ],
+)
+def test_nonsense_in_a_verdict_is_refused_and_not_written(client: Any, desk: Desk, change: dict[str, Any]) -> None:
+    body = {"samples": [{"row": 0, "seen": 0}], "verdict": "keep", "label": "", "reviewer": "Ada"} | change
+    assert client.post("/api/decide", json=body).status_code in (400, 404)
+    assert desk.decisions.log() == []
+
+
+def test_bodies_that_are_no_verdict(client: Any, desk: Desk) -> None:
+    for content, status in [(b"", 400), (b"[1]", 400), (b"{", 400), (b"[" * 9000, 400), (b" " * 70_000, 413)]:
+        answer = client.post("/api/decide", content=content, headers={"Content-Type": "application/json"})
+        assert answer.status_code == status
+    assert desk.decisions.log() == []
+
+
+def test_the_page_does_not_grow_with_the_findings(tmp_path: Path) -> None:
+    import torch
+
+    sizes = []
+    for rows in (10, 100_000):
+        posterior = np.full((rows, 2), 0.5, np.float32) + np.array([[-0.4, 0.4]], np.float32)
+        ids = [f"row {number}" for number in range(rows)]
+        found = Findings.of_posterior(ids, ["cat", "dog"], np.zeros(rows, int), posterior)
+        data = Data(Vectors(torch.zeros(rows, 3)), torch.zeros(rows, dtype=torch.int64), ("cat", "dog"), tuple(ids))
+        desk = Desk(found, data, Decisions(tmp_path / str(rows)))
+        with open_client(make_app(desk, token=TOKEN, port=8000, title="run")) as client:
+            sizes.append(len(client.get("/").content))
+            page = client.get("/api/list", params={"limit": "100000", "after": str(rows // 2)})
+            assert len(page.json()["items"]) == min(rows // 2, 100)
+            assert page.json()["matching"] == rows
+            assert len(page.content) < 60_000
+    assert sizes[0] == sizes[1]
+
+
+def test_a_sample_that_is_gone_and_an_image_that_is_damaged(run_of: Callable[[str], Run], tmp_path: Path) -> None:
+    desk = make_desk(run_of("images"), tmp_path)
+    fewer = Desk(desk.findings, desk.samples.take(list(range(1, ROWS))), Decisions(tmp_path))
+    assert fewer.item(0)["look"] == {"kind": "none"}
+    assert fewer.picture(0, 160) is None
+    source = Path(desk.samples.inputs.open.root) / desk.samples.ids[5]  # type: ignore[attr-defined]
+    before = source.read_bytes()
+    try:
+        source.write_bytes(before[: len(before) // 2])
+        with open_client(make_app(desk, token=TOKEN, port=8000, title="run")) as client:
+            assert client.get("/picture/5/160").status_code == 404
+            assert client.get("/api/sample/5").status_code == 200
+    finally:
+        source.write_bytes(before)
+    assert desk.picture(5, 160) is not None
+
+
+def test_assets_are_what_the_page_asks_for_and_share_the_look_of_reports(client: Any) -> None:
+    from importlib.resources import files
+
+    pages = {name: client.get(f"/page/{name}") for name in ASSETS}
+    assert {page.status_code for page in pages.values()} == {200}
+    scripts = "".join(page.text for name, page in pages.items() if name.endswith(".js"))
+    asked = set(re.findall(r'from "\./([\w.]+)"', scripts)) | set(re.findall(r'"/page/([\w.]+)"', client.get("/").text))
+    assert asked == set(ASSETS)
+    report = files("permll.report").joinpath("page", "style.css").read_text()
+    for name in ("ink", "muted", "paper", "raised", "edge", "accent", "link", "best"):
+        colours = re.findall(rf"--{name}: (#\w+)", report)[:2]
+        assert re.findall(rf"--{name}: (#\w+)", pages["style.css"].text) == colours
+    assert {file.name for file in files("permll.review").joinpath("page").iterdir()} == {*ASSETS, "index.html"}
