@@ -24,7 +24,7 @@ def test_wrong_labels_are_flagged_and_right_ones_are_not() -> None:
 
 
 def test_labels_in_words_are_those_of_the_columns() -> None:
-    labels, p, wrong = noisy()
+    labels, p, _ = noisy()
     words = np.array(["cat", "dog", "owl"])[labels]
     found = find_label_errors(words.tolist(), p, ids=[f"id-{i}" for i in range(len(p))])
     assert found.classes == ("cat", "dog", "owl")
