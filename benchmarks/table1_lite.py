@@ -23,8 +23,8 @@ SETTINGS = {
     "data.train": 5_000,
     "data.validation": 1_000,
     "views.weak": [],
-    "training.epochs": 20,
-    "training.evaluate_every": 5,
+    "training.epochs": 24,
+    "training.evaluate_every": 4,
 }
 TABLES = ("table1", "detection", "correction", "memorisation", "time")
 
