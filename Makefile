@@ -38,6 +38,7 @@ results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, 
 	@$(BIN)/python benchmarks/noise_rates.py
 	@$(BIN)/python benchmarks/mini.py
 	@$(BIN)/python benchmarks/mini_details.py
+	@$(BIN)/python benchmarks/mini_pictures.py
 	@$(BIN)/python benchmarks/noise_rate_bias.py
 	$(if $(LABELME),@$(BIN)/python benchmarks/estimate_noise.py --labelme $(LABELME))
 	@$(BIN)/python benchmarks/figure3.py

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.recorded import OUT, ROOT, arguments, record, write_tables
+from benchmarks.recorded import OUT, ROOT, arguments, leave, record, write_tables
 from benchmarks.timing import RESULTS
 from permll import bench
 from permll.bench.collecting import Row
@@ -44,6 +44,7 @@ def main() -> None:
     readme = ROOT / "README.md"
     readme.write_text(MARKED.sub(lambda _: texts["table1"], readme.read_text()))
     draw(rows)
+    leave()
 
 
 def short_table(rows: Sequence[Row]) -> str:

@@ -6,7 +6,7 @@ A row stands for its cell as long as the cell's recipe is the same, by its hash.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from permll.report.tables import render_tables
 ROOT = RESULTS.parent
 OUT = Path("runs")
 JOBS = 2
+_failures: list[Failure] = []
 
 
 def arguments(about: str | None, *paths: str) -> argparse.Namespace:
@@ -38,23 +39,27 @@ def record(plan: bench.Plan, name: str, args: argparse.Namespace) -> list[Row]:
     """Train the cells that ``results/NAME.csv`` does not have, write it, and return its rows in the plan's order."""
     path = RESULTS / f"{name}.csv"
     known = {row["recipe_hash"]: row for row in bench.read_rows(path)} if path.is_file() and not args.again else {}
-    missing = replace(plan, cells=tuple(cell for cell in plan.cells if cell.recipe.hash not in known))
-    failures = [] if args.only_render else train(missing)
+    if not args.only_render:
+        train(plan, known)
     known |= {row["recipe_hash"]: row for row in collect_cells(plan.cells)}
     rows = [known[cell.recipe.hash] for cell in plan.cells if cell.recipe.hash in known]
     bench.write_rows(path, rows)
     print(f"{len(rows)} of {len(plan.cells)} cells in {path.relative_to(ROOT)}")
-    if failures:
-        print(f"{len(failures)} cells failed: see {OUT / 'failures.json'}.", file=sys.stderr)
     return rows
 
 
-def train(plan: bench.Plan) -> list[Failure]:
-    """Train what is not finished, and tell; Ctrl-C ends the script."""
+def train(plan: bench.Plan, known: Container[object]) -> None:
+    """Train the cells whose recipes' hashes are not known; Ctrl-C ends the script, and so do failures, at its end."""
+    missing = replace(plan, cells=tuple(cell for cell in plan.cells if cell.recipe.hash not in known))
     try:
-        return bench.run(plan, JOBS, Lines())
+        _failures.extend(bench.run(missing, JOBS, Lines()))
     except KeyboardInterrupt as stopped:
         sys.exit(str(stopped))
+
+
+def leave() -> None:
+    """End the script: with an error if a cell failed, after all else is written."""
+    sys.exit(f"{len(_failures)} cells failed: see {OUT / 'failures.json'}." if _failures else 0)
 
 
 def write_tables(rows: Sequence[Row], name: str, tables: Sequence[str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.recorded import OUT, arguments, record, write_tables
+from benchmarks.recorded import OUT, arguments, leave, record, write_tables
 from permll import bench
 
 METHODS = ("ce", "gce", "elr", "permll")
@@ -36,6 +36,7 @@ def main() -> None:
         "table1", tier="lite", methods=METHODS, noise=NOISE, seeds=[1], out=OUT, root=args.root, settings=SETTINGS
     )
     write_tables(record(plan, "table1_lite", args), "table1_lite", TABLES)
+    leave()
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.recorded import OUT, arguments, record, write_tables
+from benchmarks.recorded import OUT, arguments, leave, record, write_tables
 from permll import bench
 
 SEEDS = (1, 2, 3)
@@ -28,6 +28,7 @@ def main() -> None:
     files = [file for file in (args.labelme, args.trec) if file is not None]
     rows = record(bench.plan("table2", tier="mini", seeds=SEEDS, out=OUT, data=files), "table2", args)
     write_tables(rows, "table2", TABLES)
+    leave()
 
 
 if __name__ == "__main__":

@@ -2,9 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from permll.bench.cells import Cell
 from permll.report.tables.naming import method_title, setting_title
+from permll.training.noise_estimate import NOISE_ESTIMATE
 from permll.training.run import Run
 
 SHOWN = ("ce", "gce", "elr", "dividemix", "permll")  # so many lines can be told apart
@@ -36,19 +40,22 @@ def _learned(cells: Sequence[Cell], folder: Path) -> list[Path]:
     """Draw the confusion that PermLL believes in, of one run: its first seed, with asymmetric noise where there is."""
     ours = [cell for cell in cells if (cell.method, cell.variant) == ("permll", "")]
     ours.sort(key=lambda cell: LEARNED.index(cell.noise) if cell.noise in LEARNED else len(LEARNED))
-    from permll.training.noise_estimate import NOISE_ESTIMATE, estimate_noise
-
     ours = [cell for cell in ours if (cell.folder / NOISE_ESTIMATE).is_file()]  # older runs have none
     if not ours:
         return []
-    from permll.noise.corruption import Corruption
     from permll.report.figures.memorisation import draw_learned
     from permll.report.figures.style import save
 
-    run = Run(ours[0].folder)
+    return save(draw_learned(*learned_noise(Run(ours[0].folder))), folder, "learned")
+
+
+def learned_noise(run: Run) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...]]:
+    """Return the transition matrix (c, c) of a run's noise, the one that its method believes in, and the classes."""
+    from permll.noise.corruption import Corruption
+    from permll.training.noise_estimate import estimate_noise
+
     found = estimate_noise(run, by="beliefs")
-    figure = draw_learned(Corruption.load(run.folder / "noise.npz").matrix, found.transition.numpy(), found.classes)
-    return save(figure, folder, "learned")
+    return Corruption.load(run.folder / "noise.npz").matrix, found.transition.numpy(), found.classes
 
 
 def _of_columns(cells: Sequence[Cell]) -> list[Cell]:
