@@ -51,7 +51,6 @@ def clean(
             the recipe, dots written as two underscores (``optimizer__lr=0.1``).
 
     Examples:
-        >>> import numpy as np
         >>> from tempfile import mkdtemp
         >>> from sklearn.datasets import load_iris
         >>> x, y = load_iris(return_X_y=True)

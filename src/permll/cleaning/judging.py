@@ -1,6 +1,7 @@
 """From a finished run to findings: the posterior of every label, why it is suspect, and what else is like it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -40,17 +41,8 @@ def judge(run: Run, data: Data, threshold: float = THRESHOLD) -> Findings:
     bare = Findings.of_posterior(known.ids, known.classes, given, ordered, threshold=threshold)
     neighbours = _neighbours(run, known, bare)
     reasons = _reasons(run, bare, log_p, given, neighbours, duplicates)
-    return Findings.of_posterior(
-        known.ids,
-        known.classes,
-        given,
-        ordered,
-        threshold=threshold,
-        reasons=reasons,
-        neighbours=neighbours,
-        duplicates=duplicates,
-        about=_about(run, known, channel, memory),
-    )
+    about = _about(run, known, channel, memory)
+    return replace(bare, reasons=reasons, neighbours=neighbours, duplicates=duplicates, about=about)
 
 
 def posterior_of(memory: Remembered, labels: Tensor) -> tuple[Channel, Tensor]:
@@ -111,7 +103,7 @@ def _reasons(
 
 
 def _about(run: Run, data: Data, channel: Channel, memory: Remembered) -> Mapping[str, Any]:
-    low, high = max(channel.rate - 1.96 * channel.error, 0.0), min(channel.rate + 1.96 * channel.error, 1.0)
+    low, high = channel.interval
     return {
         "method": run.recipe.method.name,
         "data": repr(data),

@@ -49,9 +49,9 @@ def find_label_errors(
         raise ValueError(f"every row needs one label: there are {len(p)} rows of pred_probs and {len(given)} labels.")
     log_p = p.clamp_min(1e-12).log()
     channel = fit_channel(log_p, given)
+    low, high = channel.interval
     about: dict[str, Any] = {
-        "noise": {"rate": channel.rate, "low": max(channel.rate - 1.96 * channel.error, 0.0)}
-        | {"high": min(channel.rate + 1.96 * channel.error, 1.0), "rows": len(p)},
+        "noise": {"rate": channel.rate, "low": low, "high": high, "rows": len(p)},
         "transition": channel.transition.tolist(),
     }
     posterior = label_posterior(log_p, given, channel)

@@ -74,16 +74,16 @@ class Memory(Observer):
         if likelihood >= self._likelihood:
             self._likelihood, self._best_epoch = likelihood, loop.epoch
             self._best = self._total / self._epochs
-        self._save(loop.epoch, len(loop.data))
+        self._save(len(loop.data))
 
-    def _save(self, epoch: int, trained: int) -> None:
+    def _save(self, trained: int) -> None:
         with write_whole(self._path) as file:
             np.savez(
                 file,
                 ids=np.array(self._ids),
                 total=self._total.numpy(),
                 best=self._best.numpy(),
-                numbers=np.array([epoch, self._epochs, self._best_epoch, trained]),
+                numbers=np.array([self._epochs, self._best_epoch, trained]),
                 likelihood=np.array(self._likelihood),
                 **({} if self._explained is None else _arrays(self._explained)),
             )
@@ -95,7 +95,7 @@ class Memory(Observer):
             if tuple(saved["ids"].tolist()) != self._ids:
                 return  # other rows: what was remembered of them is not taken over
             self._total, self._best = torch.from_numpy(saved["total"]), torch.from_numpy(saved["best"])
-            _, self._epochs, self._best_epoch, _ = saved["numbers"].tolist()
+            self._epochs, self._best_epoch, _ = saved["numbers"].tolist()
             self._likelihood = float(saved["likelihood"])
             if "transition" in saved:
                 likelihood, place = saved["explained"].tolist()
@@ -115,6 +115,6 @@ def remembered(folder: Path | str) -> Remembered:
     if not path.is_file():
         raise FileNotFoundError(f"{folder} has no memory of predictions: permll clean DATA --out {folder} makes one.")
     with np.load(path, allow_pickle=False) as saved:
-        _, _, epoch, trained = saved["numbers"].tolist()
+        _, epoch, trained = saved["numbers"].tolist()
         log_p = torch.from_numpy(saved["best"]).clamp_min(_TINY).log()
         return Remembered(tuple(saved["ids"].tolist()), log_p, trained, epoch)

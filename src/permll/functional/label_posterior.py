@@ -10,6 +10,7 @@ on: there it leans to the given label, which it has seen, and b takes back so mu
 them as among the others (``find_lean``). For rows it was not trained on, b is 0.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -36,6 +37,11 @@ class Channel(NamedTuple):
     temperature: float
     rate: float
     error: float
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The rate's 95 % interval, within [0, 1]."""
+        return max(self.rate - 1.96 * self.error, 0.0), min(self.rate + 1.96 * self.error, 1.0)
 
 
 def fit_channel(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> Channel:
@@ -103,6 +109,6 @@ def find_lean(
     low, high = 0.0, MOST_LEAN
     for _ in range(_HALVINGS):
         lean = (low + high) / 2
-        wrong = (others / (others + r_y * torch.tensor(-lean).double().exp())).mean().item()
+        wrong = (others / (others + r_y * math.exp(-lean))).mean().item()
         low, high = (lean, high) if wrong < wanted else (low, lean)
     return low

@@ -220,10 +220,9 @@ def explain(
         True
     """
     logits, labels = _enough(logits, labels)
-    classes, last = logits.shape[1], len(TEMPERATURES) - 1
+    last = len(TEMPERATURES) - 1
     if before is None:
-        start = 0.3 / classes + 0.7 * torch.eye(classes, dtype=torch.float64, device=logits.device)
-        places = set(range(0, len(TEMPERATURES), 4))
+        start, places = _guess(logits), set(range(0, len(TEMPERATURES), 4))
     else:
         start, places = before.transition, {max(before.place - 2, 0), before.place, min(before.place + 2, last)}
     fits = {place: _fit(logits.double() / TEMPERATURES[place], labels, start, 1.0, ROUGHLY) for place in places}
@@ -240,10 +239,15 @@ def _enough(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return logits[rows], labels[rows]
 
 
+def _guess(logits: Tensor) -> Tensor:
+    """Return the T that EM begins with: symmetric noise, a little of it."""
+    classes = logits.shape[1]
+    return 0.3 / classes + 0.7 * torch.eye(classes, dtype=torch.float64, device=logits.device)
+
+
 def _best_fit(logits: Tensor, labels: Tensor, caution: float = 1.0) -> tuple[float, Tensor, float]:
     """Return the likeliest fit over the temperatures: every fourth first, then ever nearer to the best."""
-    classes = logits.shape[1]
-    start = 0.3 / classes + 0.7 * torch.eye(classes, dtype=torch.float64, device=logits.device)
+    start = _guess(logits)
     fits: dict[int, tuple[float, Tensor]] = {}
     tried: Iterable[int] = range(0, len(TEMPERATURES), 4)
     for apart in (2, 1, 0):
