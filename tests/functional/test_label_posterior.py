@@ -15,8 +15,18 @@ def some(rows: int, classes: int, seed: int) -> tuple[Tensor, Tensor, Channel]:
     draw = torch.Generator().manual_seed(seed)
     log_p = torch.randn(rows, classes, generator=draw).mul(3).log_softmax(-1)
     transition = (torch.rand(classes, classes, generator=draw) + 3 * torch.eye(classes)).double()
-    channel = Channel(transition / transition.sum(1, keepdim=True), 0.5 + seed % 5 / 2, 0.2, 0.01)
+    channel = Channel(transition / transition.sum(1, keepdim=True), 0.5 + seed % 5 / 2, 0.2, 0.01, slip=seed % 3 / 50)
     return log_p, torch.randint(classes, (rows,), generator=draw), channel
+
+
+def through_a_channel(seed: int, rows: int = 20_000, classes: int = 4) -> tuple[Tensor, Tensor, Tensor, Channel]:
+    """Draw classes from what the network predicts, labels from a channel: then all is known."""
+    draw = torch.Generator().manual_seed(seed)
+    log_p = torch.randn(rows, classes, generator=draw).mul(2).log_softmax(-1)
+    clean = torch.multinomial(log_p.exp(), 1, generator=draw)[:, 0]
+    transition = torch.full((classes, classes), 0.05).fill_diagonal_(0.85)
+    labels = torch.multinomial(transition[clean], 1, generator=draw)[:, 0]
+    return log_p, clean, labels, Channel(transition.double(), 1.0, 0.15, 0.0)
 
 
 @given(st.integers(1, 30), st.integers(2, 8), st.integers(0, 1000), st.floats(0, 8))
@@ -25,8 +35,9 @@ def test_is_its_definition(rows: int, classes: int, seed: int, lean: float) -> N
     found = label_posterior(log_p, labels, channel, lean)
     for n in range(rows):
         y = int(labels[n])
+        p = [math.exp(float(log_p[n, k].double()) / channel.temperature) for k in range(classes)]
         parts = [
-            math.exp(float(log_p[n, k].double()) / channel.temperature)
+            ((1 - channel.slip) * p[k] / sum(p) + channel.slip / classes)
             * float(channel.transition[k, y])
             * (math.exp(-lean) if k == y else 1.0)
             for k in range(classes)
@@ -49,13 +60,7 @@ def test_the_lean_makes_as_many_wrong_as_there_are(rows: int, classes: int, seed
 
 
 def test_what_a_known_channel_did_is_found_again_and_the_posterior_is_calibrated() -> None:
-    """Draw classes from what the network predicts, labels from a channel: then all is known."""
-    draw = torch.Generator().manual_seed(0)
-    rows, classes = 20_000, 4
-    log_p = torch.randn(rows, classes, generator=draw).mul(2).log_softmax(-1)
-    clean = torch.multinomial(log_p.exp(), 1, generator=draw)[:, 0]
-    transition = torch.full((classes, classes), 0.05).fill_diagonal_(0.85)
-    labels = torch.multinomial(transition[clean], 1, generator=draw)[:, 0]
+    log_p, clean, labels, _ = through_a_channel(seed=0)
     channel = fit_channel(log_p, labels)
     assert channel.rate == pytest.approx((labels != clean).double().mean().item(), abs=0.02)
     r = label_posterior(log_p, labels, channel)
@@ -69,12 +74,37 @@ def test_what_a_known_channel_did_is_found_again_and_the_posterior_is_calibrated
 
 def test_takes_back_what_a_network_learned_by_heart() -> None:
     """Let the network lean to the given labels by three nats: as many are found."""
-    draw = torch.Generator().manual_seed(1)
-    rows, classes = 20_000, 4
-    fair = torch.randn(rows, classes, generator=draw).mul(2).log_softmax(-1)
-    clean = torch.multinomial(fair.exp(), 1, generator=draw)[:, 0]
-    transition = torch.full((classes, classes), 0.05).fill_diagonal_(0.85)
-    labels = torch.multinomial(transition[clean], 1, generator=draw)[:, 0]
-    leaning = (fair + 3 * torch.nn.functional.one_hot(labels, classes)).log_softmax(-1)
-    channel = Channel(transition.double(), 1.0, 0.15, 0.0)
+    fair, _, labels, channel = through_a_channel(seed=1)
+    leaning = (fair + 3 * torch.nn.functional.one_hot(labels, fair.shape[1])).log_softmax(-1)
     assert find_lean(leaning, labels, channel) == pytest.approx(3, abs=0.15)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.1))
+def test_a_rate_that_stands_out_stays_and_one_that_does_not_goes(rate: float, error: float, slip: float) -> None:
+    left = Channel(torch.eye(2), 1.0, rate, error, slip).cautious_rate
+    assert slip / 10 <= left <= max(rate, slip / 10)
+    if error <= rate / 10 and rate > slip:
+        assert left >= 0.989 * rate
+    if error >= rate:
+        assert left == pytest.approx(slip / 10, abs=1e-12)
+
+
+@pytest.mark.parametrize("sure", [3.0, 30.0])
+def test_one_sure_mistake_of_the_network_is_no_wrong_label_where_all_labels_are_right(sure: float) -> None:
+    labels = torch.arange(4).repeat(50)
+    log_p = (sure * torch.eye(4)).repeat(50, 1).log_softmax(-1)
+    channel = fit_channel(log_p, labels)
+    assert channel.rate < 0.02
+    mistaken = label_posterior(log_p[:1], torch.tensor([1]), channel)
+    assert mistaken.argmax() == 1
+    assert label_posterior(log_p[:1], torch.tensor([0]), channel)[0, 0] > mistaken[0, 1]  # an order there is
+
+
+def test_the_transition_has_the_cautious_rate_and_rows_that_sum_to_one() -> None:
+    log_p, clean, labels, _ = through_a_channel(seed=2, rows=300)
+    channel = fit_channel(log_p, labels)
+    assert 0 < channel.cautious_rate < channel.rate
+    assert torch.allclose(channel.transition.sum(1), torch.ones(4).double())
+    weights = torch.bincount(clean, minlength=4) / len(clean)
+    wrong = 1 - float((weights * channel.transition.diagonal()).sum())
+    assert wrong == pytest.approx(channel.cautious_rate, rel=0.2)

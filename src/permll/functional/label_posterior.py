@@ -1,13 +1,15 @@
 """The posterior of the true class, given a sample and its label: of what a network predicts and how labels go wrong.
 
-With p the network's probabilities, τ a temperature and T[k, y] the probability that a sample of class k is given the
-label y,
+With p the network's probabilities, τ a temperature, ε the chance that the network is plainly mistaken, and T[k, y] the
+probability that a sample of class k is given the label y,
 
-    r[k] ∝ p[k]^(1/τ) T[k, y] exp(-b [k = y]).
+    r[k] ∝ q[k] T[k, y] exp(-b [k = y]),    q = (1 - ε) softmax(log p / τ) + ε / c.
 
-τ and T come from rows whose labels the network has not seen (``fit_channel``). The lean b is for those it was trained
-on: there it leans to the given label, which it has seen, and b takes back so much that as many labels are wrong among
-them as among the others (``find_lean``). For rows it was not trained on, b is 0.
+τ and T come from n rows whose labels the network has not seen (``fit_channel``). So few rows cannot show that it is
+never mistaken, however sure it is of itself, hence ε = 1 / (2n + 2): without it a single sure mistake would pass for a
+wrong label even where no label is wrong. The lean b is for rows it was trained on: there it leans to the given label,
+which it has seen, and b takes back so much that as many labels are wrong among them as among the others
+(``find_lean``). For rows it was not trained on, b is 0.
 """
 
 import math
@@ -20,6 +22,7 @@ from torch import Tensor
 from permll.functional.noise_rate import cautious_transition, fit_likelihood, rate_of
 
 MOST_LEAN = 20.0  # nats: what leans further has been learned by heart, and taking that back would be guessing
+CAUTION = 3.0  # see cautious_transition: here entries of T decide on single labels, not on their number alone
 _HALVINGS = 50
 
 
@@ -29,23 +32,34 @@ class Channel(NamedTuple):
     Args:
         transition: T (c, c), T[k, y] = P(label y | class k).
         temperature: τ.
-        rate: the share of wrong labels.
+        rate: the share of wrong labels, as estimated.
         error: its standard error, of the draw of rows alone.
+        slip: ε, the chance that the network is mistaken whatever it says.
     """
 
     transition: Float[Tensor, "classes classes"]
     temperature: float
     rate: float
     error: float
+    slip: float = 0.0
 
     @property
     def interval(self) -> tuple[float, float]:
         """The rate's 95 % interval, within [0, 1]."""
         return max(self.rate - 1.96 * self.error, 0.0), min(self.rate + 1.96 * self.error, 1.0)
 
+    @property
+    def cautious_rate(self) -> float:
+        """What is left of the rate when its error is taken off: rate - error² / rate.
+
+        Of a rate that stands out little is taken, and one that may as well be 0 becomes next to 0: where nothing is
+        wrong, nothing is to be found. It is not 0, so that there is an order among labels that are right.
+        """
+        return max(self.rate - self.error**2 / self.rate if self.rate > 0 else 0.0, self.slip / 10)
+
 
 def fit_channel(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> Channel:
-    """Return the channel under which the labels of held-out rows are likeliest.
+    """Return the channel under which the labels of held-out rows are likeliest, T with its ``cautious_rate``.
 
     Examples:
         >>> log_p = (0.98 * torch.eye(2) + 0.01).log().repeat(50, 1)
@@ -55,8 +69,17 @@ def fit_channel(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " s
         0.1
     """
     fit = fit_likelihood(log_p, labels)
-    transition = cautious_transition(fit.joint, len(labels))
-    return Channel(transition, fit.temperature, rate_of(fit.joint), fit.error)
+    transition = cautious_transition(fit.joint, len(labels), CAUTION)
+    found = Channel(transition, fit.temperature, rate_of(fit.joint), fit.error, slip=1 / (2 * len(labels) + 2))
+    return found._replace(transition=_with_rate(transition, found.rate, found.cautious_rate))
+
+
+def _with_rate(transition: Tensor, rate: float, wanted: float) -> Tensor:
+    """Return T with another noise rate: of the same form if there is any noise to tell one, symmetric otherwise."""
+    classes = len(transition)
+    right = torch.eye(classes).to(transition)
+    wrong = transition * (1 - right) * (wanted / rate) if rate > wanted else wanted / (classes - 1) * (1 - right)
+    return wrong + torch.diag(1 - wrong.sum(1))
 
 
 def label_posterior(
@@ -76,7 +99,9 @@ def label_posterior(
         tensor([[0.6923, 0.3077]], dtype=torch.float64)
     """
     tiny = torch.finfo(torch.float64).tiny
-    score = log_p.double() / channel.temperature + channel.transition.double().clamp_min(tiny).log().T[labels]
+    p = (log_p.double() / channel.temperature).softmax(-1)
+    q = (1 - channel.slip) * p + channel.slip / p.shape[1]
+    score = (q * channel.transition.double().T[labels]).clamp_min(tiny).log()
     score[torch.arange(len(labels)), labels] -= lean
     return score.softmax(-1)
 
@@ -93,7 +118,7 @@ def find_lean(
         log_p: of rows the network was trained on.
         labels: as given.
         channel: of rows it was not trained on.
-        rate: the share of wrong labels; default the channel's.
+        rate: the share of wrong labels; default the channel's ``cautious_rate``.
 
     Examples:
         >>> channel = Channel(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 1.0, 0.1, 0.0)
@@ -102,7 +127,7 @@ def find_lean(
         >>> round(1 - label_posterior(log_p, labels, channel, b)[0, 0].item(), 4)
         0.1
     """
-    wanted = channel.rate if rate is None else rate
+    wanted = channel.cautious_rate if rate is None else rate
     r = label_posterior(log_p, labels, channel)
     r_y = r.gather(1, labels[:, None])[:, 0]
     others = 1 - r_y
