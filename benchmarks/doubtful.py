@@ -7,7 +7,6 @@ LabelMe and TREC are real noise, in files as permll.bench.real_noise describes t
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,12 +15,17 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.model_selection import train_test_split
 
 from permll.data import load
+from permll.data.encoding import TextEncoder
+from permll.data.inputs import Texts
 from permll.noise import corrupt, named_noise
 from permll.noise.annotators import covered, majority, one_answer
 from permll.noise.instance import part_dependent
 
 FASHION_ROWS = 10_000  # of 60,000: one thread trains on them in seconds
+FEWEST = 5  # labels of a class: one for each part of a cross-validation
 KINDS = {"sym": "sym", "asym": "asym_fashion_mnist", "pair": "pair"}
+
+Features = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,17 +33,17 @@ class Doubtful:
     """Samples with labels of which some are wrong, and what is right.
 
     Args:
-        x: (N, F) features, or N texts.
+        x: (N, F) features.
         given: (N,) labels as they come.
         truth: (N,) the right ones.
         x_test: as ``x``, to test on.
         y_test: right labels of these.
     """
 
-    x: Any
+    x: Features
     given: NDArray[np.int64]
     truth: NDArray[np.int64]
-    x_test: Any
+    x_test: Features
     y_test: NDArray[np.int64]
 
 
@@ -66,7 +70,7 @@ def doubtful(name: str, seed: int, real: Mapping[str, Path]) -> Doubtful:
     return Doubtful(x, given, y, x_test, y_test)
 
 
-Parts = tuple[Any, NDArray[np.int64], Any, NDArray[np.int64]]
+Parts = tuple[Features, NDArray[np.int64], Features, NDArray[np.int64]]
 
 
 def _fashion() -> Parts:
@@ -89,12 +93,19 @@ def _table() -> Parts:
 
 
 def _real(path: Path, seed: int) -> Doubtful:
-    """Rows that somebody answered: one answer of the crowd each, or the majority of the rules."""
+    """Rows that somebody answered: one answer of the crowd each, or the majority of the rules; texts as vectors.
+
+    Labels that hardly occur are left out: nobody can be trained on a part of one row.
+    """
     with np.load(path) as saved:
         found = dict(saved)
     said = found["answers"] if "answers" in found else found["rules_train"]
     kind = "x" if "x_train" in found else "text"
     truth, y_test = found["y_train"].astype(np.int64), found["y_test"].astype(np.int64)
     given = one_answer(said, seed) if "answers" in found else majority(said, int(truth.max()) + 1, seed=seed)
-    rows = covered(said)
-    return Doubtful(found[f"{kind}_train"][rows], given[rows], truth[rows], found[f"{kind}_test"], y_test)
+    rows = covered(said) & (np.bincount(given[given >= 0], minlength=truth.max() + 1)[given] >= FEWEST)
+    x, x_test = found[f"{kind}_train"][rows], found[f"{kind}_test"]
+    if kind == "text":
+        encoder = TextEncoder.fit(Texts(x.tolist()))
+        x, x_test = (encoder(Texts(part.tolist())).values.numpy() for part in (x, x_test))
+    return Doubtful(x, given[rows], truth[rows], x_test, y_test)
