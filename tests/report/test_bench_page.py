@@ -10,7 +10,7 @@ from permll.report.page.curves import read_metrics
 from permll.report.page.heat_map import luminance, shade
 from tests.report.bench_rows import grid, row, write_runs
 
-VOID = {"meta", "input", "polyline", "polygon", "path", "circle"}
+VOID = {"meta", "input", "img", "polyline", "polygon", "path", "circle", "rect"}
 
 
 class Tags(HTMLParser):

@@ -21,7 +21,12 @@ _MOST_WORDS = 50_000
 
 
 class Encoder(Protocol):
-    """What turns inputs of one kind into vectors."""
+    """What turns inputs of one kind into vectors; ``takes`` is the kind: "images", "texts" or "table"."""
+
+    @property
+    def takes(self) -> str:
+        """Return the kind of inputs."""
+        ...
 
     def __call__(self, inputs: Any) -> Vectors:
         """Return the vectors."""
@@ -120,6 +125,7 @@ class TableEncoder:
     """From ``Table`` to ``Vectors``, column by column; an empty category is a category of its own."""
 
     kind: ClassVar[str] = "table"
+    takes: ClassVar[str] = "table"
     columns: tuple[NumberColumn | CategoryColumn, ...]
 
     def __repr__(self) -> str:
@@ -158,7 +164,7 @@ class TableEncoder:
     def to_arrays(self) -> Arrays:
         """Return the encoder as arrays."""
         columns = [{"numbers": isinstance(column, NumberColumn), **vars(column)} for column in self.columns]
-        return {"about": _pack({"kind": self.kind, "columns": columns})}
+        return {"about": pack({"kind": self.kind, "columns": columns})}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "TableEncoder":
@@ -182,6 +188,7 @@ class TextEncoder:
     """
 
     kind: ClassVar[str] = "texts"
+    takes: ClassVar[str] = "texts"
     words: tuple[str, ...]
     weights: NDArray[np.float32]
     directions: NDArray[np.float32]
@@ -223,7 +230,7 @@ class TextEncoder:
 
     def to_arrays(self) -> Arrays:
         """Return the encoder as arrays."""
-        about = _pack({"kind": self.kind, "words": self.words})
+        about = pack({"kind": self.kind, "words": self.words})
         return {"about": about, "weights": self.weights, "directions": self.directions}
 
     @classmethod
@@ -244,6 +251,6 @@ def _vectorizer(**settings: Any) -> Any:
     return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32, **settings)
 
 
-def _pack(about: dict[str, Any]) -> NDArray[np.uint8]:
+def pack(about: dict[str, Any]) -> NDArray[np.uint8]:
     """Return JSON as bytes in an array; floats keep every digit."""
     return np.frombuffer(json.dumps(about).encode(), np.uint8).copy()

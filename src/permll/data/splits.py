@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from permll.data.problems import listed
 from permll.data.record import Data
 
 
@@ -20,7 +19,7 @@ class Split(NamedTuple):
 
 
 def stratified(labels: Tensor, validation: int | float, seed: int) -> Split:
-    """Set rows aside for validation, the same share of every label (give or take one).
+    """Set rows aside for validation, the same share of every label (give or take one); each keeps a row to train on.
 
     The paper's split of CIFAR's 50,000 training images is ``stratified(labels, 5_000, seed)``.
 
@@ -45,9 +44,6 @@ def stratified(labels: Tensor, validation: int | float, seed: int) -> Split:
     generator = np.random.default_rng(seed)
     given = labels.numpy()
     classes, sizes = np.unique(given, return_counts=True)
-    alone = classes[sizes < 2]
-    if len(alone):
-        raise ValueError(f"a label with one sample cannot be on both sides: {listed(alone.tolist(), 'label')}.")
     quota = _quotas(sizes, count, generator)
     chosen = [
         generator.permutation(np.flatnonzero(given == label))[:n] for label, n in zip(classes, quota, strict=True)
@@ -61,9 +57,6 @@ def stratified(labels: Tensor, validation: int | float, seed: int) -> Split:
 
 def split(data: Data, validation: int | float, seed: int = 0) -> tuple[Data, Data]:
     """Return training and validation parts of ``data``; both record the split in ``about``."""
-    alone = [name for name, count in zip(data.classes, data.counts.tolist(), strict=True) if count == 1]
-    if alone:
-        raise ValueError(f"a class with one sample cannot be on both sides: {listed(alone, 'class')}.")
     parts = stratified(data.labels, validation, seed)
     train, held = (
         data.take(rows).noted(split=name, split_from=data.about.get("split"), split_how=parts.about)

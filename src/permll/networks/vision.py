@@ -54,19 +54,19 @@ def vision_network(
 
 
 def _from_timm(name: str, shape: Shape, num_classes: int, pretrained: bool, options: Mapping[str, Any]) -> nn.Module:
-    timm, own = _imported("timm"), name.partition(":")[2]
+    timm, own = imported("timm"), name.partition(":")[2]
     if not timm.is_model(own):
-        raise _unknown(name, timm.list_models())
+        raise unknown(name, timm.list_models())
     return timm.create_model(own, pretrained=pretrained, num_classes=num_classes, in_chans=shape[0], **options)
 
 
 def _from_torchvision(
     name: str, shape: Shape, num_classes: int, pretrained: bool, options: Mapping[str, Any]
 ) -> nn.Module:
-    models, own = _imported("torchvision.models"), name.partition(":")[2]
+    models, own = imported("torchvision.models"), name.partition(":")[2]
     known = models.list_models(module=models)  # the classifiers: detection and the rest are in modules of their own
     if own not in known:
-        raise _unknown(name, known)
+        raise unknown(name, known)
     if own in ("googlenet", "inception_v3"):
         raise ValueError(
             f"{name} gives more than logits while it trains: take one from timm, such as timm:inception_v3."
@@ -81,7 +81,8 @@ def _from_torchvision(
     return net
 
 
-def _imported(module: str) -> Any:
+def imported(module: str) -> Any:
+    """Import timm or torchvision; one that is missing or does not load is named with what to do."""
     collection = module.partition(".")[0]
     try:
         return importlib.import_module(module)
@@ -93,7 +94,8 @@ def _imported(module: str) -> Any:
         ) from broken
 
 
-def _unknown(name: str, known: Iterable[str]) -> ValueError:
+def unknown(name: str, known: Iterable[str]) -> ValueError:
+    """Return what to raise for a name that a collection does not have."""
     collection, _, own = name.partition(":")
     return ValueError(f"{collection} has no classifier {own!r}{nearest(own, known) or '.'}")
 

@@ -57,8 +57,8 @@ def page(rows: Sequence[Row], folder: Path, *, failures: Sequence[Mapping[str, A
         summary=escape(_summary(rows, failures)),
         navigation=navigation,
         content=content,
-        style=_text("style.css"),
-        script=_text("script.js"),
+        style=_text("base.css") + _text("style.css"),
+        script=_text("base.js") + _text("script.js"),
     )
 
 

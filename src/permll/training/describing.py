@@ -50,7 +50,7 @@ def describe(trained: Trained, files: Sequence[str]) -> dict[str, Any]:
 
 def _meaning(trained: Trained) -> str:
     seen = trained.seen
-    if seen.kind in ("texts", "table"):
+    if trained.encoder is not None:
         return f"vectors that encoder.npz makes of {seen}: see encoding"
     if seen.kind != "images":
         return f"{seen}, as they are"
@@ -71,6 +71,14 @@ def _encoding(trained: Trained) -> dict[str, Any] | None:
             "more column that is 1 there; categories: one column for each that is known, and with other one more"
         )
         return {"in_words": words, "columns": about["columns"]}
+    if about["kind"] == "backbone":
+        words = (
+            "images in red, green and blue, stretched to size x size pixels, (value / 255 - mean) / std for each "
+            "channel; then what the head of the network sees, its weights being in encoder.npz as weights/NAME"
+        )
+        return {"in_words": words, **{key: value for key, value in about.items() if key != "kind"}}
+    if about["kind"] == "sentences":
+        return {"in_words": "embeddings of the sentence-transformers model, length 1", "model": about["name"]}
     words = (
         "tf-idf (words of two letters or more and pairs of them, lower case; 1 + log count, times weights, length 1) "
         "@ directions.T, then length sqrt(dims); weights, directions and, as JSON in the bytes of about, words are in "

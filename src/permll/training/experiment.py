@@ -1,5 +1,6 @@
 """From a recipe to what a training needs: noisy data to train and validate on, clean ones to judge by."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor
 
 from permll.data.encoding import Encoder, encode
-from permll.data.inputs import LazyImages
+from permll.data.inputs import Images, LazyImages
 from permll.data.loading import load
 from permll.data.problems import listed
 from permll.data.record import Data
@@ -15,6 +16,7 @@ from permll.data.registry import SETS
 from permll.data.splits import stratified
 from permll.noise.applying import with_noise
 from permll.noise.corruption import Corruption
+from permll.training.features import keeping, made_small, named_encoder, settle_features
 from permll.training.recipe import DataSection, Recipe
 
 
@@ -29,9 +31,10 @@ class Experiment:
         noise: the record of the noise that was put on ``train``, or None.
         clean: labels of ``train`` before that, or None where nobody knows. For the judge alone.
         clean_validation: the same for ``validation``.
-        encoder: that made vectors of texts or a table.
+        encoder: that made vectors of texts, a table or images.
         trusted: (N,) which rows of ``train`` have labels known to be right, or None.
         validation_is_clean: the official validation rows of a data set, whose labels were checked: for the judge alone.
+        section: the recipe's section on data, with what it left to the data.
     """
 
     train: Data
@@ -43,6 +46,7 @@ class Experiment:
     encoder: Encoder | None = None
     trusted: Tensor | None = None
     validation_is_clean: bool = False
+    section: DataSection | None = None
 
 
 @dataclass(frozen=True)
@@ -55,26 +59,46 @@ class Before:
 
 
 def prepare(
-    recipe: Recipe, data: Data | None = None, test: Data | None = None, before: Before | None = None
+    recipe: Recipe,
+    data: Data | None = None,
+    test: Data | None = None,
+    before: Before | None = None,
+    *,
+    features: Path | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> Experiment:
-    """Load, split, encode and put noise on the labels; ``data`` and ``test`` stand in for what the recipe names."""
+    """Load, split, encode and put noise on the labels.
+
+    Args:
+        recipe: what is to be trained.
+        data: stands in for what the recipe names.
+        test: the same for the test data.
+        before: what a run that goes on has decided.
+        features: the folder in which slow encoders keep their work.
+        say: takes what was understood of the data, in a sentence.
+    """
     section = recipe.data
     if data is None and not section.source:
         raise ValueError("the recipe names no data: give some, in Python permll.fit(..., data=...).")
     whole = load(section.source, root=section.root, **section.options) if data is None else data
-    if recipe.views.resize and isinstance(whole.inputs, LazyImages):
-        whole = whole.with_inputs(whole.inputs.resized(recipe.views.resize))
+    section = settle_features(recipe, whole.inputs, say)
+    whole = _resized(whole, recipe, section)
     train, validation = _split(whole, section) if before is None else _split_as_before(whole, section, before)
     if test is None and data is None:
         test = _test(section)
-    train, encoder = encode(train, like=None if before is None else before.encoder)
-    validation, test = (part if part is None else encode(part, like=encoder)[0] for part in (validation, test))
+    channels = train.inputs.pixels.shape[1] if isinstance(train.inputs, Images) else None
+    found = before.encoder if before is not None and before.encoder is not None else named_encoder(section)
+    train, encoder = encode(train, like=keeping(found, features))
+    validation, test = (
+        part if part is None else encode(_resized(part, recipe, section, channels), like=encoder)[0]
+        for part in (validation, test)
+    )
     if test is not None and test.classes != train.classes:
         raise ValueError(
             f"the test data have other classes than the training data: {test.classes} and {train.classes}."
         )
     official = isinstance(section.validation, str) and section.source in SETS
-    found = Experiment(
+    experiment = Experiment(
         train,
         validation,
         test,
@@ -82,8 +106,16 @@ def prepare(
         encoder=encoder,
         trusted=_trusted(train, section),
         validation_is_clean=official,
+        section=section,
     )
-    return _with_noise(found, section, whole) if section.noise else found
+    return _with_noise(experiment, section, whole) if section.noise else experiment
+
+
+def _resized(data: Data, recipe: Recipe, section: DataSection, channels: int | None = None) -> Data:
+    """Return images in files in the size that the recipe says."""
+    if recipe.views.resize and isinstance(data.inputs, LazyImages):
+        data = data.with_inputs(data.inputs.resized(recipe.views.resize))
+    return made_small(data, section.pixels, channels) if section.pixels else data
 
 
 def _with_noise(experiment: Experiment, section: DataSection, whole: Data) -> Experiment:

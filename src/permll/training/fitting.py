@@ -11,15 +11,17 @@ from torch import nn
 
 from permll.data.inputs import Images, LazyImages
 from permll.data.loading import load
+from permll.data.own.images import SMALL
 from permll.data.record import Data
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
 from permll.networks import build_network
 from permll.training.carrying_out import carry_out
 from permll.training.experiment import Before, Experiment, prepare
+from permll.training.features import FEATURES
 from permll.training.loop import Loop
 from permll.training.observers import Observer
-from permll.training.recipe import AUTO, GIVEN, Named, Recipe, differences
+from permll.training.recipe import AUTO, GIVEN, DataSection, Named, Recipe, differences
 from permll.training.recipe_files import choose_recipe
 from permll.training.run import Run, default_folder
 from permll.training.trained import class_name, saved_encoder, write_network_card
@@ -96,9 +98,18 @@ def fit(
         data = load(data, **resolved.data.options)
     if run.finished and not isinstance(data, Data):
         return run
+    watchers = default_watchers() if observers is None else list(observers)
     with torch.random.fork_rng(devices=[]):
+        run.refuse_a_folder_in_use()
         before = Before(*run.rows, saved_encoder(run)) if run.exists else None
-        experiment = prepare(resolved, data if isinstance(data, Data) else None, test, before)
+        experiment = prepare(
+            resolved,
+            data if isinstance(data, Data) else None,
+            test,
+            before,
+            features=run.folder / FEATURES,
+            say=None if run.exists else _to_all(watchers),
+        )
         if run.finished:
             _same_rows(run, experiment)
             return run
@@ -106,7 +117,7 @@ def fit(
         loop = make_loop(resolved, experiment, network)
         with run.locked():
             _take_up(run, resolved, experiment, loop)
-            carry_out(run, resolved, experiment, loop, default_watchers() if observers is None else list(observers))
+            carry_out(run, resolved, experiment, loop, watchers)
     return run
 
 
@@ -163,7 +174,7 @@ def _same_recipe(run: Run, asked: Recipe) -> Recipe:
     """Return the recipe that is asked for, if the run was begun with it: what changes no result may be another."""
     begun = run.recipe
     if asked.network.name == AUTO and not begun.network.name.startswith(GIVEN):
-        asked = asked.model_copy(update={"network": begun.network})
+        asked = asked.model_copy(update={"network": begun.network, "data": _settled(asked.data, begun.data)})
     if asked.training.batch_size == AUTO:
         asked = asked.with_training(batch_size=begun.training.batch_size)
     if asked.hash != begun.hash:
@@ -172,6 +183,13 @@ def _same_recipe(run: Run, asked: Recipe) -> Recipe:
             f"train {run.folder}."
         )
     return asked
+
+
+def _settled(asked: DataSection, begun: DataSection) -> DataSection:
+    """Return what is asked for, with what it leaves to the data as the run has decided it."""
+    if asked.backbone or asked.pixels:
+        return asked
+    return asked.model_copy(update={name: getattr(begun, name) for name in ("pixels", "backbone", "weights")})
 
 
 def _same_rows(run: Run, experiment: Experiment) -> None:
@@ -183,15 +201,26 @@ def _same_rows(run: Run, experiment: Experiment) -> None:
 def _suited(recipe: Recipe, experiment: Experiment) -> Recipe:
     """Choose what the recipe leaves open by the data: the recipe that is written down has no ``auto`` left."""
     inputs, rows = experiment.train.inputs, len(experiment.train)
+    recipe = recipe.model_copy(update={"data": experiment.section or recipe.data})
     if recipe.network.name == AUTO:
         if isinstance(inputs, Images):
             name = "cnn" if inputs.pixels.shape[2] < 24 else "resnet8"
+        elif isinstance(inputs, LazyImages):
+            name = "resnet8" if inputs.size <= SMALL else "resnet18"
         else:
-            name = "resnet18" if isinstance(inputs, LazyImages) else "mlp"
+            name = "mlp"
         recipe = recipe.model_copy(update={"network": recipe.network.model_copy(update={"name": name})})
     if recipe.training.batch_size == AUTO:  # ten steps an epoch or more: fewer teach too little
         recipe = recipe.with_training(batch_size=min(max(2 ** int(math.log2(rows / 10)) if rows > 10 else 2, 16), 128))
     return recipe
+
+
+def _to_all(observers: Iterable[Observer]) -> Callable[[str], None]:
+    def say(what: str) -> None:
+        for observer in observers:
+            observer.on_data(what)
+
+    return say
 
 
 def _network_builder(

@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 class Observer:
     """Sees everything and does nothing: override what matters."""
 
+    def on_data(self, said: str) -> None:
+        """Follow the reading of data; ``said`` is what was understood and chosen, in a sentence."""
+
     def on_start(self, loop: "Loop", run: "Run") -> None:
         """Follow the preparations."""
 

@@ -47,6 +47,11 @@ class DataSection(Section):
         split_seed: of these draws.
         noise: put on the labels, as ``permll noise list`` names it; "" for none.
         noise_seed: of its draws.
+        pixels: decode images in files once, to so many pixels a side; up to 64 they are kept in memory if they fit. By
+            default 64, where network and backbone are left to the data.
+        backbone: see images through a pretrained network that stays as it is, "timm:NAME".
+        weights: a file of its weights; default those its makers publish.
+        encoder: see texts as embeddings, by a sentence-transformers model's name or folder; default by their words.
     """
 
     source: str
@@ -59,6 +64,10 @@ class DataSection(Section):
     split_seed: int = Field(default=42, ge=0)
     noise: str = ""
     noise_seed: int = Field(default=42, ge=0)
+    pixels: int | None = Field(default=None, ge=1)
+    backbone: str | None = None
+    weights: str | None = None
+    encoder: str | None = None
 
 
 class ViewsSection(Section):

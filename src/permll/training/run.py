@@ -83,7 +83,7 @@ class Run:
         self, recipe: Recipe, data: Data, noise: Corruption | None = None, validation: Data | None = None
     ) -> None:
         """Make the folder; an empty one may be there already."""
-        self._refuse_a_folder_in_use()
+        self.refuse_a_folder_in_use()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.note_rows(data, validation)
         if noise is not None:
@@ -133,7 +133,7 @@ class Run:
         except ImportError:  # Windows
             yield
             return
-        self._refuse_a_folder_in_use()
+        self.refuse_a_folder_in_use()
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / LOCK).open("w") as file:
             try:
@@ -158,8 +158,9 @@ class Run:
         """Write down the numbers to report."""
         write_text(self.folder / "result.json", json.dumps(result, indent=2) + "\n")
 
-    def _refuse_a_folder_in_use(self) -> None:
-        ours = {"labels.npz", "noise.npz", LOCK}  # of a beginning that was killed before it was one
+    def refuse_a_folder_in_use(self) -> None:
+        """Refuse a folder that holds anything but a run, or the beginning of one that was killed before it was one."""
+        ours = {"labels.npz", "noise.npz", "features", LOCK}
         if self.exists or not self.folder.exists():
             return
         if any(path.name not in ours and path.suffix != ".part" for path in self.folder.iterdir()):

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from permll._version import __version__
-from permll.data.encoding import Encoder, from_arrays
-from permll.data.inputs import Inputs, Table, Texts
+from permll.data.encoding import Encoder
+from permll.data.inputs import Inputs, LazyImages
 from permll.data.orders import number_of_batches
 from permll.data.own.found import row_numbers
-from permll.data.own.seen import Seen
+from permll.data.own.seen import Seen, kind_of
+from permll.data.own.unlabelled import sized
 from permll.data.progress import progress
 from permll.data.record import Data
 from permll.data.streams import Stream
@@ -23,6 +24,7 @@ from permll.methods._base import FitInfo, Method
 from permll.methods._features import logits_and_features
 from permll.methods._registry import find_method
 from permll.networks import build_network
+from permll.training.features import FEATURES, encoder_of, keeping
 from permll.training.preprocessing import steps_of, view_of
 from permll.training.recipe import GIVEN
 from permll.training.run import Run, write_text, write_whole
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from permll.training.experiment import Experiment
     from permll.training.loop import Loop
 
-CARD, ENCODER = "network.json", "encoder.npz"
+CARD, ENCODER, CHOSEN = "network.json", "encoder.npz", "chosen.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +64,7 @@ class Trained:
 
     @property
     def encoder(self) -> Encoder | None:
-        """Return what makes vectors of texts or tables."""
+        """Return what makes vectors of texts, tables or images."""
         return self.seen.encoder
 
     @torch.no_grad()
@@ -72,7 +74,7 @@ class Trained:
         """Return probabilities (N, c).
 
         Args:
-            inputs: N samples like those of the training; texts and tables are encoded here.
+            inputs: N samples like those of the training, as they were read: they are encoded or resized here.
             batch_size: how many go through the networks at once.
             workers: processes that decode images.
             device: where the networks compute; they stay there.
@@ -100,8 +102,10 @@ class Trained:
         workers: int,
         device: str | torch.device,
     ) -> Tensor:
-        if self.encoder is not None and isinstance(inputs, Table | Texts):
+        if self.encoder is not None and kind_of(inputs) == self.encoder.takes:
             inputs = self.encoder(inputs)
+        elif isinstance(inputs, LazyImages) and self.seen.size is not None:
+            inputs = sized(inputs, row_numbers(len(inputs)), self.seen, self.seen.size)
         unknown = torch.zeros(len(inputs), dtype=torch.int64)
         data = Data(inputs, unknown, self.classes, row_numbers(len(inputs)))
         stream = Stream(data, batch_size, views={"plain": self.view}, order="sequential", workers=workers)
@@ -118,12 +122,13 @@ def write_network_card(run: Run, loop: "Loop", experiment: "Experiment") -> None
     """Write into the run's folder what its networks are and what they take; with the weights, that is all of them.
 
     ``network.json`` has the architecture, the classes, the plain view with its numbers, and what samples looked like;
-    ``encoder.npz`` has the encoder of texts or tables. Written whole or not at all, as often as one likes.
+    ``encoder.npz`` has the encoder of texts, tables or images. Written whole or not at all, as often as one likes.
     """
     if loop.fabric.global_rank != 0:
         return
     recipe, view, inputs = run.recipe, loop.views["plain"], experiment.train.inputs
-    seen = Seen.of(experiment.train, experiment.encoder, recipe.data.options)
+    resized = {"image_size": recipe.data.pixels} if recipe.data.pixels else {}
+    seen = Seen.of(experiment.train, experiment.encoder, recipe.data.options | resized)
     shape = view(inputs.batch(torch.arange(1)), torch.arange(1)).shape[1:]
     settings = {key: value for key, value in recipe.network.settings.items() if key != "pretrained"}
     card = {
@@ -143,7 +148,7 @@ def write_network_card(run: Run, loop: "Loop", experiment: "Experiment") -> None
 
 
 def load_trained(run: Run, network: nn.Module | None = None) -> Trained:
-    """Return the networks of a run, finished or not, with the weights of its newest checkpoint.
+    """Return the networks of a run, finished or not, with the weights that were chosen, or of its newest checkpoint.
 
     Args:
         run: the run.
@@ -160,19 +165,44 @@ def load_trained(run: Run, network: nn.Module | None = None) -> Trained:
         if type(method).predict is not Method.predict:  # it may ask more than the networks
             method.on_fit_start(_fit_info(run))
             method.load_own_state(state["method"])
+    weights, epoch = chosen_weights(run) or (state["networks"], state["epoch"])
     for name, module in method.networks.items():
-        _load(module, state["networks"][name], run)
+        _load(module, weights[name], run)
     method.eval().requires_grad_(False)
-    seen = Seen.from_dict(card["seen"], saved_encoder(run))
-    return Trained(method, view_of(card["view"]), tuple(card["classes"]), seen, card, state["epoch"])
+    seen = Seen.from_dict(card["seen"], keeping(saved_encoder(run), run.folder / FEATURES, write=False))
+    return Trained(method, view_of(card["view"]), tuple(card["classes"]), seen, card, epoch)
+
+
+def choose_weights(run: Run, networks: Mapping[str, Mapping[str, Tensor]], epoch: int) -> None:
+    """Write down the weights of an epoch that was chosen: from now on they are what the training has come to."""
+    from safetensors.torch import save
+
+    flat = {f"{name}/{key}": tensor.cpu().contiguous() for name, one in networks.items() for key, tensor in one.items()}
+    with write_whole(run.folder / CHOSEN) as file:
+        file.write(save(flat, {"epoch": str(epoch)}))
+
+
+def chosen_weights(run: Run) -> tuple[dict[str, dict[str, Tensor]], int] | None:
+    """Return the weights of every network and their epoch, as ``choose_weights`` wrote them; None if nobody chose."""
+    from safetensors import safe_open
+
+    path = run.folder / CHOSEN
+    if not path.is_file():
+        return None
+    weights: dict[str, dict[str, Tensor]] = {}
+    with safe_open(path, "pt") as file:
+        for flat in file.keys():  # noqa: SIM118 (it is no mapping)
+            name, _, key = flat.partition("/")
+            weights.setdefault(name, {})[key] = file.get_tensor(flat)
+        return weights, int(file.metadata()["epoch"])
 
 
 def saved_encoder(run: Run) -> Encoder | None:
-    """Return what makes vectors of texts or tables in this run, or None if nothing does."""
+    """Return what makes vectors of texts, tables or images in this run, or None if nothing does."""
     if not (run.folder / ENCODER).is_file():
         return None
     with np.load(run.folder / ENCODER, allow_pickle=False) as arrays:
-        return from_arrays(dict(arrays))
+        return encoder_of(dict(arrays))
 
 
 def _read_card(run: Run) -> dict[str, Any]:

@@ -25,6 +25,10 @@ class JsonLines(Observer):
 class Lines(Observer):
     """A plain line for every epoch, where there is no terminal."""
 
+    def on_data(self, said: str) -> None:
+        """Print it."""
+        _say(said, sys.stderr)
+
     def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:
         """Print it."""
         _say(f"epoch {loop.epoch} of {loop.epochs}: {shown(metrics)}", sys.stderr)
@@ -34,6 +38,10 @@ class Display(Observer):
     """A bar with the last epoch's numbers."""
 
     _bar: "Progress | None" = None
+
+    def on_data(self, said: str) -> None:
+        """Print it."""
+        _say(said, sys.stderr)
 
     def on_start(self, loop: "Loop", run: "Run") -> None:
         """Open it where the run stands."""

@@ -27,12 +27,24 @@ class Sorted(NamedTuple):
     texts: list[str]
 
 
+def set_marks_aside(columns: Sequence["pl.Series"]) -> tuple[list["pl.Series"], list[dict[str, Any]]]:
+    """Return the columns without the marks of ``permll apply``, and a note of those.
+
+    Examples:
+        >>> import polars as pl
+        >>> columns, notes = set_marks_aside([pl.Series("size", [1, 2]), pl.Series("label_source", ["given", "auto"])])
+        >>> [column.name for column in columns], notes[0]["names"]
+        (['size'], ['label_source'])
+    """
+    marks = [column.name for column in columns if column.name in MARKS]
+    notes = [leave_out("column", "says what the label was", marks)] if marks else []
+    return [column for column in columns if column.name not in marks], notes
+
+
 def to_features(
     columns: Sequence["pl.Series"], places: Places, *, keep_all: bool, decimal_comma: bool = False
 ) -> Sorted:
-    """Return features by name; ``keep_all`` keeps also those that are the same or different in every row, and marks."""
-    marks = [] if keep_all else [column.name for column in columns if column.name in MARKS]
-    columns = [column for column in columns if column.name not in marks]
+    """Return features by name; ``keep_all`` keeps also those that are the same or different in every row."""
     _refuse_no_value_words(columns, places)
     _refuse_not_numbers(columns, places, decimal_comma=decimal_comma)
     arrays = {column.name: to_array(column) for column in columns}
@@ -41,8 +53,7 @@ def to_features(
         return Sorted(arrays, [], [])
     why = {name: _useless(array) for name, array in arrays.items()}
     reasons = list(dict.fromkeys(reason for reason in why.values() if reason))
-    notes = [leave_out("column", "says what the label was", marks)] if marks else []
-    notes += [leave_out("column", reason, [name for name in why if why[name] == reason]) for reason in reasons]
+    notes = [leave_out("column", reason, [name for name in why if why[name] == reason]) for reason in reasons]
     texts = [name for name, array in arrays.items() if array.dtype == object and why[name] and _is_prose(array)]
     return Sorted({name: array for name, array in arrays.items() if not why[name]}, notes, texts)
 

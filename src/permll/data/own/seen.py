@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import torch
 
-from permll.data.encoding import Encoder, TableEncoder
+from permll.data.encoding import Encoder
 from permll.data.inputs import Images, Inputs, LazyImages, Table, Texts, Vectors
 from permll.data.record import Data
 
@@ -20,12 +20,12 @@ class Seen:
 
     Args:
         kind: "images", "vectors", "texts", "table", or "items" of a PyTorch dataset.
-        shape: of one sample before any view, (C, H, W) or (F,); of texts and tables, once they are encoded.
+        shape: of one sample before any view, (C, H, W) or (F,); of what an encoder takes, once it is encoded.
         dtype: of its numbers.
         size: what images in files were resized to; None if they came as they were.
         fit: how they were resized, as ``LazyImages`` says.
         names: how columns or arrays were called: "text", "image" or "features", and "id".
-        encoder: from texts or tables to vectors.
+        encoder: from texts, tables or images to vectors.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Seen:
             names.pop("features", None)
         first = inputs.batch(torch.arange(1))
         return cls(
-            kind=kind_of(inputs) if encoder is None else "table" if isinstance(encoder, TableEncoder) else "texts",
+            kind=kind_of(inputs) if encoder is None else encoder.takes,
             shape=tuple(first.shape[1:]),
             dtype=str(first.dtype).removeprefix("torch."),
             size=inputs.size if isinstance(inputs, LazyImages) else options.get("image_size"),
@@ -64,7 +64,8 @@ class Seen:
         return cls(**{**saved, "shape": tuple(saved["shape"])}, encoder=encoder)
 
     def __str__(self) -> str:
-        return _WORDS.get(self.kind, f"{self.kind} of {' x '.join(map(str, self.shape))}")
+        shape = "" if self.encoder is not None else f" of {' x '.join(map(str, self.shape))}"
+        return _WORDS.get(self.kind, f"{self.kind}{shape}")
 
 
 def kind_of(inputs: Inputs) -> str:

@@ -13,7 +13,7 @@ from permll.data.own.arrays import finite
 from permll.data.own.assuming import assume
 from permll.data.own.cells import label_values, typed
 from permll.data.own.checks import with_labels
-from permll.data.own.columns import to_features
+from permll.data.own.columns import set_marks_aside, to_features
 from permll.data.own.csv_files import Cells, header_hint, read_csv
 from permll.data.own.found import Asked, Found, Places, row_numbers
 from permll.data.own.paths import image_files
@@ -133,16 +133,21 @@ def _inputs(
         return texts, {"kind": "texts", "text": asked.text}, None
     chosen = asked.features or [name for name in sheet.frame.columns if name not in (label, asked.id)]
     columns = [sheet.column(name) for name in chosen]
+    columns, aside = (columns, []) if asked.features else set_marks_aside(columns)
     if len(columns) == 1 and columns[0].dtype.is_nested():
-        return _vectors(columns[0], sheet.places), {"kind": "vectors", "features": list(chosen)}, None
-    return *_features(sheet, columns, keep_all=asked.features is not None), None
+        understood = {"kind": "vectors", "features": [columns[0].name], "left_out": aside}
+        return _vectors(columns[0], sheet.places), understood, None
+    return *_features(sheet, columns, aside, keep_all=asked.features is not None), None
 
 
-def _features(sheet: Sheet, columns: list["pl.Series"], *, keep_all: bool) -> tuple[Inputs, dict[str, Any]]:
+def _features(
+    sheet: Sheet, columns: list["pl.Series"], aside: list[dict[str, Any]], *, keep_all: bool
+) -> tuple[Inputs, dict[str, Any]]:
     comma = sheet.decimal_comma
     if sheet.cells:
         columns = [typed(column, decimal_comma=comma) for column in columns]
     found = to_features(columns, sheet.places, keep_all=keep_all, decimal_comma=comma)
+    found = found._replace(notes=aside + found.notes)
     if not found.columns and len(found.texts) == 1:
         text = found.texts[0]
         notes = [{**note, "names": [name for name in note["names"] if name != text]} for note in found.notes]

@@ -47,7 +47,7 @@ def read_unlabelled(
     skip_unreadable: bool = False,
     **names: str | Sequence[str] | None,
 ) -> Unlabelled:
-    """Return samples to predict, texts and tables encoded, without asking for labels.
+    """Return samples to predict, encoded where those of the training were, without asking for labels.
 
     Args:
         source: what ``permll.data.load`` takes, or a folder of images without class folders, or one image.
@@ -86,8 +86,10 @@ def read_unlabelled(
         bad = broken(inputs, ids, skip=skip_unreadable)
         rows = [row for row, name in enumerate(ids) if name not in bad]
         ids, given = tuple(ids[row] for row in rows), None if given is None else tuple(given[row] for row in rows)
-        inputs = _sized(inputs.take(torch.tensor(rows)), ids, like, image_size or like.size)
-    elif like.encoder is not None:
+        inputs = inputs.take(torch.tensor(rows))
+        if like.encoder is None:
+            inputs = sized(inputs, ids, like, image_size or like.size)
+    if like.encoder is not None:
         inputs = like.encoder(inputs)
     if tuple(inputs.batch(torch.arange(1)).shape[1:]) != like.shape:
         raise ValueError(f"these are {described(inputs)}, but the network was trained on {like}.")
@@ -159,7 +161,7 @@ def _as_fitted(frame: "pl.DataFrame", encoder: TableEncoder, cells: "Cells | Non
     return frame
 
 
-def _sized(images: LazyImages, ids: Sequence[str], like: Seen, size: int | None) -> Images | LazyImages:
+def sized(images: LazyImages, ids: Sequence[str], like: Seen, size: int | None) -> Images | LazyImages:
     """Return images to be resized, or, where they are to come as they are, those that have the size of the training."""
     channels, height, width = like.shape
     if size is not None and channels == 3:
