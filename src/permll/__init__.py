@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from permll.cleaning.cleaning import clean as clean
     from permll.cleaning.findings import Findings as Findings
     from permll.cleaning.label_errors import find_label_errors as find_label_errors
+    from permll.estimator.classifier import PermLLClassifier as PermLLClassifier
     from permll.layer.module import PermutationLayer as PermutationLayer
     from permll.training.fitting import fit as fit
     from permll.training.noise_estimate import NoiseEstimate as NoiseEstimate
@@ -28,6 +29,7 @@ __getattr__, __dir__, __all__ = lazy(
         "cleaning.cleaning": ("clean",),
         "cleaning.findings": ("Findings",),
         "cleaning.label_errors": ("find_label_errors",),
+        "estimator.classifier": ("PermLLClassifier",),
         "layer.module": ("PermutationLayer",),
         "training.fitting": ("fit",),
         "training.noise_estimate": ("NoiseEstimate", "estimate_noise"),
