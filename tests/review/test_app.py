@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,23 @@ def test_a_stale_verdict_changes_nothing_and_brings_the_fresh_state(client: Any,
     assert len(desk.decisions.log()) == 1
     assert decide(client, [(row, fresh["seen"])], "accept").status_code == 200
     assert decide(client, [(int(desk.findings.order[1]), 99)], "keep").status_code == 409
+
+
+def test_of_many_tabs_at_once_one_decides_and_the_others_are_told(desk: Desk) -> None:
+    row = int(desk.findings.order[0])
+    seen = [{"row": row, "seen": 0}]
+
+    def decide_as(who: str) -> list[str]:
+        return desk.decide_all(seen, "keep", "", who)[1]
+
+    people = [f"reviewer {number}" for number in range(8)]
+    with ThreadPoolExecutor(len(people)) as pool:
+        conflicts = dict(zip(people, pool.map(decide_as, people), strict=True))
+    (first,) = [who for who, told in conflicts.items() if not told]
+    (entry,) = desk.decisions.log()
+    assert entry.reviewer == first
+    assert all(told == [f"{first} kept “{entry.label}” for {entry.id} in the meantime; nothing was overwritten."]
+               for who, told in conflicts.items() if who != first)  # fmt: skip
 
 
 def test_several_at_once_and_those_that_were_too_late(client: Any, desk: Desk) -> None:
@@ -241,8 +259,8 @@ def test_assets_are_what_the_page_asks_for_and_share_the_look_of_reports(client:
     scripts = "".join(page.text for name, page in pages.items() if name.endswith(".js"))
     asked = set(re.findall(r'from "\./([\w.]+)"', scripts)) | set(re.findall(r'"/page/([\w.]+)"', client.get("/").text))
     assert asked == set(ASSETS)
-    report = files("permll.report").joinpath("page", "style.css").read_text()
-    for name in ("ink", "muted", "paper", "raised", "edge", "accent", "link", "best"):
+    report = files("permll.report").joinpath("page", "base.css").read_text()
+    for name in ("ink", "muted", "paper", "raised", "edge", "accent", "link", "best", "good"):
         colours = re.findall(rf"--{name}: (#\w+)", report)[:2]
         assert re.findall(rf"--{name}: (#\w+)", pages["style.css"].text) == colours
     assert {file.name for file in files("permll.review").joinpath("page").iterdir()} == {*ASSETS, "index.html"}

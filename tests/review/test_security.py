@@ -4,6 +4,8 @@ import asyncio
 import json
 import os
 import re
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -321,6 +323,20 @@ def test_links_are_followed_only_where_the_data_set_lists_them(tmp_path: Path) -
     for path in ("beside.png", "../beside.png", "bad/link.png", "pictures/bad/00.png"):
         for route in ("/picture/", "/page/", "/api/sample/", "/"):
             assert ask(app, route + path, OWN).status == 404
+
+
+def test_an_image_that_would_fill_the_memory_is_not_opened(tmp_path: Path) -> None:
+    """A few bytes that say they are 30,000 pixels a side, put where an image was when the data were read."""
+    desk = make_desk(make_run("images", tmp_path))
+    app = make_app(desk, token=TOKEN, port=8000, title="run")
+    image = tmp_path / "pictures" / desk.findings.ids[0]
+    small = image.read_bytes()
+    head = b"IHDR" + struct.pack(">II", 30_000, 30_000) + small[24:29]
+    image.write_bytes(small[:12] + head + struct.pack(">I", zlib.crc32(head)) + small[33:])
+    answer = ask(app, "/picture/0/160", OWN)
+    assert answer.status == 404
+    assert "no picture that can be read" in json.loads(answer.body)["message"]
+    assert ask(app, "/api/sample/0", OWN).status == 200
 
 
 @pytest.mark.parametrize("name", ["title", "reviewer"])

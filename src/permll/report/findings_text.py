@@ -1,7 +1,7 @@
 """Findings in words: how many labels are wrong, which classes get mixed up, what to look at first."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from permll.report.noise import printable, short
@@ -41,15 +41,42 @@ def findings_summary(findings: Any) -> str:
     return "\n".join(_lines(findings, findings_facts(findings)))
 
 
-def _lines(findings: Any, facts: dict[str, Any]) -> Iterator[str]:
+def noise_sentence(facts: Mapping[str, Any]) -> str:
+    """Return how many labels are wrong by estimate; nothing without one."""
     noise = facts["noise"]
-    if noise:
-        low, high = 100 * noise["low"], 100 * noise["high"]
-        yield f"About {100 * noise['rate']:.1f} % of the labels are wrong ({low:.1f} to {high:.1f} %)."
+    if not noise:
+        return ""
+    low, high = 100 * noise["low"], 100 * noise["high"]
+    return f"About {100 * noise['rate']:.1f} % of the labels are wrong ({low:.1f} to {high:.1f} %)."
+
+
+def flagged_sentence(facts: Mapping[str, Any]) -> str:
+    """Return how many labels are flagged, and what that means."""
     if not facts["flagged"]:
-        yield f"No label of {facts['labels']:,} is more likely wrong than right."
-        return
-    yield f"{facts['flagged']:,} of {facts['labels']:,} labels are flagged: another class is more probable."
+        return f"No label of {facts['labels']:,} is more likely wrong than right."
+    are = "labels are" if facts["flagged"] > 1 else "labels is"
+    return f"{facts['flagged']:,} of {facts['labels']:,} {are} flagged: another class is more probable."
+
+
+def duplicates_sentence(facts: Mapping[str, Any]) -> str:
+    """Return how many equal samples have labels that differ; nothing if none have."""
+    groups = len(facts["contradictory_duplicates"])
+    if not groups:
+        return ""
+    return f"{groups:,} group{'s of equal samples do' if groups > 1 else ' of equal samples does'} not have one label."
+
+
+def _lines(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
+    if facts["noise"]:
+        yield noise_sentence(facts)
+    yield flagged_sentence(facts)
+    if facts["flagged"]:
+        yield from _suspects(findings, facts)
+    if facts["contradictory_duplicates"]:
+        yield duplicates_sentence(facts)
+
+
+def _suspects(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "Mixed up most"
     for pair in facts["pairs"][:PAIRS]:
@@ -60,7 +87,3 @@ def _lines(findings: Any, facts: dict[str, Any]) -> Iterator[str]:
     yield "To look at first"
     for one in findings.first(min(SUSPECTS, facts["flagged"])):
         yield f"  {printable(one.id)}: {short(one.given)} -> {short(one.proposed)}  ({100 * one.quality:.1f} % right)"
-    duplicates = facts["contradictory_duplicates"]
-    if duplicates:
-        plural = "s of equal samples do" if len(duplicates) > 1 else " of equal samples does"
-        yield f"{len(duplicates):,} group{plural} not have one label."

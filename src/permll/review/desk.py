@@ -9,9 +9,10 @@ from typing import Any
 
 from permll.cleaning.decisions import ConflictError, Decision, Decisions, Verdict
 from permll.cleaning.findings import Findings
+from permll.cleaning.looks import look_at
+from permll.cleaning.pictures import Picture, encode, to_image
 from permll.data.record import Data
-from permll.review.looks import look_at
-from permll.review.pictures import SIDES, Kept, Picture, encode, to_image
+from permll.review.pictures import SIDES, Kept
 from permll.review.queue import Queue, Wish, matches
 from permll.review.standing import STATES, Standing
 
@@ -137,7 +138,7 @@ class Desk:
         try:
             image = to_image(self.samples.inputs.show(place))
             picture = None if image is None else encode(image, side)
-        except (OSError, ValueError, SyntaxError):  # Pillow's decoders raise all of these
+        except Exception:  # a damaged image can fail in any way at all
             return None
         if picture is not None:
             self._kept.put((row, side), picture)

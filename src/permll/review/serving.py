@@ -8,32 +8,18 @@ import socket
 import webbrowser
 from collections.abc import Callable
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.findings import Findings
+from permll.cleaning.opening import opened
 from permll.cleaning.samples import samples_of
-from permll.training.run import Run
 
 
 def require_review() -> None:
     """Complain, with what to do, if what a review is made of is not installed."""
-    try:
-        import jinja2  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError:
-        raise ImportError("a review needs starlette, uvicorn and jinja2: pip install 'permll[review]'") from None
-
-
-def find_run(folder: Path) -> Run:
-    """Return a run that has something to review, or say what is missing."""
-    run = Run(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"there is no run {folder}: permll clean DATA --out {folder} makes one.")
-    if not run.exists:
-        raise FileNotFoundError(f"{folder} is no run, as it has no recipe.toml: permll clean makes one.")
-    return run
+    if not all(find_spec(name) for name in ("starlette", "uvicorn", "jinja2")):
+        raise ImportError("a review needs starlette, uvicorn and jinja2: pip install 'permll[review]'")
 
 
 def serve(
@@ -59,8 +45,7 @@ def serve(
     from permll.review.app import make_app
     from permll.review.desk import Desk
 
-    run = find_run(folder)
-    findings = Findings.load(run.folder)
+    run, findings = opened(folder)
     decisions = Decisions(run.folder)
     with closing(_listen(host, port)) as listening:  # before anything is read that takes long
         port = listening.getsockname()[1]

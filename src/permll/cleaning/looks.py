@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from permll.cleaning.pictures import to_image
 from permll.data.inputs import Images, Inputs, LazyImages
-from permll.review.pictures import to_image
 
 TEXT, CELLS, VALUES = 20_000, 200, 512  # how much of a sample is shown alone: characters, cells, numbers
 SHORT_TEXT, SHORT_CELLS, SHORT_VALUES = 280, 4, 64  # and beside others

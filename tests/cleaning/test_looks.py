@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.review.looks import CELLS, SHORT_TEXT, TEXT, VALUES, look_of
-from permll.review.pictures import Kept, Picture, encode, to_image
+from permll.cleaning.looks import CELLS, SHORT_TEXT, TEXT, VALUES, look_of
+from permll.cleaning.pictures import encode, to_image
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,3 @@ def test_pictures_stand_upright_and_tensors_keep_their_pixels() -> None:
     assert stretched is not None
     assert np.asarray(stretched).tolist() == [[0, 255]]
     assert to_image(torch.zeros(7, 4, 4)) is None
-
-
-def test_only_as_much_is_kept_as_fits() -> None:
-    kept = Kept(most=100)
-    for row in range(50):
-        kept.put((row, 160), Picture(bytes(10), "image/png"))
-        assert kept.get((0, 160)) is not None  # asked for again and again
-    assert [row for row in range(50) if kept.get((row, 160))] == [0, *range(41, 50)]

@@ -1,0 +1,1 @@
+"""The parts of the page of findings: each a pure function from findings to HTML."""
