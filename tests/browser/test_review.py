@@ -1,6 +1,6 @@
 """A review in a real browser: by mouse and by keys alone, in two tabs, through a crash, on a phone, in the dark."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,41 +14,44 @@ from tests.review.process import Server
 from tests.review.runs import KINDS, make_run
 
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
-Open = Callable[..., Any]
 TOLD = ("409", "ERR_CONNECTION_REFUSED")  # the page tells its reader
 
 
-@pytest.fixture
-def visit(browser: Any) -> Iterator[Open]:
-    """Return a function that opens an address in a browser of its own; fail if a page complains or calls outside."""
-    contexts: list[Any] = []
-    troubles: list[str] = []
+class Visitor:
+    """Somebody who opens addresses, and notes whatever a page complains of or calls outside."""
 
-    def open_page(url: str, **options: Any) -> Any:
-        context = (
-            browser.new_context(viewport=DESK, **options)
-            if "viewport" not in options
-            else browser.new_context(**options)
-        )
-        contexts.append(context)
-        return tab(context, url)
+    def __init__(self, browser: Any) -> None:
+        self.browser = browser
+        self.contexts: list[Any] = []
+        self.troubles: list[str] = []
 
-    def tab(context: Any, url: str) -> Any:
+    def __call__(self, url: str, **options: Any) -> Any:
+        """Open an address in a browser of its own."""
+        context = self.browser.new_context(**{"viewport": DESK} | options)
+        self.contexts.append(context)
+        return self.tab(context, url)
+
+    def tab(self, context: Any, url: str) -> Any:
+        """Open an address in another tab of a browser."""
         page = context.new_page()
         page.set_default_timeout(60_000)
         home = url.split("/?")[0]
-        page.on("console", lambda said: None if any(one in said.text for one in TOLD) else troubles.append(said.text))
-        page.on("pageerror", lambda error: troubles.append(str(error)))
-        page.on("request", lambda asked: None if asked.url.startswith(home) else troubles.append(asked.url))
+        page.on("console", lambda said: any(one in said.text for one in TOLD) or self.troubles.append(said.text))
+        page.on("pageerror", lambda error: self.troubles.append(str(error)))
+        page.on("request", lambda asked: asked.url.startswith(home) or self.troubles.append(asked.url))
         page.goto(url)
         settled(page)
         return page
 
-    open_page.tab = tab  # type: ignore[attr-defined]
-    yield open_page
-    for context in contexts:
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Visitor]:
+    """Return somebody who opens addresses; fail if a page complains or calls outside."""
+    visitor = Visitor(browser)
+    yield visitor
+    for context in visitor.contexts:
         context.close()
-    assert troubles == []
+    assert visitor.troubles == []
 
 
 def settled(page: Any) -> None:
@@ -94,7 +97,7 @@ def fresh(texts: Path) -> Path:
     return texts
 
 
-def test_by_mouse_through_a_reload_two_tabs_and_a_crash(visit: Open, fresh: Path) -> None:
+def test_by_mouse_through_a_reload_two_tabs_and_a_crash(visit: Visitor, fresh: Path) -> None:
     found, decisions = Findings.load(fresh), Decisions(fresh)
     ids = [found.ids[row] for row in found.order.tolist()]
     with Server(fresh, "--no-open") as server:
@@ -128,7 +131,7 @@ def test_by_mouse_through_a_reload_two_tabs_and_a_crash(visit: Open, fresh: Path
         assert shown(page) == ids[2]
         assert page.locator("#reviewer").inner_text() == "Ada <b>"
 
-        other = visit.tab(page.context, server.url)  # type: ignore[attr-defined]
+        other = visit.tab(page.context, server.url)
         other.goto(page.url)
         settled(other)
         other.keyboard.press("s")
@@ -155,7 +158,7 @@ def test_by_mouse_through_a_reload_two_tabs_and_a_crash(visit: Open, fresh: Path
         assert shown(again) == ids[3]
 
 
-def test_by_keyboard_alone(visit: Open, fresh: Path) -> None:
+def test_by_keyboard_alone(visit: Visitor, fresh: Path) -> None:
     found, decisions = Findings.load(fresh), Decisions(fresh)
     ids = [found.ids[row] for row in found.order.tolist()]
     with Server(fresh, "--reviewer", "Bob", "--no-open") as server:
@@ -220,7 +223,7 @@ def test_by_keyboard_alone(visit: Open, fresh: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_data_on_a_phone_and_in_the_dark(visit: Open, tmp_path: Path, kind: str) -> None:
+def test_every_kind_of_data_on_a_phone_and_in_the_dark(visit: Visitor, tmp_path: Path, kind: str) -> None:
     with Server(make_run(kind, tmp_path).folder, "--reviewer", "<script>", "--no-open") as server:
         page = visit(server.url, viewport=PHONE, color_scheme="dark", reduced_motion="reduce")
         assert no_sideways_scroll(page)
@@ -277,7 +280,7 @@ CONTRAST = """() => {
 }"""
 
 
-def test_text_is_readable_in_both_schemes_and_everything_has_a_name(visit: Open, fresh: Path) -> None:
+def test_text_is_readable_in_both_schemes_and_everything_has_a_name(visit: Visitor, fresh: Path) -> None:
     with Server(fresh, "--reviewer", "Ada", "--no-open") as server:
         for scheme in ("light", "dark"):
             page = visit(server.url, color_scheme=scheme)
@@ -298,7 +301,7 @@ def test_text_is_readable_in_both_schemes_and_everything_has_a_name(visit: Open,
             assert outline == "solid"
 
 
-def test_the_end_of_the_queue_says_so(visit: Open, fresh: Path) -> None:
+def test_the_end_of_the_queue_says_so(visit: Visitor, fresh: Path) -> None:
     found = Findings.load(fresh)
     decisions = Decisions(fresh)
     flagged = [found[row] for row in found.order.tolist() if found.flagged[row]]

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permll.cleaning.findings import CSV, Findings
+from permll.cleaning import findings
+from permll.cleaning.findings import CSV, PARQUET, Findings
 
 
 def some(rows: int = 50, classes: int = 4, seed: int = 0, **more: object) -> Findings:
@@ -54,6 +55,20 @@ def test_the_csv_has_a_line_for_every_label_the_most_suspect_first(tmp_path: Pat
         rows = list(csv.DictReader(file))
     assert [row["id"] for row in rows] == [one.id for one in found.first()]
     assert [float(row["quality"]) for row in rows] == [one.quality for one in found.first()]
+
+
+def test_the_parquet_file_is_the_csv_with_its_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pl = pytest.importorskip("polars", reason="no polars here: pip install 'permll[table]'")
+    found = some(30, reasons=np.arange(30) % 16)
+    found.save(tmp_path)
+    frame = pl.read_parquet(tmp_path / PARQUET)
+    assert frame.rows() == [tuple(one) for one in found.first()]
+    with (tmp_path / CSV).open(newline="") as file:
+        assert [frame.columns, *([str(cell) for cell in row] for row in frame.rows())] == list(csv.reader(file))
+    monkeypatch.setattr(findings, "find_spec", lambda _: None)  # as where polars is not installed
+    some(10).save(tmp_path)
+    assert not (tmp_path / PARQUET).exists()  # rather none than one of other findings
+    assert len((tmp_path / CSV).read_text().splitlines()) == 11
 
 
 def test_a_folder_without_findings_says_how_to_get_some(tmp_path: Path) -> None:

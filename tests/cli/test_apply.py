@@ -3,21 +3,18 @@
 import json
 import shlex
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 from permll.cleaning.decisions import Decisions
-from permll.cli.main import main
 from permll.data import load
 from permll.noise.applying import with_noise
 from tests.cleaning.applying.making import image_folder, make_run, table_and_run, table_text
+from tests.cli.conftest import Here
 from tests.cli.test_commands import run
 
-Here = Callable[..., tuple[int, str, str]]
 PROPOSALS = {"3": ("dog", 0.99), "4": ("owl", 0.96), "5": ("cat", 0.7), "6": ("dog", 0.97)}
 
 
@@ -94,21 +91,6 @@ def test_a_bad_place_is_one_sentence_and_an_exit_code(home: Path) -> None:
     assert shown.returncode == 1
     assert shown.stderr == ("permll: data.csv is the data set itself, which is never changed: choose another name.\n")
     assert (home / "data.csv").read_text() == table_text()
-
-
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
-    """Run the command line in this process: exit code, what it printed, and its complaint."""
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["permll", *arguments])
-        monkeypatch.setattr(sys, "path", [*sys.path])
-        with pytest.raises(SystemExit) as left:
-            main()
-        printed = capsys.readouterr()
-        return int(left.value.code or 0), printed.out, printed.err
-
-    return call
 
 
 def test_a_built_in_set_takes_its_corrected_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here) -> None:

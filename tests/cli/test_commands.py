@@ -36,6 +36,11 @@ def test_version() -> None:
     assert run("--version").stdout.strip() == permll.__version__
 
 
+def test_the_package_is_a_command_too() -> None:
+    shown = subprocess.run([sys.executable, "-m", "permll", "--version"], capture_output=True, text=True, timeout=60)
+    assert (shown.returncode, shown.stdout.strip(), shown.stderr) == (0, permll.__version__, "")
+
+
 @pytest.mark.parametrize("figure", ["confidence", "diagram"])
 def test_figures_writes_png_and_svg_and_says_where(figure: str, tmp_path: Path) -> None:
     shown = run("figures", figure, "--out", tmp_path / "new")

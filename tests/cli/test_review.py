@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import re
 import signal
@@ -86,6 +87,43 @@ def test_another_host_is_warned_of_and_tokens_differ(folder: Path) -> None:
     assert "others can reach 0.0.0.0" in line
 
 
+class Visitor:
+    """Somebody who opened the address of a server, and sends what its page would send."""
+
+    def __init__(self, url: str) -> None:
+        self.home, _, token = url.partition("/?token=")
+        cookie = f"permll-review-{self.home.rpartition(':')[2]}={token}"
+        self.headers = {"Cookie": cookie, "Origin": self.home, "Content-Type": "application/json"}
+
+    def keep(self, row: int, who: str) -> tuple[int, dict[str, Any]]:
+        """Decide to keep a label that nobody decided about, as far as this page knows."""
+        body = json.dumps({"samples": [{"row": row, "seen": 0}], "verdict": "keep", "reviewer": who}).encode()
+        asked = urllib.request.Request(f"{self.home}/api/decide", body, self.headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=60) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as refused:
+            return refused.code, json.load(refused)
+
+
+def test_two_servers_of_one_run_that_are_killed_lose_and_overwrite_nothing(tmp_path: Path) -> None:
+    folder = make_run("vectors", tmp_path).folder
+    source = (tmp_path / "vectors.npz").read_bytes()
+    with Server(folder, "--no-open") as server, Server(folder, "--no-open") as other:
+        ada, bob = Visitor(server.url), Visitor(other.url)
+        assert ada.keep(0, "Ada")[0] == 200
+        code, told = bob.keep(0, "Bob")
+        assert (code, [told["conflicts"][0][:8], told["items"][0]["decision"]["reviewer"]]) == (
+            409,
+            ["Ada kept", "Ada"],
+        )
+        assert bob.keep(1, "Bob")[0] == 200
+        server.process.kill()
+        other.process.kill()
+    assert [(entry.id, entry.reviewer) for entry in Decisions(folder).log()] == [("0", "Ada"), ("1", "Bob")]
+    assert (tmp_path / "vectors.npz").read_bytes() == source
+
+
 def test_the_log_is_printed_as_csv(tmp_path: Path) -> None:
     folder = make_run("table", tmp_path).folder
     assert review(folder, "--log").stdout == "number,id,verdict,label,reviewer,at,takes_back\n"
@@ -109,7 +147,7 @@ def test_what_is_missing_is_said_in_a_sentence(tmp_path: Path, folder: Path) -> 
 
 
 def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, folder: Path) -> None:
-    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError('not here')\n")
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['uvicorn'] = None\n")  # as if it were not there
     paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     assert sentence(review(folder, PYTHONPATH=paths)).endswith("pip install 'permll[review]'")
     assert review(folder, "--log", PYTHONPATH=paths).returncode == 0  # needs none of it

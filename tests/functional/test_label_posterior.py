@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from permll.functional.label_posterior import MOST_LEAN, Channel, find_lean, fit_channel, label_posterior
+from permll.functional.label_posterior import (
+    MOST_LEAN,
+    SCEPTICISM,
+    Channel,
+    find_lean,
+    fit_channel,
+    label_posterior,
+    mistakes,
+)
 
 
 def some(rows: int, classes: int, seed: int) -> tuple[Tensor, Tensor, Channel]:
@@ -108,3 +116,48 @@ def test_the_transition_has_the_cautious_rate_and_rows_that_sum_to_one() -> None
     weights = torch.bincount(clean, minlength=4) / len(clean)
     wrong = 1 - float((weights * channel.transition.diagonal()).sum())
     assert wrong == pytest.approx(channel.cautious_rate, rel=0.2)
+
+
+@given(st.integers(1, 20), st.integers(2, 6), st.integers(0, 1000))
+def test_mistakes_are_their_definition(rows: int, classes: int, seed: int) -> None:
+    log_p, _, channel = some(rows, classes, seed)
+    p = (log_p.double() / channel.temperature).softmax(-1)
+    found, expected = mistakes(log_p, channel.temperature), SCEPTICISM * (1 - p.max(1).values).mean()
+    for k in range(classes):
+        mine = [row for row in p if row.argmax() == k]
+        others = torch.ones(classes, dtype=torch.float64) if not mine else torch.stack(mine).sum(0)
+        others[k] = 0
+        assert torch.allclose(found[k], expected * others / others.sum(), atol=1e-12)
+
+
+@given(st.integers(1, 20), st.integers(2, 6), st.integers(0, 1000))
+def test_a_sceptic_is_one_who_mixes_the_mistakes_in(rows: int, classes: int, seed: int) -> None:
+    log_p, labels, channel = some(rows, classes, seed)
+    channel = channel._replace(mistakes=mistakes(log_p, channel.temperature), temperature=1.0)
+    p = log_p.double().softmax(-1)
+    mixed = torch.stack(
+        [(1 - channel.mistakes[row.argmax()].sum()) * row + channel.mistakes[row.argmax()] for row in p]
+    )
+    sceptical = label_posterior(log_p, labels, channel, sceptical=True)
+    assert torch.allclose(sceptical, label_posterior(mixed.log(), labels, channel), atol=1e-9)
+    assert torch.equal(
+        label_posterior(log_p, labels, channel), label_posterior(log_p, labels, channel._replace(mistakes=None))
+    )
+
+
+def test_a_sceptic_does_not_believe_a_network_that_mixes_two_classes_up() -> None:
+    """Classes 0 and 1 look alike, but a few of the mistakes between them are sure ones; 2 stands apart."""
+    draw = torch.Generator().manual_seed(0)
+    share = torch.rand(3000, generator=draw).double()
+    p = torch.stack([share, 1 - share, torch.zeros(3000)], 1)
+    p[::3] = torch.tensor([0.0, 0.0, 1.0])
+    labels = torch.multinomial(p, 1, generator=draw)[:, 0]
+    logits = (0.999 * p + 0.001 / 3).log()
+    sure = (labels < 2) & (torch.rand(3000, generator=draw) < 0.05)
+    logits[sure] = 8 * torch.nn.functional.one_hot(1 - labels[sure], 3).double()
+    channel = fit_channel(logits.log_softmax(-1), labels)
+    mistaken = logits[sure].log_softmax(-1)
+    believes = label_posterior(mistaken, labels[sure], channel).amax(1)
+    doubts = label_posterior(mistaken, labels[sure], channel, sceptical=True).gather(1, 1 - labels[sure][:, None])
+    assert believes.mean() > 0.95  # no label is wrong: it cannot know
+    assert doubts.max() < 0.9

@@ -11,15 +11,19 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from permll.training.run import write_text, write_whole
 
-CSV, ARRAYS, ABOUT = "findings.csv", "findings.npz", "findings.json"
+if TYPE_CHECKING:
+    import polars as pl
+
+CSV, PARQUET, ARRAYS, ABOUT = "findings.csv", "findings.parquet", "findings.npz", "findings.json"
 THRESHOLD = 0.5
 REASONS = {
     1: "the layer turned it",
@@ -38,6 +42,7 @@ class Finding(NamedTuple):
         proposed: the most probable label; often the given one.
         belief: the probability of the proposed label, in [0, 1].
         quality: the probability that the given label is right, in [0, 1], low = suspect.
+        least_belief: what a sceptic leaves of ``belief``: labels are changed unseen by this.
         rank: 1 for the most suspect.
         flagged: whether the given label is taken for wrong.
         reason: why it is suspect, in words; empty for what is not.
@@ -48,6 +53,7 @@ class Finding(NamedTuple):
     proposed: str
     belief: float
     quality: float
+    least_belief: float
     rank: int
     flagged: bool
     reason: str
@@ -64,6 +70,7 @@ class Findings:
         candidates: (N, k) int32, the k most probable classes, first the most probable one.
         probabilities: (N, k) float32, theirs.
         quality: (N,) float32, the probability of the given label.
+        least_belief: (N,) float32, the probability of the first candidate for a sceptic, at most ``belief``.
         reasons: (N,) uint8, sums of the keys of ``REASONS``.
         neighbours: (N, m) int32, the rows that are most alike, nearest first; m may be 0.
         threshold: a row is flagged if its quality is at most this and the proposal is not the given label.
@@ -73,7 +80,8 @@ class Findings:
     Examples:
         >>> found = Findings.of_posterior(["a", "b"], ["cat", "dog"], [0, 1], [[0.1, 0.9], [0.2, 0.8]])
         >>> found.first(1)
-        [Finding(id='a', given='cat', proposed='dog', belief=0.9, quality=0.1, rank=1, flagged=True, reason='')]
+        [Finding(id='a', given='cat', proposed='dog', belief=0.9, quality=0.1, least_belief=0.9, rank=1, flagged=True,
+                 reason='')]
         >>> found
         Findings(2 labels, 1 flagged)
     """
@@ -84,6 +92,7 @@ class Findings:
     candidates: NDArray[np.int32]
     probabilities: NDArray[np.float32]
     quality: NDArray[np.float32]
+    least_belief: NDArray[np.float32]
     reasons: NDArray[np.uint8]
     neighbours: NDArray[np.int32]
     threshold: float = THRESHOLD
@@ -99,14 +108,20 @@ class Findings:
         posterior: Any,
         *,
         keep: int = 10,
+        sceptical: Any = None,
         reasons: Any = None,
         neighbours: Any = None,
         **more: Any,
     ) -> "Findings":
-        """Return the findings that a posterior (N, c) of the true classes makes; of each row ``keep`` classes stay."""
+        """Return the findings that a posterior (N, c) of the true classes makes; of each row ``keep`` classes stay.
+
+        ``sceptical`` is the posterior (N, c) of somebody who trusts the network less; default the same.
+        """
         labels, r = np.asarray(given, np.int64), np.asarray(posterior, np.float32)
         rows = np.arange(len(labels))
         candidates = np.argsort(-r, axis=1, kind="stable")[:, :keep].astype(np.int32)
+        best = candidates[:, 0]
+        doubted = r if sceptical is None else np.asarray(sceptical, np.float32)
         return cls(
             tuple(ids),
             tuple(classes),
@@ -114,6 +129,7 @@ class Findings:
             candidates,
             np.take_along_axis(r, candidates.astype(np.int64), 1),
             r[rows, labels],
+            np.minimum(doubted[rows, best], r[rows, best]),
             np.zeros(len(rows), np.uint8) if reasons is None else np.asarray(reasons, np.uint8),
             np.zeros((len(rows), 0), np.int32) if neighbours is None else np.asarray(neighbours, np.int32),
             **more,
@@ -161,6 +177,7 @@ class Findings:
             self.classes[self.proposed[row]],
             round(float(self.belief[row]), 6),
             round(float(self.quality[row]), 6),
+            round(float(self.least_belief[row]), 6),
             int(self.rank[row]),
             bool(self.flagged[row]),
             "; ".join(words for bit, words in REASONS.items() if self.reasons[row] & bit),
@@ -176,7 +193,10 @@ class Findings:
         return dict(zip(names, self.probabilities[row].tolist(), strict=True))
 
     def save(self, folder: Path | str) -> None:
-        """Write ``findings.csv``, ``findings.npz`` and ``findings.json``, each whole or not at all."""
+        """Write ``findings.csv``, ``findings.npz`` and ``findings.json``, each whole or not at all.
+
+        Where polars is installed (``permll[table]``), ``findings.parquet`` holds the same table as the CSV.
+        """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with write_whole(folder / ARRAYS) as file:
@@ -184,7 +204,13 @@ class Findings:
             np.savez_compressed(file, ids=np.array(self.ids), classes=np.array(self.classes), **arrays)
         about = {"threshold": self.threshold, "duplicates": self.duplicates, "about": dict(self.about)}
         write_text(folder / ABOUT, json.dumps(about) + "\n")
-        write_text(folder / CSV, "".join(self._lines()))
+        listed = self.first()
+        write_text(folder / CSV, "".join(_lines(listed)))
+        if find_spec("polars") is None:
+            (folder / PARQUET).unlink(missing_ok=True)  # of other findings
+            return
+        with write_whole(folder / PARQUET) as file:
+            _frame(listed).write_parquet(file)
 
     @classmethod
     def load(cls, folder: Path | str) -> "Findings":
@@ -199,12 +225,21 @@ class Findings:
         duplicates = tuple(map(tuple, about["duplicates"]))
         return cls(ids, classes, **arrays, threshold=about["threshold"], duplicates=duplicates, about=about["about"])
 
-    def _lines(self) -> Iterator[str]:
-        yield ",".join(Finding._fields) + "\n"
-        for finding in self.first():
-            file = io.StringIO()
-            csv.writer(file, lineterminator="\n").writerow(finding)
-            yield file.getvalue()
+
+_ARRAYS_OF = ("given", "candidates", "probabilities", "quality", "least_belief", "reasons", "neighbours")
 
 
-_ARRAYS_OF = ("given", "candidates", "probabilities", "quality", "reasons", "neighbours")
+def _lines(listed: Sequence[Finding]) -> Iterator[str]:
+    yield ",".join(Finding._fields) + "\n"
+    for finding in listed:
+        file = io.StringIO()
+        csv.writer(file, lineterminator="\n").writerow(finding)
+        yield file.getvalue()
+
+
+def _frame(listed: Sequence[Finding]) -> "pl.DataFrame":
+    import polars as pl
+
+    kinds = {str: pl.String, float: pl.Float64, int: pl.Int64, bool: pl.Boolean}
+    schema = {name: kinds[kind] for name, kind in Finding.__annotations__.items()}
+    return pl.DataFrame(listed, schema, orient="row")

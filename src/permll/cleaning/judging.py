@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,34 +33,44 @@ def judge(run: Run, data: Data, threshold: float = THRESHOLD) -> Findings:
     memory = remembered(run.folder)
     rows = torch.tensor([place[name] for name in memory.ids])  # of what is remembered, in the order of the data
     labels = _given(run, memory)
-    channel, posterior = posterior_of(memory, labels)
+    channel, posterior, sceptical = posterior_of(memory, labels)
     order = rows.argsort()
     known = data.take(rows[order])
-    ordered, log_p, given = posterior[order], memory.log_p[order], labels[order]
+    log_p, given = memory.log_p[order], labels[order]
     duplicates = contradictions(known.inputs, given)
-    bare = Findings.of_posterior(known.ids, known.classes, given, ordered, threshold=threshold)
+    bare = Findings.of_posterior(
+        known.ids, known.classes, given, posterior[order], sceptical=sceptical[order], threshold=threshold
+    )
     neighbours = _neighbours(run, known, bare)
     reasons = _reasons(run, bare, log_p, given, neighbours, duplicates)
     about = _about(run, known, channel, memory)
     return replace(bare, reasons=reasons, neighbours=neighbours, duplicates=duplicates, about=about)
 
 
-def posterior_of(memory: Remembered, labels: Tensor) -> tuple[Channel, Tensor]:
-    """Return the channel that held-out rows tell, and the posterior (N, c) of all rows.
+class Judgement(NamedTuple):
+    """The channel that held-out rows tell, and the posterior (N, c) of all rows, also as a sceptic has it."""
+
+    channel: Channel
+    posterior: Tensor
+    sceptical: Tensor
+
+
+def posterior_of(memory: Remembered, labels: Tensor) -> Judgement:
+    """Return what is to be believed of N labels.
 
     Without held-out rows the channel is told by the rows that were trained on, and nothing is taken back.
     """
-    trained = memory.trained
-    if trained == len(labels):
-        channel = fit_channel(memory.log_p, labels)
-        return channel, label_posterior(memory.log_p, labels, channel)
-    channel = fit_channel(memory.log_p[trained:], labels[trained:])
-    lean = find_lean(memory.log_p[:trained], labels[:trained], channel)
-    parts = (
-        label_posterior(memory.log_p[:trained], labels[:trained], channel, lean),
-        label_posterior(memory.log_p[trained:], labels[trained:], channel),
+    seen, held_out = slice(memory.trained), slice(memory.trained, None)
+    if memory.trained == len(labels):
+        channel, parts = fit_channel(memory.log_p, labels), [(seen, 0.0)]
+    else:
+        channel = fit_channel(memory.log_p[held_out], labels[held_out])
+        parts = [(seen, find_lean(memory.log_p[seen], labels[seen], channel)), (held_out, 0.0)]
+    both = (
+        torch.cat([label_posterior(memory.log_p[at], labels[at], channel, b, sceptical=sceptical) for at, b in parts])
+        for sceptical in (False, True)
     )
-    return channel, torch.cat(parts)
+    return Judgement(channel, *both)
 
 
 def _given(run: Run, memory: Remembered) -> Tensor:

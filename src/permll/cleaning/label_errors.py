@@ -54,8 +54,9 @@ def find_label_errors(
         "noise": {"rate": channel.rate, "low": low, "high": high, "rows": len(p)},
         "transition": channel.transition.tolist(),
     }
-    posterior = label_posterior(log_p, given, channel)
-    return Findings.of_posterior(ids or row_numbers(len(p)), names, given, posterior, threshold=threshold, about=about)
+    posterior, sceptical = (label_posterior(log_p, given, channel, sceptical=one) for one in (False, True))
+    ids = ids or row_numbers(len(p))
+    return Findings.of_posterior(ids, names, given, posterior, sceptical=sceptical, threshold=threshold, about=about)
 
 
 def _named(

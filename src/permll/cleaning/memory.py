@@ -17,6 +17,7 @@ from torch import Tensor
 from permll.functional.noise_rate import Explained, explain
 from permll.training.observers import Observer
 from permll.training.run import Run, write_whole
+from permll.training.trained import choose_weights
 
 if TYPE_CHECKING:
     from permll.training.loop import Loop
@@ -43,11 +44,14 @@ class Remembered:
 
 
 class Memory(Observer):
-    """Remembers in ``memory.npz`` of a run's folder; whatever happens to the process, each epoch counts once."""
+    """Remembers in ``memory.npz`` of a run's folder; whatever happens to the process, each epoch counts once.
+
+    The weights of the best epoch become those of the run, where rows are held out that can tell which it is.
+    """
 
     def on_start(self, loop: "Loop", run: Run) -> None:
         """Take up what an earlier process remembered; what it could not write down any more is looked at again."""
-        self._path = run.folder / MEMORY
+        self._run, self._path = run, run.folder / MEMORY
         self._ids = (*loop.data.ids, *(() if loop.validation is None else loop.validation.ids))
         self._total = torch.zeros(len(self._ids), loop.data.num_classes)
         self._best = self._total.clone()
@@ -74,6 +78,9 @@ class Memory(Observer):
         if likelihood >= self._likelihood:
             self._likelihood, self._best_epoch = likelihood, loop.epoch
             self._best = self._total / self._epochs
+            if loop.validation is not None:  # before the numbers: what is looked at again is chosen again
+                networks = {name: network.state_dict() for name, network in loop.method.networks.items()}
+                choose_weights(self._run, networks, loop.epoch)
         self._save(len(loop.data))
 
     def _save(self, trained: int) -> None:

@@ -29,6 +29,11 @@ def clean(
     threshold: Annotated[
         float, Option(help="Flag labels that are right with at most this probability.", min=0, max=1)
     ] = 0.5,
+    backbone: Annotated[
+        str | None, Option(help="See images through a pretrained network, timm:NAME; downloaded if need be.")
+    ] = None,
+    weights: Annotated[Path | None, Option(help="A file of the backbone's weights.")] = None,
+    encoder: Annotated[str | None, Option(help="See texts as sentence embeddings: a model's name or folder.")] = None,
     root: Annotated[str | None, Option(help="The folder of built-in data sets.")] = None,
     skip_unreadable: Annotated[bool, Option("--skip-unreadable", help="Leave damaged images out.")] = False,
     set_: Annotated[list[str] | None, Option("--set", help="Any value of the recipe: --set optimizer.lr=0.1")] = None,
@@ -54,6 +59,9 @@ def clean(
             epochs=epochs,
             seed=seed,
             threshold=threshold,
+            backbone=backbone,
+            weights=weights,
+            encoder=encoder,
             observers=[watch],
             **{name: value for name, value in reading.items() if value is not None},
             **changes,
@@ -64,6 +72,9 @@ def clean(
         typer.echo(json.dumps(findings_facts(findings) | {"run": findings.about["run"]}))
         return
     typer.echo(f"{findings.about['data']}\n{findings_summary(findings)}\n")
+    report = Path(findings.about["run"]) / "report.html"
+    if report.is_file():  # runs of old have none
+        typer.echo(f"Report: {report}")
     typer.echo(f"Every label: {Path(findings.about['run']) / 'findings.csv'}")
     typer.echo(f"Look at them:  permll review {findings.about['run']}")
     typer.echo(f"Write the corrected data:  permll apply {findings.about['run']} --auto --out NEW")

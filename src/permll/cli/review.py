@@ -21,6 +21,8 @@ def review(
     log: Annotated[bool, typer.Option("--log", help="Print every decision ever made as CSV, and leave.")] = False,
 ) -> None:
     """Review the labels that were found to be wrong, in the browser."""
+    if not run.is_dir():
+        raise FileNotFoundError(f"there is no run {run}: permll clean DATA --out {run} makes one.")
     if log:
         _print_log(run)
         return
@@ -47,7 +49,7 @@ def review(
 
 def _print_log(run: Path) -> None:
     from permll.cleaning.decisions import Decisions, Entry
-    from permll.review.serving import find_run
+    from permll.cleaning.opening import find_run
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(Entry._fields)

@@ -10,6 +10,11 @@ never mistaken, however sure it is of itself, hence ε = 1 / (2n + 2): without i
 wrong label even where no label is wrong. The lean b is for rows it was trained on: there it leans to the given label,
 which it has seen, and b takes back so much that as many labels are wrong among them as among the others
 (``find_lean``). For rows it was not trained on, b is 0.
+
+A label that goes from one class to another that looks alike cannot be told from a network that mixes these two up, by
+any number of rows whose labels are in doubt. Before a label is changed unseen, a sceptic is asked, who takes the
+network to be mistaken, however sure it is, half as often as it expects to be in the mean, and then for the classes
+that it mixes up anyway: M[k] is added to q for a row whose most probable class is k (``mistakes``).
 """
 
 import math
@@ -22,6 +27,7 @@ from torch import Tensor
 from permll.functional.noise_rate import cautious_transition, fit_likelihood, rate_of
 
 MOST_LEAN = 20.0  # nats: what leans further has been learned by heart, and taking that back would be guessing
+SCEPTICISM = 0.5  # times the mistakes that the network expects to make
 CAUTION = 3.0  # see cautious_transition: here entries of T decide on single labels, not on their number alone
 _HALVINGS = 50
 
@@ -35,6 +41,7 @@ class Channel(NamedTuple):
         rate: the share of wrong labels, as estimated.
         error: its standard error, of the draw of rows alone.
         slip: ε, the chance that the network is mistaken whatever it says.
+        mistakes: M (c, c), what a sceptic adds to it; None for nothing.
     """
 
     transition: Float[Tensor, "classes classes"]
@@ -42,6 +49,7 @@ class Channel(NamedTuple):
     rate: float
     error: float
     slip: float = 0.0
+    mistakes: Float[Tensor, "classes classes"] | None = None
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -70,8 +78,27 @@ def fit_channel(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " s
     """
     fit = fit_likelihood(log_p, labels)
     transition = cautious_transition(fit.joint, len(labels), CAUTION)
-    found = Channel(transition, fit.temperature, rate_of(fit.joint), fit.error, slip=1 / (2 * len(labels) + 2))
+    slip, expected = 1 / (2 * len(labels) + 2), mistakes(log_p, fit.temperature)
+    found = Channel(transition, fit.temperature, rate_of(fit.joint), fit.error, slip, expected)
     return found._replace(transition=_with_rate(transition, found.rate, found.cautious_rate))
+
+
+def mistakes(log_p: Float[Tensor, "samples classes"], temperature: float) -> Float[Tensor, "classes classes"]:
+    """Return M[k, j] = u/2 C[k, j], what a sceptic takes for the chance of class j where the network is sure of k.
+
+    u is the mean of 1 - max p, the share of rows that the network expects to be wrong about, and C[k] the mean of p
+    over rows whose most probable class is k, without k itself, so that it sums to one.
+
+    Examples:
+        >>> mistakes(torch.tensor([[0.9, 0.1, 0.0], [0.8, 0.1, 0.1]]).log(), 1.0)[0]
+        tensor([0.0000, 0.0500, 0.0250], dtype=torch.float64)
+    """
+    p = (log_p.double() / temperature).softmax(-1)
+    classes = p.shape[1]
+    mixed = torch.zeros(classes, classes, dtype=p.dtype, device=p.device).index_add_(0, p.argmax(1), p)
+    others = 1 - torch.eye(classes).to(p)
+    mixed = (mixed + torch.finfo(torch.float32).tiny) * others  # of a class that is never predicted: all alike
+    return SCEPTICISM * (1 - p.amax(1)).mean() * mixed / mixed.sum(1, keepdim=True)
 
 
 def _with_rate(transition: Tensor, rate: float, wanted: float) -> Tensor:
@@ -83,7 +110,12 @@ def _with_rate(transition: Tensor, rate: float, wanted: float) -> Tensor:
 
 
 def label_posterior(
-    log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], channel: Channel, lean: float = 0.0
+    log_p: Float[Tensor, "samples classes"],
+    labels: Int[Tensor, " samples"],
+    channel: Channel,
+    lean: float = 0.0,
+    *,
+    sceptical: bool = False,
 ) -> Float[Tensor, "samples classes"]:
     """Return r (N, c), in float64.
 
@@ -92,6 +124,7 @@ def label_posterior(
         labels: as given.
         channel: from ``fit_channel``.
         lean: b.
+        sceptical: count with the channel's ``mistakes``.
 
     Examples:
         >>> channel = Channel(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 1.0, 0.1, 0.0)
@@ -100,6 +133,9 @@ def label_posterior(
     """
     tiny = torch.finfo(torch.float64).tiny
     p = (log_p.double() / channel.temperature).softmax(-1)
+    if sceptical and channel.mistakes is not None:
+        mistaken = channel.mistakes[p.argmax(1)]
+        p = (1 - mistaken.sum(1, keepdim=True)) * p + mistaken
     q = (1 - channel.slip) * p + channel.slip / p.shape[1]
     score = (q * channel.transition.double().T[labels]).clamp_min(tiny).log()
     score[torch.arange(len(labels)), labels] -= lean

@@ -4,8 +4,8 @@ import base64
 import csv
 import io
 import json
-import shutil
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlparse
 from xml.etree import ElementTree
 
@@ -21,30 +21,16 @@ from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
 from permll.data import load
 from permll.training.run import Run
-from tests.cleaning.applying.making import ROWS, animal, image_folder, make_run, numbers, table_and_run, table_text
-
-PROPOSALS = {"3": ("dog", 0.99), "4": ("owl", 0.96), "5": ("cat", 0.7)}
+from tests.cleaning.applying.making import PROPOSALS, ROWS, animal, image_folder, make_run, numbers, table_text
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return table_and_run(tmp_path_factory.mktemp("made"), PROPOSALS)
-
-
-@pytest.fixture
-def run(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    return Run(tmp_path / "run")
-
-
-def checked_tasks(path: Path) -> list[dict[str, object]]:
+def checked_tasks(path: Path) -> list[dict[str, Any]]:
     """Read tasks and configuration as Label Studio does: names, fields and choices must go together."""
     config = ElementTree.parse(path.with_suffix(".xml")).getroot()
     (choices,) = config.iter("Choices")
     names = {tag.get("name"): tag for tag in config.iter() if tag.get("name")}
     shown = names[choices.get("toName")]
-    tasks = json.loads(path.read_text())
+    tasks: list[dict[str, Any]] = json.loads(path.read_text())
     for task in tasks:
         for tag in (shown, *config.iter("Header")):
             assert str(tag.get("value")).removeprefix("$") in task["data"]
@@ -67,8 +53,8 @@ def test_rows_of_a_table_go_whole(run: Run, tmp_path: Path) -> None:
     written = export(run, tmp_path / "tasks.json", "label-studio")
     assert (written.count, written.configuration, written.notes) == (3, tmp_path / "tasks.xml", ())
     tasks = checked_tasks(tmp_path / "tasks.json")
-    assert [task["data"]["id"] for task in tasks] == ["3", "4", "5"]  # type: ignore[index]
-    assert tasks[0]["data"]["row"] == {"name": "n03", "code": "003", "size": "0.42860", "kind": "cat"}  # type: ignore[index]
+    assert [task["data"]["id"] for task in tasks] == ["3", "4", "5"]
+    assert tasks[0]["data"]["row"] == {"name": "n03", "code": "003", "size": "0.42860", "kind": "cat"}
     assert "<Table " in (tmp_path / "tasks.xml").read_text()
 
 
@@ -79,7 +65,7 @@ def test_texts_with_signs_of_xml(tmp_path: Path) -> None:
     run = make_run(tmp_path / "data.parquet", tmp_path / "run", {"0": ('"<C>"', 0.9)})
     export(run, tmp_path / "tasks.json", "label-studio")
     (task,) = checked_tasks(tmp_path / "tasks.json")
-    assert task["data"]["text"] == "some words 0"  # type: ignore[index]
+    assert task["data"]["text"] == "some words 0"
 
 
 def test_images_are_served_from_their_folder(tmp_path: Path) -> None:
@@ -88,7 +74,7 @@ def test_images_are_served_from_their_folder(tmp_path: Path) -> None:
     run = make_run(photos, tmp_path / "run", {"cat/é & 0.png": ("dog", 0.9)})
     written = export(run, tmp_path / "tasks.json", "label-studio")
     (task,) = checked_tasks(tmp_path / "tasks.json")
-    address = urlparse(task["data"]["image"])  # type: ignore[index]
+    address = urlparse(task["data"]["image"])
     assert address.path == "/data/local-files/"
     (below,) = parse_qs(address.query)["d"]
     assert (tmp_path / below).samefile(photos / "cat" / "é & 0.png")
@@ -102,7 +88,7 @@ def test_images_of_a_table_are_served_from_where_they_are(tmp_path: Path) -> Non
     wrong = {"photos/cat/0.png": ("dog", 0.9), "photos/owl/0.png": ("dog", 0.8)}
     run = make_run(tmp_path / "list.csv", tmp_path / "run", wrong, image="file")
     written = export(run, tmp_path / "tasks.json", "label-studio")
-    addresses = [str(task["data"]["image"]) for task in checked_tasks(tmp_path / "tasks.json")]  # type: ignore[index]
+    addresses = [str(task["data"]["image"]) for task in checked_tasks(tmp_path / "tasks.json")]
     assert addresses == ["/data/local-files/?d=photos/cat/0.png", "/data/local-files/?d=photos/owl/0.png"]
     assert f"DOCUMENT_ROOT={tmp_path}, and add {tmp_path / 'photos'} " in written.notes[0]
 
@@ -112,7 +98,7 @@ def test_images_of_a_built_in_set_go_into_the_file(tmp_path: Path) -> None:
     run = make_run("digits", tmp_path / "run", {data.ids[7]: (data.classes[(int(data.labels[7]) + 1) % 10], 0.9)})
     export(run, tmp_path / "tasks.json", "label-studio")
     (task,) = checked_tasks(tmp_path / "tasks.json")
-    head, _, body = str(task["data"]["image"]).partition(",")  # type: ignore[index]
+    head, _, body = str(task["data"]["image"]).partition(",")
     assert head == "data:image/png;base64"
     pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(body))))
     np.testing.assert_array_equal(pixels, data.inputs.batch(torch.tensor([7]))[0, 0].numpy())
@@ -124,7 +110,7 @@ def test_data_in_memory_go_by_id(tmp_path: Path) -> None:
     posterior = torch.nn.functional.one_hot((data.labels + (torch.arange(ROWS) == 2)) % 3, 3)
     Findings.of_posterior(data.ids, data.classes, data.labels, posterior).save(run.folder)
     export(run, tmp_path / "tasks.json", "label-studio")
-    assert [task["data"]["id"] for task in checked_tasks(tmp_path / "tasks.json")] == ["2"]  # type: ignore[index]
+    assert [task["data"]["id"] for task in checked_tasks(tmp_path / "tasks.json")] == ["2"]
 
 
 @pytest.mark.parametrize("features", [3, 60])
@@ -134,7 +120,7 @@ def test_vectors_are_shown_if_they_are_short(features: int, tmp_path: Path) -> N
     run = make_run(tmp_path / "data.npz", tmp_path / "run", {"3": ("dog", 0.99)})
     export(run, tmp_path / "tasks.json", "label-studio")
     (task,) = checked_tasks(tmp_path / "tasks.json")
-    assert ("row" in task["data"]) == (features == 3)  # type: ignore[operator]
+    assert ("row" in task["data"]) == (features == 3)
 
 
 def test_a_spreadsheet_of_them(run: Run, tmp_path: Path) -> None:

@@ -81,6 +81,26 @@ def test_vectors_in_a_column_are_named_in_the_next_command(tmp_path: Path) -> No
     assert load(tmp_path / "new.parquet", label="label", features=["embedding"])[3].label == "owl"
 
 
+def test_vectors_in_a_column_are_read_again_and_again(tmp_path: Path) -> None:
+    pl.DataFrame({"embedding": numbers().tolist(), "label": animals("text")}).write_parquet(tmp_path / "data.parquet")
+    before = load(tmp_path / "data.parquet")
+    one = make_run(tmp_path / "data.parquet", tmp_path / "run", {"3": ("owl", 0.99)})
+    apply(one, tmp_path / "one.parquet", auto=True)
+    after = load(tmp_path / "one.parquet")
+    assert (after.ids, after.classes, repr(after.inputs)) == (before.ids, before.classes, "Vectors of 3")
+    every = torch.arange(ROWS)
+    assert torch.equal(after.inputs.batch(every), before.inputs.batch(every))
+    assert (after.labels != before.labels).nonzero()[:, 0].tolist() == [3]
+    assert after.about["features"] == ["embedding"]
+    assert [note["names"] for note in after.about["left_out"]] == [["label_original", "label_source"]]
+    two = make_run(tmp_path / "one.parquet", tmp_path / "run2", {"4": ("cat", 0.99)})  # trains on it, too
+    apply(two, tmp_path / "two.parquet", auto=True)
+    rows = pl.read_parquet(tmp_path / "two.parquet").select("label", "label_original", "label_source").rows()
+    assert rows[3:5] == [("owl", "cat", "auto"), ("cat", "dog", "auto")]
+    with pytest.raises(ValueError, match="neither a number nor a category"):
+        load(tmp_path / "one.parquet", features=["embedding", "label_source"])  # asked for, so it is taken
+
+
 def arrays_of(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     with np.load(path, allow_pickle=False) as saved:
         return {name: saved[name] for name in saved.files}
@@ -183,9 +203,20 @@ def test_safetensors_keep_their_tensors_and_notes(tmp_path: Path) -> None:
     assert [SOURCES[k] for k in twice["label_source"][3:5].tolist()] == ["auto", "accepted"]
 
 
-def test_the_run_of_a_file_is_as_it_was(tmp_path: Path) -> None:
-    np.savez(tmp_path / "data.npz", x=numbers(), y=np.array(animals("text")))
-    run: Run = make_run(tmp_path / "data.npz", tmp_path / "run", {"3": ("owl", 0.99)})
-    before = {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file()}
-    apply(run, tmp_path / "new.npz", auto=True)
-    assert {path.name: path.read_bytes() for path in run.folder.iterdir() if path.is_file()} == before
+@pytest.mark.parametrize("form", ["parquet", "npz", "npy", "safetensors"])
+def test_the_file_and_its_run_are_as_they_were(form: str, tmp_path: Path) -> None:
+    source, options = tmp_path / f"data.{form}", {}
+    if form == "parquet":
+        pl.DataFrame({"size": numbers()[:, 0], "label": animals("numbers")}).write_parquet(source)
+    elif form == "npz":
+        np.savez(source, x=numbers(), y=np.array(animals("numbers")))
+    elif form == "npy":
+        np.save(source, numbers())
+        np.save(tmp_path / "y.npy", np.array(animals("numbers")))
+        options = {"labels": str(tmp_path / "y.npy")}
+    else:
+        save_file({"x": torch.from_numpy(numbers()), "y": torch.tensor(animals("numbers"))}, source)
+    run: Run = make_run(source, tmp_path / "run", {"3": ("20", 0.99)}, **options)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    apply(run, tmp_path / f"new.{'npz' if form == 'npy' else form}", auto=True)
+    assert {path: path.read_bytes() for path in before} == before

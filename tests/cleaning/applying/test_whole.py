@@ -3,7 +3,8 @@
 import csv
 import os
 import shlex
-import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,21 +19,7 @@ from permll.cleaning.decisions import FILE, Decisions
 from permll.cleaning.findings import Findings
 from permll.data import load
 from permll.training.run import Run
-from tests.cleaning.applying.making import ROWS, animal, image_folder, make_run, numbers, table_and_run, table_text
-
-PROPOSALS = {"3": ("dog", 0.99), "4": ("owl", 0.96), "5": ("cat", 0.7)}
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return table_and_run(tmp_path_factory.mktemp("made"), PROPOSALS)
-
-
-@pytest.fixture
-def run(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    return Run(tmp_path / "run")
+from tests.cleaning.applying.making import PROPOSALS, ROWS, animal, image_folder, make_run, numbers, table_text
 
 
 def names(folder: Path) -> list[str]:
@@ -285,6 +272,47 @@ def test_if_the_data_set_cannot_be_put_in_place_the_changes_are_not_either(
     with pytest.raises(OSError, match="the disk is gone"):
         apply(run, tmp_path / "new.csv", auto=True)
     assert names(tmp_path) == before
+
+
+# Applies in children that kill themselves before the nth time that something is to last: a file, or its name.
+KILLED = """
+import os, signal
+from permll.cleaning.applying import apply
+
+
+def die(left):
+    def before(act):
+        def acting(*arguments):
+            nonlocal left
+            left -= 1
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return act(*arguments)
+        return acting
+    os.fsync, os.rename = before(os.fsync), before(os.rename)
+
+
+for number in range(1, 6):
+    pid = os.fork()
+    if pid == 0:
+        die(number)
+        apply("run", f"new{number}.csv", auto=True)
+        os._exit(0)
+    print(os.WIFSIGNALED(os.waitpid(pid, 0)[1]))
+"""
+
+
+def test_killed_at_any_moment_the_data_set_is_whole_or_not_there(run: Run, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    shown = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=120)
+    assert shown.stdout.split() == ["True"] * 4 + ["False"], shown.stderr
+    assert {path: path.read_bytes() for path in before} == before
+    applied = apply(run, tmp_path / "new1.csv", auto=True)  # what was killed does not stand in the way
+    made = [f"new{number}.csv" for number in range(1, 6) if (tmp_path / f"new{number}.csv").exists()]
+    assert made == ["new1.csv", "new5.csv"]
+    assert (tmp_path / "new5.csv").read_bytes() == applied.path.read_bytes()
+    left = {path for path in tmp_path.rglob("*") if path.is_file() and path not in before}
+    assert all(path.name.startswith((".", "new")) for path in left)
 
 
 def test_a_plan_writes_nothing(run: Run, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def corrections(
     """Return every label that is decided about, in the order of the data.
 
     A reviewer's word always counts, also to keep a label or to be unsure. With ``auto``, where nobody said anything,
-    a flagged label becomes the proposal if that has at least ``min_probability``.
+    a flagged label becomes the proposal if that has at least ``min_probability`` for a sceptic too (``least_belief``).
 
     Args:
         findings: about N labels.
@@ -78,7 +78,9 @@ def corrections(
     rows = {name: row for row, name in enumerate(findings.ids)}
     chosen = {rows[name] for name in decisions}
     if auto:
-        chosen |= {row for row in findings.flagged.nonzero()[0].tolist() if findings[row].belief >= min_probability}
+        chosen |= {
+            row for row in findings.flagged.nonzero()[0].tolist() if findings.least_belief[row] >= min_probability
+        }
     return [_one(findings, row, decisions.get(findings.ids[row])) for row in sorted(chosen)]
 
 

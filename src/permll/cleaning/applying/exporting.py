@@ -12,9 +12,9 @@ from permll.cleaning.applying.label_studio import configuration, image_places, t
 from permll.cleaning.applying.places import made_whole, refuse_place
 from permll.cleaning.applying.samples_shown import Shown, shown
 from permll.cleaning.applying.source import source_of
-from permll.cleaning.applying.whole import opened
 from permll.cleaning.decisions import Decision, Decisions
 from permll.cleaning.findings import Finding, Findings
+from permll.cleaning.opening import opened
 from permll.training.run import Run
 
 Tool = Literal["label-studio", "csv"]

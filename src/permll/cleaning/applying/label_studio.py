@@ -31,7 +31,7 @@ def tasks(found: Sequence[Finding], samples: Shown, images: Images | None) -> li
         images: where the images lie, if they are files.
 
     Examples:
-        >>> one = Finding("a", "ham", "spam", 0.9, 0.1, 1, True, "")
+        >>> one = Finding("a", "ham", "spam", 0.9, 0.1, 0.9, 1, True, "")
         >>> task = tasks([one], Shown("text", {"a": "win now"}), None)[0]
         >>> task["data"]["text"], task["predictions"][0]["result"][0]["value"]
         ('win now', {'choices': ['spam']})

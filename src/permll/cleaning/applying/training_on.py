@@ -24,7 +24,7 @@ def next_commands(section: DataSection, source: Source | None, out: Path, as_: A
     else:
         label = source.column or LABEL
         if source.form == "parquet" and source.found.about.get("kind") == "vectors":
-            options["features"] = source.found.about["features"]  # beside the new columns, vectors must be named
+            options["features"] = source.found.about["features"]  # so that no column that comes later counts
     words = ["permll", "train", "--data", _path(out), *(["--label", label] if label else [])]
     for name, value in options.items():
         words += ["--set", f"data.options.{name}={_toml(value)}"]

@@ -24,6 +24,7 @@ from permll.cleaning.applying.source import Source, source_of
 from permll.cleaning.applying.training_on import next_commands
 from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
+from permll.cleaning.opening import opened
 from permll.data.own.found import counted
 from permll.data.problems import listed
 from permll.training.run import Run
@@ -112,21 +113,13 @@ def plan(run: Run | Path | str, *, auto: bool = False, min_probability: float = 
         )
     found = corrections(findings, decisions, auto, min_probability)
     if not found:
-        proposals = [findings[row].belief for row in findings.flagged.nonzero()[0].tolist()]
+        proposals = findings.least_belief[findings.flagged].tolist()
         best = f"the highest of {len(proposals):,} is {max(proposals):.4g}" if proposals else "no label is flagged"
         raise ValueError(
             f"nothing changes, as no proposal of {run.folder} has a probability of {min_probability} or more ({best}): "
             "ask for less with --min-probability, or decide with permll review."
         )
     return Plan(run, findings, found, source_of(run, findings))
-
-
-def opened(run: Run | Path | str) -> tuple[Run, Findings]:
-    """Return a run and what it found."""
-    run = run if isinstance(run, Run) else Run(run)
-    if not run.exists:
-        raise FileNotFoundError(f"{run.folder} is no run: permll clean DATA --out {run.folder} makes one.")
-    return run, Findings.load(run.folder)
 
 
 def check_place(planned: Plan, out: Path, as_: As = "link") -> None:
