@@ -7,6 +7,7 @@ import re
 import struct
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,7 +67,8 @@ def ask(
     async def send(message: Any) -> None:
         sent.append(message)
 
-    asyncio.run(app(scope, receive, send))
+    with ThreadPoolExecutor(1) as alone:  # in this thread Playwright may have a loop of its own
+        alone.submit(lambda: asyncio.run(app(scope, receive, send))).result()
     found = [(name.decode(), value.decode("latin-1")) for name, value in sent[0]["headers"]]
     return Answer(sent[0]["status"], dict(found), b"".join(message.get("body", b"") for message in sent[1:]))
 

@@ -197,12 +197,12 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _numbered(y: NDArray[Any]) -> tuple[NDArray[Any], torch.Tensor]:
     """Return the classes (c,) in order, and the labels (N,) as their numbers."""
-    check_classification_targets(y)
     try:
         classes, labels = np.unique(y, return_inverse=True)
     except TypeError:
         kinds = sorted({type(label).__name__ for label in y})
         raise ValueError(f"y mixes labels of several types, {', '.join(kinds)}: give numbers, or text.") from None
+    check_classification_targets(y)
     if len(classes) < 2:
         raise ValueError(f"y holds one class, {classes.tolist()[0]!r}: two or more are needed.")
     return classes, torch.from_numpy(labels.astype(np.int64))
