@@ -12,6 +12,7 @@ from permll.functional.label_posterior import (
     MOST_LEAN,
     SCEPTICISM,
     Channel,
+    doubted,
     find_lean,
     fit_channel,
     label_posterior,
@@ -138,11 +139,27 @@ def test_a_sceptic_is_one_who_mixes_the_mistakes_in(rows: int, classes: int, see
     mixed = torch.stack(
         [(1 - channel.mistakes[row.argmax()].sum()) * row + channel.mistakes[row.argmax()] for row in p]
     )
-    sceptical = label_posterior(log_p, labels, channel, sceptical=True)
-    assert torch.allclose(sceptical, label_posterior(mixed.log(), labels, channel), atol=1e-9)
-    assert torch.equal(
-        label_posterior(log_p, labels, channel), label_posterior(log_p, labels, channel._replace(mistakes=None))
+    plain = channel._replace(mistakes=None)
+    assert torch.allclose(
+        label_posterior(log_p, labels, channel), label_posterior(mixed.log(), labels, plain), atol=1e-9
     )
+
+
+def test_a_sceptic_counts_with_the_least_noise_there_can_be() -> None:
+    log_p = (0.98 * torch.eye(3) + 0.01).log().repeat(100, 1)
+    labels = torch.arange(3).repeat(100)
+    labels[:30:3] = 1  # of class 0, so that it is known which form the noise has
+    channel = fit_channel(log_p, labels)
+    sceptic = doubted(channel, log_p)
+    assert 0 < sceptic.rate == sceptic.cautious_rate == channel.interval[0] < channel.cautious_rate
+    less = sceptic.cautious_rate / channel.cautious_rate
+    off = ~torch.eye(3, dtype=torch.bool)
+    assert torch.allclose(sceptic.transition[off], less * channel.transition[off])
+    assert torch.allclose(sceptic.transition.sum(1), torch.ones(3, dtype=torch.float64))
+    assert find_lean(log_p, labels, sceptic) <= find_lean(log_p, labels, channel)
+    right = torch.arange(3).repeat(100)
+    nothing_wrong = doubted(fit_channel(log_p, right), log_p)
+    assert label_posterior(log_p, right, nothing_wrong, find_lean(log_p, right, nothing_wrong)).argmax(1).equal(right)
 
 
 def test_a_sceptic_does_not_believe_a_network_that_mixes_two_classes_up() -> None:
@@ -158,6 +175,7 @@ def test_a_sceptic_does_not_believe_a_network_that_mixes_two_classes_up() -> Non
     channel = fit_channel(logits.log_softmax(-1), labels)
     mistaken = logits[sure].log_softmax(-1)
     believes = label_posterior(mistaken, labels[sure], channel).amax(1)
-    doubts = label_posterior(mistaken, labels[sure], channel, sceptical=True).gather(1, 1 - labels[sure][:, None])
+    doubts = label_posterior(mistaken, labels[sure], doubted(channel, logits.log_softmax(-1)))
+    doubts = doubts.gather(1, 1 - labels[sure][:, None])
     assert believes.mean() > 0.95  # no label is wrong: it cannot know
     assert doubts.max() < 0.9

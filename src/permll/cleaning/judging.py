@@ -13,7 +13,7 @@ from permll.cleaning.findings import THRESHOLD, Findings
 from permll.cleaning.memory import Remembered, remembered
 from permll.cleaning.neighbours import nearest_rows
 from permll.data.record import Data
-from permll.functional.label_posterior import Channel, find_lean, fit_channel, label_posterior
+from permll.functional.label_posterior import Channel, doubted, find_lean, fit_channel, label_posterior
 from permll.training.run import Run
 from permll.training.trained import load_trained
 
@@ -61,16 +61,17 @@ def posterior_of(memory: Remembered, labels: Tensor) -> Judgement:
     Without held-out rows the channel is told by the rows that were trained on, and nothing is taken back.
     """
     seen, held_out = slice(memory.trained), slice(memory.trained, None)
-    if memory.trained == len(labels):
-        channel, parts = fit_channel(memory.log_p, labels), [(seen, 0.0)]
-    else:
-        channel = fit_channel(memory.log_p[held_out], labels[held_out])
-        parts = [(seen, find_lean(memory.log_p[seen], labels[seen], channel)), (held_out, 0.0)]
-    both = (
-        torch.cat([label_posterior(memory.log_p[at], labels[at], channel, b, sceptical=sceptical) for at, b in parts])
-        for sceptical in (False, True)
-    )
-    return Judgement(channel, *both)
+    told = held_out if memory.trained < len(labels) else seen
+    channel = fit_channel(memory.log_p[told], labels[told])
+
+    def posterior(channel: Channel) -> Tensor:
+        if told is seen:
+            return label_posterior(memory.log_p, labels, channel)
+        lean = find_lean(memory.log_p[seen], labels[seen], channel)
+        parts = [(seen, lean), (held_out, 0.0)]
+        return torch.cat([label_posterior(memory.log_p[at], labels[at], channel, b) for at, b in parts])
+
+    return Judgement(channel, posterior(channel), posterior(doubted(channel, memory.log_p[told])))
 
 
 def _given(run: Run, memory: Remembered) -> Tensor:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from permll.cleaning.findings import THRESHOLD, Findings
 from permll.data.labels import by_place, name_classes
 from permll.data.own.found import row_numbers
-from permll.functional.label_posterior import fit_channel, label_posterior
+from permll.functional.label_posterior import doubted, fit_channel, label_posterior
 
 
 def find_label_errors(
@@ -54,7 +54,7 @@ def find_label_errors(
         "noise": {"rate": channel.rate, "low": low, "high": high, "rows": len(p)},
         "transition": channel.transition.tolist(),
     }
-    posterior, sceptical = (label_posterior(log_p, given, channel, sceptical=one) for one in (False, True))
+    posterior, sceptical = (label_posterior(log_p, given, one) for one in (channel, doubted(channel, log_p)))
     ids = ids or row_numbers(len(p))
     return Findings.of_posterior(ids, names, given, posterior, sceptical=sceptical, threshold=threshold, about=about)
 

@@ -12,9 +12,10 @@ which it has seen, and b takes back so much that as many labels are wrong among 
 (``find_lean``). For rows it was not trained on, b is 0.
 
 A label that goes from one class to another that looks alike cannot be told from a network that mixes these two up, by
-any number of rows whose labels are in doubt. Before a label is changed unseen, a sceptic is asked, who takes the
-network to be mistaken, however sure it is, half as often as it expects to be in the mean, and then for the classes
-that it mixes up anyway: M[k] is added to q for a row whose most probable class is k (``mistakes``).
+any number of rows whose labels are in doubt. Before a label is changed unseen, a sceptic is asked (``doubted``), who
+takes the lower end of the noise rate's interval for the rate, and the network to be mistaken, however sure it is, half
+as often as it expects to be in the mean, and then for the classes that it mixes up anyway: M[k] is added to q for a row
+whose most probable class is k (``mistakes``).
 """
 
 import math
@@ -41,7 +42,7 @@ class Channel(NamedTuple):
         rate: the share of wrong labels, as estimated.
         error: its standard error, of the draw of rows alone.
         slip: ε, the chance that the network is mistaken whatever it says.
-        mistakes: M (c, c), what a sceptic adds to it; None for nothing.
+        mistakes: M (c, c), what a sceptic adds to the predictions; None for nothing.
     """
 
     transition: Float[Tensor, "classes classes"]
@@ -78,9 +79,27 @@ def fit_channel(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " s
     """
     fit = fit_likelihood(log_p, labels)
     transition = cautious_transition(fit.joint, len(labels), CAUTION)
-    slip, expected = 1 / (2 * len(labels) + 2), mistakes(log_p, fit.temperature)
-    found = Channel(transition, fit.temperature, rate_of(fit.joint), fit.error, slip, expected)
+    found = Channel(transition, fit.temperature, rate_of(fit.joint), fit.error, slip=1 / (2 * len(labels) + 2))
     return found._replace(transition=_with_rate(transition, found.rate, found.cautious_rate))
+
+
+def doubted(channel: Channel, log_p: Float[Tensor, "samples classes"]) -> Channel:
+    """Return the channel as a sceptic takes it: with the least noise that can be, and mistakes of the network.
+
+    Args:
+        channel: from ``fit_channel``.
+        log_p: of the same held-out rows.
+
+    Examples:
+        >>> log_p = (0.98 * torch.eye(2) + 0.01).log().repeat(50, 1)
+        >>> labels = torch.tensor([0, 1]).repeat(50)
+        >>> labels[::10] = 1 - labels[::10]
+        >>> round(doubted(fit_channel(log_p, labels), log_p).rate, 2)
+        0.03
+    """
+    before, low = channel.cautious_rate, channel.interval[0]
+    less = channel._replace(rate=low, error=0.0, mistakes=mistakes(log_p, channel.temperature))
+    return less._replace(transition=_with_rate(channel.transition, before, less.cautious_rate))
 
 
 def mistakes(log_p: Float[Tensor, "samples classes"], temperature: float) -> Float[Tensor, "classes classes"]:
@@ -114,17 +133,14 @@ def label_posterior(
     labels: Int[Tensor, " samples"],
     channel: Channel,
     lean: float = 0.0,
-    *,
-    sceptical: bool = False,
 ) -> Float[Tensor, "samples classes"]:
     """Return r (N, c), in float64.
 
     Args:
         log_p: logarithms of the network's probabilities, or logits.
         labels: as given.
-        channel: from ``fit_channel``.
+        channel: from ``fit_channel``, or what ``doubted`` leaves of it.
         lean: b.
-        sceptical: count with the channel's ``mistakes``.
 
     Examples:
         >>> channel = Channel(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 1.0, 0.1, 0.0)
@@ -133,7 +149,7 @@ def label_posterior(
     """
     tiny = torch.finfo(torch.float64).tiny
     p = (log_p.double() / channel.temperature).softmax(-1)
-    if sceptical and channel.mistakes is not None:
+    if channel.mistakes is not None:
         mistaken = channel.mistakes[p.argmax(1)]
         p = (1 - mistaken.sum(1, keepdim=True)) * p + mistaken
     q = (1 - channel.slip) * p + channel.slip / p.shape[1]
