@@ -43,6 +43,8 @@ results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, 
 	$(if $(LABELME),@$(BIN)/python benchmarks/estimate_noise.py --labelme $(LABELME))
 	@$(BIN)/python benchmarks/figure3.py
 	$(if $(and $(LABELME),$(TREC)),@$(BIN)/python benchmarks/table2.py --labelme $(LABELME) --trec $(TREC))
+	@$(BIN)/python benchmarks/do_no_harm.py $(if $(LABELME),--labelme $(LABELME))
+	$(if $(and $(LABELME),$(TREC)),@$(BIN)/pip install --quiet cleanlab && $(BIN)/python benchmarks/cleaning.py --labelme $(LABELME) --trec $(TREC))
 	$(if $(ROOT),@$(BIN)/python benchmarks/lite.py --root $(ROOT))
 	$(if $(ROOT),@$(BIN)/python benchmarks/table1_lite.py --root $(ROOT))
 	@$(BIN)/permll demo --out docs/images

@@ -11,9 +11,7 @@ results/do_no_harm.csv and results/do_no_harm.md.
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.doubtful import doubtful
-from benchmarks.growing import grow
+from benchmarks.growing import grow, in_processes
 from benchmarks.recorded import arguments
 from benchmarks.timing import RESULTS
 from permll import clean
@@ -36,7 +34,6 @@ SETS = {
     "labelme": "LabelMe, real",
 }
 SEEDS = (1, 2, 3)
-JOBS = 2
 
 
 def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
@@ -86,19 +83,13 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def cells_of(cells: Sequence[tuple[str, int]], real: Mapping[str, Path]) -> Iterator[dict[str, object]]:
-    """Return the rows of cells, several processes at work."""
-    with ProcessPoolExecutor(JOBS, get_context("spawn")) as pool:
-        yield from pool.map(cell, *zip(*cells, strict=True), [real] * len(cells))
-
-
 def main() -> None:
     """Measure what is missing, and write."""
     args = arguments(__doc__, "labelme")
     torch.set_num_threads(1)
     real = {} if args.labelme is None else {"labelme": args.labelme}
     wanted = [(name, seed) for seed in SEEDS for name in SETS if name in real or "-" in name or args.only_render]
-    text = table(grow("do_no_harm", args, wanted, lambda cells: cells_of(cells, real)))
+    text = table(grow("do_no_harm", args, wanted, lambda cells: in_processes(cell, cells, real)))
     (RESULTS / "do_no_harm.md").write_text(text)
     print(text)
 

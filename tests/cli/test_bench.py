@@ -1,4 +1,4 @@
-"""``permll bench``, run as the process a user would start, at tier tiny: seconds a cell."""
+"""``permll bench`` at tier tiny, seconds a cell: begun, killed and stopped as a process, gone on with in this one."""
 
 import json
 import os
@@ -14,17 +14,26 @@ import pytest
 
 from permll.bench import read_rows
 from permll.training import Run
+from tests.cli.conftest import Here
 
 PERMLL = Path(sys.executable).with_name("permll")
 TINY = ("bench", "table1", "--tier", "tiny", "--set", "network.widths=[32]")
 QUICK = (*TINY, "--set", "training.epochs=2")
 TWO = ("--methods", "ce,permll", "--seeds", "1,2")
 NAMES = [f"digits-sym-40-{method}-{seed}" for method in ("ce", "permll") for seed in (1, 2)]
+LONG = (*TINY, "--set", "training.epochs=30", "--methods", "ce")
+TERMINAL = {"COLUMNS": "100", "NO_COLOR": "1"}
 TIMEOUT = 600
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"COLUMNS": "100", "NO_COLOR": "1"}
+    return os.environ | TERMINAL
+
+
+@pytest.fixture(autouse=True)
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in TERMINAL.items():
+        monkeypatch.setenv(name, value)
 
 
 def bench(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -94,48 +103,57 @@ def test_from_nothing_to_a_report(done: tuple[Path, subprocess.CompletedProcess[
     assert "4 cells in runs/bench/bench.csv; open runs/bench/report/index.html" in shown.stdout
 
 
-def test_finished_cells_are_never_repeated(done: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_finished_cells_are_never_repeated(
+    done: tuple[Path, subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch, here: Here
+) -> None:
     folder, _ = done
+    monkeypatch.chdir(folder)
     before = times(folder / "runs" / "bench" / "tiny")
-    shown = bench(*QUICK, *TWO, cwd=folder)
-    assert shown.returncode == 0, shown.stderr
-    assert "4 finished; nothing to train." in shown.stdout
+    code, printed, complaints = here(*QUICK, *TWO)
+    assert code == 0, complaints
+    assert "4 finished; nothing to train." in printed
     assert times(folder / "runs" / "bench" / "tiny") == before
-    other = bench(*QUICK, *TWO, "--set", "optimizer.lr=0.1", cwd=folder)  # what is there is of another recipe
-    assert other.returncode == 1
-    assert "4 of another recipe; nothing to train." in other.stdout
+    code, printed, complaints = here(*QUICK, *TWO, "--set", "optimizer.lr=0.1")  # what is there is of another recipe
+    assert code == 1
+    assert "4 of another recipe; nothing to train." in printed
     assert "is a run of another recipe (optimizer.lr 0.05 and 0.1): it is left alone; choose another --out." in (
-        other.stderr
+        complaints
     )
     assert times(folder / "runs" / "bench" / "tiny") == before
 
 
-def test_a_dry_run_and_a_mere_rendering_train_nothing(done: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_a_dry_run_and_a_mere_rendering_train_nothing(
+    done: tuple[Path, subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch, here: Here
+) -> None:
     folder, _ = done
+    monkeypatch.chdir(folder)
     out = folder / "runs" / "bench"
     more = ("--methods", "ce,permll,gce", "--seeds", "1,2")
     before = times(out / "tiny")
-    shown = bench(*QUICK, *more, "--dry-run", cwd=folder)
-    assert shown.returncode == 0, shown.stderr
-    assert "4 finished, 2 to begin; about" in shown.stdout
-    assert shown.stdout.count("permll train tiny/digits --method gce") == 2
-    assert "--method ce" not in shown.stdout
+    code, printed, complaints = here(*QUICK, *more, "--dry-run")
+    assert code == 0, complaints
+    assert "4 finished, 2 to begin; about" in printed
+    assert printed.count("permll train tiny/digits --method gce") == 2
+    assert "--method ce" not in printed
     (out / "report" / "index.html").unlink()
-    shown = bench(*QUICK, *more, "--only-render", cwd=folder)
-    assert shown.returncode == 0, shown.stderr
+    code, _, complaints = here(*QUICK, *more, "--only-render")
+    assert code == 0, complaints
     assert (out / "report" / "index.html").is_file()
     assert len(read_rows(out / "bench.csv")) == 4
     assert times(out / "tiny") == before
-    empty = bench(*QUICK, *TWO, "--dry-run", "--out", "elsewhere", cwd=folder)
-    assert empty.returncode == 0, empty.stderr
+    code, _, complaints = here(*QUICK, *TWO, "--dry-run", "--out", "elsewhere")
+    assert code == 0, complaints
     assert not (folder / "elsewhere").exists()
 
 
-def test_a_cell_that_fails_is_reported_and_the_others_finish(tmp_path: Path) -> None:
+def test_a_cell_that_fails_is_reported_and_the_others_finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here
+) -> None:
+    monkeypatch.chdir(tmp_path)
     # Cross-entropy has no warm-up to set.
     arguments = (*QUICK, "--methods", "ce,permll", "--seeds", "1", "--set", "method.warm_up=0", "--out", "out")
-    shown = bench(*arguments, cwd=tmp_path)
-    assert shown.returncode == 1
+    code, _, complaints = here(*arguments)
+    assert code == 1
     failed, finished = (tmp_path / "out" / "tiny" / f"digits-sym-40-{method}-1" for method in ("ce", "permll"))
     assert Run(finished).finished
     (failure,) = json.loads((tmp_path / "out" / "failures.json").read_text())
@@ -144,31 +162,34 @@ def test_a_cell_that_fails_is_reported_and_the_others_finish(tmp_path: Path) -> 
     assert failure["command"].startswith("permll train tiny/digits --method ce --seed 1")
     assert "Traceback" in (failed / "failure.txt").read_text()
     assert failure["traceback"] == "out/tiny/digits-sym-40-ce-1/failure.txt"
-    assert shown.stderr.splitlines()[-1].startswith("permll: out/tiny/digits-sym-40-ce-1: ce has no setting")
+    assert complaints.splitlines()[-1].startswith("permll: out/tiny/digits-sym-40-ce-1: ce has no setting")
     assert "ce has no setting" in (tmp_path / "out" / "report" / "index.html").read_text()
     # Tried again with what it can do, the cell is trained where it failed before.
     arguments = (*QUICK, "--methods", "ce", "--seeds", "1", "--out", "out")
-    again = bench(*arguments, cwd=tmp_path)
-    assert again.returncode == 0, again.stderr
+    code, _, complaints = here(*arguments)
+    assert code == 0, complaints
     assert Run(failed).finished
     assert not (failed / "failure.txt").exists()
     assert json.loads((tmp_path / "out" / "failures.json").read_text()) == []
 
 
-def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
-    arguments = (*TINY, "--set", "training.epochs=30", *TWO, "--out", "out")
-    folders = [tmp_path / "out" / "tiny" / name for name in NAMES]
+def test_killed_in_the_middle_it_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = (*LONG, "--seeds", "1,2,3", "--out", "out")
+    folders = [tmp_path / "out" / "tiny" / f"digits-sym-40-ce-{seed}" for seed in (1, 2, 3)]
     with started(*arguments, cwd=tmp_path) as process:
         wait_until_begun(folders[1], process)
     assert Run(folders[0]).finished
     assert not Run(folders[1]).finished
     kept = times(folders[0].parent)
     beginning = folders[1] / "labels.npz", folders[1] / "recipe.toml"
-    shown = bench(*arguments, cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    assert "1 finished, 1 begun, 2 to begin; about" in shown.stdout
-    assert [Run(folder).finished for folder in folders] == [True] * 4
-    assert shown.stderr.count(" of 3] ") == 3
+    code, printed, complaints = here(*arguments)
+    assert code == 0, complaints
+    assert "1 finished, 1 begun, 1 to begin; about" in printed
+    assert [Run(folder).finished for folder in folders] == [True] * 3
+    assert complaints.count(" of 2] ") == 2
     now = times(folders[0].parent)
     untouched = [path for path in kept if Path(path).parent == folders[0]]
     assert {"result.json", "metrics.jsonl"} <= {Path(path).name for path in untouched}
@@ -178,8 +199,9 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
     assert [row["epoch"] for row in Run(folders[1]).metrics] == list(range(1, 31))
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    arguments = (*TINY, "--set", "training.epochs=30", "--methods", "ce", "--seeds", "1,2", "--out", "out")
+def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = (*LONG, "--seeds", "1,2", "--out", "out")
     first, second = (tmp_path / "out" / "tiny" / f"digits-sym-40-ce-{seed}" for seed in (1, 2))
     with started(*arguments, cwd=tmp_path) as process:
         wait_until_begun(first, process)
@@ -192,9 +214,9 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
     assert not second.exists()
     assert Run(first).checkpoints.newest() is not None
     assert not (tmp_path / "out" / "report").exists()
-    shown = bench(*arguments, cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    assert "1 begun, 1 to begin" in shown.stdout
+    code, printed, complaints = here(*arguments)
+    assert code == 0, complaints
+    assert "1 begun, 1 to begin" in printed
     assert Run(first).finished
     assert Run(second).finished
 
@@ -206,9 +228,12 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
         (("--dry-run", "--only-render"), "permll: choose one of --dry-run and --only-render."),
     ],
 )
-def test_what_makes_no_sense_is_one_sentence(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
-    shown = bench(*QUICK, *arguments, cwd=tmp_path)
-    assert shown.returncode == 1
-    (line,) = shown.stderr.splitlines()
+def test_what_makes_no_sense_is_one_sentence(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, complaints = here(*QUICK, *arguments)
+    assert code == 1
+    (line,) = complaints.splitlines()
     assert line.startswith(message)
     assert not list(tmp_path.iterdir())

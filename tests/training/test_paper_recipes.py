@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from permll.noise import corrupt, named_noise
 from permll.training.checkpoint import load_state, save_state
 from permll.training.experiment import prepare
 from permll.training.fitting import make_loop
@@ -20,6 +21,8 @@ from tests.data.test_clothing1m_training import root as clothing_root
 from tests.networks.test_vision import import_torchvision
 
 CIFAR = [name for name in recipe_names() if name.startswith("paper/cifar")]
+# Of each data set and kind of noise one is trained: the others have another rate and are the same besides.
+TRAINED = [f"paper/{data}-{kind}-40" for data in ("cifar10", "cifar100") for kind in ("sym", "asym")]
 clothing = pytest.fixture(clothing_root.__wrapped__)  # type: ignore[attr-defined]
 
 
@@ -61,13 +64,26 @@ def three_steps_and_a_fourth_after_a_checkpoint(recipe: Recipe, tmp_path: Path) 
     return second
 
 
-@pytest.mark.parametrize("name", CIFAR)
+@pytest.mark.parametrize("name", TRAINED)
 def test_cifar_recipes_start_step_and_resume(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     root = request.getfixturevalue("cifar100" if "cifar100" in name else "cifar")
     recipe = load_recipe(name, {"data.root": str(root), "training.batch_size": 4})
     loop = three_steps_and_a_fourth_after_a_checkpoint(recipe, tmp_path)
     assert len(loop.data) == 45_000
     assert sum(value.numel() for value in loop.method.networks["net"].parameters()) > 21_000_000
+
+
+@pytest.mark.parametrize("name", CIFAR)
+def test_cifar_recipes_of_a_kind_differ_in_the_rate_alone(name: str) -> None:
+    kind, _, percent = name.rpartition("-")
+    recipe, trained = load_recipe(name), load_recipe(f"{kind}-40")
+    assert f"{kind}-40" in TRAINED
+    data = trained.data.model_copy(update={"noise": f"{(trained.data.noise or '').rpartition(':')[0]}:0.{percent[0]}"})
+    assert recipe == trained.model_copy(update={"data": data, "title": trained.title.replace("40 %", f"{percent} %")})
+    classes, rate = 100 if "cifar100" in name else 10, int(percent) / 100
+    noise = named_noise(str(recipe.data.noise), classes, data_set=recipe.data.source)
+    wrong = corrupt(np.arange(5000) % classes, noise, seed=0).rate  # less than the rate: some labels stay what they are
+    assert 0.49 * rate < wrong < 1.01 * rate
 
 
 @pytest.mark.parametrize("method", ["dividemix", "elr_plus", "unicon"])
