@@ -30,7 +30,6 @@ CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
     "as-it-is": ("as it is", {}),
     "unbalanced": ("classes drawn as often as they occur", {"method__balance": "none"}),
     "own-default": ("optimizer of own/default", {"optimizer__lr": 0.05, "optimizer__weight_decay": 5e-4}),
-    "cross-entropy": ("cross-entropy", {"method": "ce"}),
 }
 SETS = {
     "labelme": "LabelMe",

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import permll
+from benchmarks import cleaning, cleaning_choices, do_no_harm
 from permll.bench import read_rows
 from permll.report.tables import render_tables
 
@@ -132,3 +133,9 @@ def test_the_tables_of_the_docs_are_those_of_the_results(name: str) -> None:
     of, table, _ = name.split(".")
     rows = read_rows(RESULTS / f"{of}.csv")
     assert (RESULTS / name).read_text() == render_tables(rows, table=table, format="markdown")
+
+
+@pytest.mark.parametrize("script", [cleaning, cleaning_choices, do_no_harm])
+def test_the_tables_of_cleaning_are_those_of_the_results(script: Any) -> None:
+    name = script.__name__.rpartition(".")[2]
+    assert (RESULTS / f"{name}.md").read_text() == script.table(results(name))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import permll
+from tests.cli.conftest import Inside
 
 PERMLL = Path(sys.executable).with_name("permll")
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -75,9 +76,9 @@ def test_wrong_words_are_refused(arguments: list[str], message: str) -> None:
 
 
 @pytest.mark.parametrize("command", [["demo"], ["figures", "diagram"]])
-def test_a_folder_that_cannot_be_made_is_one_sentence(command: list[str], tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_one_sentence(command: list[str], tmp_path: Path, inside: Inside) -> None:
     (tmp_path / "file").write_text("in the way")
-    shown = run(*command, "--out", tmp_path / "file" / "below")
+    shown = inside(*command, "--out", tmp_path / "file" / "below")
     assert shown.returncode == 1
     assert shown.stderr.startswith("permll: ")
     assert "Traceback" not in shown.stderr

@@ -1,4 +1,4 @@
-"""``permll data``, run as the process a user would start."""
+"""``permll data``: every command of it as the process a user would start, the rest in this process."""
 
 import json
 from pathlib import Path
@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from permll.cli.data import data
 from permll.data.registry import SETS
 from permll.data.sets.mnist import DEBIAN
+from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
 from tests.data.files import cut, write_noise_jpeg
 from tests.data.real import published_fashion
@@ -16,8 +17,8 @@ from tests.data.servers import Server, serving
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
-def test_list_shows_every_set_whole_at_any_width(columns: int) -> None:
-    shown = run("data", "list", COLUMNS=str(columns))
+def test_list_shows_every_set_whole_at_any_width(columns: int, inside: Inside) -> None:
+    shown = inside("data", "list", COLUMNS=str(columns))
     assert shown.returncode == 0, shown.stderr
     lines = [line.strip() for line in shown.stdout.splitlines()]
     flat = " ".join(shown.stdout.split())
@@ -40,8 +41,8 @@ def test_names_are_bold_on_a_terminal() -> None:
     assert all(f"\x1b[1m{name}\x1b[0m" in shown.stdout for name in SETS)
 
 
-def test_list_as_json() -> None:
-    listed = {info["name"]: info for info in json.loads(run("data", "list", "--json").stdout)}
+def test_list_as_json(inside: Inside) -> None:
+    listed = {info["name"]: info for info in json.loads(inside("data", "list", "--json").stdout)}
     assert list(listed) == list(SETS)
     assert listed["clothing1m"]["samples"] == {"train": 1_000_000, "val": 14_313, "test": 10_526}
     assert listed["clothing1m"]["access"]["kind"] == "request"
@@ -55,16 +56,16 @@ def test_check_of_a_good_set() -> None:
     assert "1,347" in shown.stdout
 
 
-def test_check_of_a_broken_set_names_what_is_wrong(tmp_path: Path) -> None:
+def test_check_of_a_broken_set_names_what_is_wrong(tmp_path: Path, inside: Inside) -> None:
     for number in range(10):
         write_noise_jpeg(tmp_path / "training" / f"{number}_{number}.jpg", seed=number)
         write_noise_jpeg(tmp_path / "testing" / f"{number}_{number}.jpg", seed=number)
     cut(tmp_path / "training" / "3_3.jpg", 0.5)
-    shown = run("data", "check", "animal10n", "--root", tmp_path)
+    shown = inside("data", "check", "animal10n", "--root", tmp_path)
     assert shown.returncode == 1
     assert "1 image (3_3.jpg: damaged) in" in shown.stdout
     assert shown.stderr == ""
-    shown = run("data", "check", "animal10n", "--json", PERMLL_DATA=str(tmp_path))
+    shown = inside("data", "check", "animal10n", "--json", PERMLL_DATA=str(tmp_path))
     assert shown.returncode == 1
     findings = json.loads(shown.stdout)
     assert [finding["names"] for finding in findings if finding["what"] == "images"] == [["3_3.jpg"]]
@@ -72,18 +73,20 @@ def test_check_of_a_broken_set_names_what_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", [60, 1000])
-def test_check_of_a_set_that_is_not_there_says_what_to_do_once(columns: int, tmp_path: Path) -> None:
-    shown = run("data", "check", "cifar10", "--root", tmp_path, COLUMNS=str(columns))
+def test_check_of_a_set_that_is_not_there_says_what_to_do_once(columns: int, tmp_path: Path, inside: Inside) -> None:
+    shown = inside("data", "check", "cifar10", "--root", tmp_path, COLUMNS=str(columns))
     assert shown.returncode == 1
     assert shown.stdout.count(f"permll data get cifar10 --root {tmp_path}.") == 1
     assert shown.stdout.count("was not found") == 1
-    shown = run("data", "check", "webvision_mini", "--root", tmp_path, COLUMNS=str(columns))
+    shown = inside("data", "check", "webvision_mini", "--root", tmp_path, COLUMNS=str(columns))
     assert SETS["webvision_mini"].access.address in shown.stdout
     assert len(shown.stdout.splitlines()) == 2
 
 
 @pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
-def test_get_downloads_and_goes_on_where_it_broke_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_downloads_and_goes_on_where_it_broke_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: Inside
+) -> None:
     monkeypatch.setattr("permll.data.sets.mnist.DEBIAN", tmp_path / "debian")  # as if it were not there
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     files = published_fashion()
@@ -98,9 +101,9 @@ def test_get_downloads_and_goes_on_where_it_broke_off(tmp_path: Path, monkeypatc
     assert shown.stdout.split() == [str(folder / file) for file in files]
     assert server.asked[0] == (name, "bytes=20000000-")
     assert {path.name for path in folder.iterdir()} == set(files)
-    checked = run("data", "check", "fashion_mnist", "--root", tmp_path)
+    checked = inside("data", "check", "fashion_mnist", "--root", tmp_path)
     assert checked.returncode == 0, checked.stdout
-    again = run("data", "get", "fashion_mnist", "--root", tmp_path)
+    again = inside("data", "get", "fashion_mnist", "--root", tmp_path)
     assert (again.returncode, again.stdout) == (0, f"already there: {folder}\n")
 
 
@@ -111,8 +114,8 @@ def test_get_of_what_is_there_in_another_form_does_nothing(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_get_of_what_needs_no_download() -> None:
-    shown = run("data", "get", "digits")
+def test_get_of_what_needs_no_download(inside: Inside) -> None:
+    shown = inside("data", "get", "digits")
     assert shown.returncode == 0
     assert shown.stdout == "scikit-learn's digits: nothing to download, install scikit-learn, which holds it.\n"
 
@@ -129,8 +132,10 @@ def test_get_of_what_needs_no_download() -> None:
         (["check", "minst"], "permll: 'minst' is no built-in data set, did you mean mnist?"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence(arguments: list[str], message: str, tmp_path: Path) -> None:
-    shown = run("data", *arguments, "--root", tmp_path)
+def test_what_cannot_be_done_is_one_sentence(
+    arguments: list[str], message: str, tmp_path: Path, inside: Inside
+) -> None:
+    shown = inside("data", *arguments, "--root", tmp_path)
     assert shown.returncode == 1
     assert shown.stderr.startswith(message)
     assert len(shown.stderr.splitlines()) == 1

@@ -1,9 +1,10 @@
-"""``permll export``, run as a process."""
+"""``permll export``, run as a process; its refusals in this one."""
 
 import json
 from pathlib import Path
 
 from permll.training import fit
+from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
 from tests.training.toy import quick_recipe
 
@@ -19,9 +20,9 @@ def test_export_writes_what_it_says(tmp_path: Path) -> None:
     assert "classes" in about
 
 
-def test_an_unknown_format_or_folder_is_one_sentence(tmp_path: Path) -> None:
+def test_an_unknown_format_or_folder_is_one_sentence(tmp_path: Path, inside: Inside) -> None:
     for arguments in ([tmp_path / "nothing"], [tmp_path / "nothing", "--format", "pickle"]):
-        shown = run("export", *arguments)
+        shown = inside("export", *arguments)
         assert shown.returncode == 1
         assert len(shown.stderr.splitlines()) == 1
         assert "Traceback" not in shown.stderr

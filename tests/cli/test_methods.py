@@ -1,4 +1,4 @@
-"""``permll methods`` and ``permll recipes``, run as the processes a user would start."""
+"""``permll methods`` and ``permll recipes``, run as the processes a user would start, and in this one."""
 
 import inspect
 import json
@@ -13,6 +13,7 @@ import pytest
 from permll.cli.methods import argument_texts, methods, settings
 from permll.methods import METHODS, find_method
 from permll.training.recipe_files import load_recipe, recipe_names
+from tests.cli.conftest import Inside
 
 PERMLL = Path(sys.executable).with_name("permll")
 
@@ -99,32 +100,32 @@ def test_a_docstring_without_arguments_has_none() -> None:
     assert argument_texts("Only words.\n\nExamples:\n    >>> 1\n") == {}
 
 
-def test_methods_as_json() -> None:
-    listed = json.loads(run("methods", "--json").stdout)
+def test_methods_as_json(inside: Inside) -> None:
+    listed = json.loads(inside("methods", "--json").stdout)
     assert [entry["name"] for entry in listed] == list(METHODS)
-    one = json.loads(run("methods", "permll", "--json").stdout)
+    one = json.loads(inside("methods", "permll", "--json").stdout)
     assert one["deviations"] == list(METHODS["permll"].deviations)
     assert {entry["name"]: entry["default"] for entry in one["settings"]}["on"] == "prediction"
 
 
-def test_an_unknown_method_is_answered_with_the_nearest() -> None:
-    assert sentence(run("methods", "pemrll")).startswith("'pemrll' is no method, did you mean permll? There are ")
+def test_an_unknown_method_is_answered_with_the_nearest(inside: Inside) -> None:
+    assert sentence(inside("methods", "pemrll")).startswith("'pemrll' is no method, did you mean permll? There are ")
 
 
 @pytest.mark.parametrize("columns", [60, 100])
-def test_every_recipe_is_listed_whole(columns: int) -> None:
-    shown = run("recipes", "list", columns=columns)
+def test_every_recipe_is_listed_whole(columns: int, inside: Inside) -> None:
+    shown = inside("recipes", "list", COLUMNS=str(columns))
     assert shown.returncode == 0, shown.stderr
     assert max(map(len, shown.stdout.splitlines())) <= columns
     for name in recipe_names():
         assert words(f"{name} {load_recipe(name).title}") in words(shown.stdout)
 
 
-def test_recipes_of_one_tier() -> None:
-    shown = run("recipes", "list", "--tier", "mini")
+def test_recipes_of_one_tier(inside: Inside) -> None:
+    shown = inside("recipes", "list", "--tier", "mini")
     listed = [line.split()[0] for line in shown.stdout.splitlines() if line.startswith("  ")]
     assert listed == [name for name in recipe_names() if name.startswith("mini/")]
-    assert sentence(run("recipes", "list", "--tier", "mni")) == (
+    assert sentence(inside("recipes", "list", "--tier", "mni")) == (
         "'mni' is no tier, did you mean mini? There are tiny, mini, lite, paper, own."
     )
 
@@ -146,7 +147,7 @@ def test_recipes_as_json() -> None:
     }
 
 
-def test_a_recipe_that_is_shown_can_be_trained_with(tmp_path: Path) -> None:
+def test_a_recipe_that_is_shown_can_be_trained_with(tmp_path: Path, inside: Inside) -> None:
     shown = run("recipes", "show", "mini/sym-60")
     assert shown.returncode == 0, shown.stderr
     recipe = load_recipe("mini/sym-60")
@@ -154,11 +155,11 @@ def test_a_recipe_that_is_shown_can_be_trained_with(tmp_path: Path) -> None:
     assert tomllib.loads(shown.stdout)["network"] == {"name": "mlp", "widths": [256, 128]}
     (tmp_path / "mine.toml").write_text(shown.stdout)
     assert load_recipe(tmp_path / "mine.toml") == recipe
-    again = run("recipes", "show", tmp_path / "mine.toml")
+    again = inside("recipes", "show", tmp_path / "mine.toml")
     assert again.stdout.splitlines()[1:] == shown.stdout.splitlines()[1:]
 
 
-def test_an_unknown_recipe_is_answered_with_the_nearest() -> None:
+def test_an_unknown_recipe_is_answered_with_the_nearest(inside: Inside) -> None:
     assert "'mini/sym-6' is no recipe, no .toml file and no run, did you mean mini/sym-60?" in sentence(
-        run("recipes", "show", "mini/sym-6")
+        inside("recipes", "show", "mini/sym-6")
     )

@@ -1,4 +1,4 @@
-"""``permll predict``, run as the process a user would start."""
+"""``permll predict``, run as the process a user would start, and for its other forms and refusals in this one."""
 
 import csv
 import json
@@ -13,6 +13,7 @@ import torch
 from permll.data import load
 from permll.training import Run
 from permll.training.trained import load_trained
+from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
 from tests.training.test_export import own, trained_run
 from tests.training.toy import quick_recipe
@@ -64,8 +65,8 @@ def test_a_built_in_set_as_csv(digits: Run, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["predictions.csv"]
 
 
-def test_a_table_as_json_without_the_training_data(flowers: Path) -> None:
-    shown = run("predict", flowers / "run", flowers / "new.csv", "--json", "--label", "flower")
+def test_a_table_as_json_without_the_training_data(flowers: Path, inside: Inside) -> None:
+    shown = inside("predict", flowers / "run", flowers / "new.csv", "--json", "--label", "flower")
     assert shown.returncode == 0, shown.stderr
     rows = json.loads(shown.stdout)
     assert list(rows[0]) == ["id", "predicted", "probability", "given"]
@@ -75,17 +76,17 @@ def test_a_table_as_json_without_the_training_data(flowers: Path) -> None:
     assert shown.stderr.strip() == f"{right} of 60 predictions agree with the label."
 
 
-def test_an_unfinished_run_says_so(flowers: Path, tmp_path: Path) -> None:
+def test_an_unfinished_run_says_so(flowers: Path, tmp_path: Path, inside: Inside) -> None:
     shutil.copytree(flowers / "run", tmp_path / "run")
     (tmp_path / "run" / "result.json").unlink()
-    shown = run("predict", tmp_path / "run", flowers / "new.csv")
+    shown = inside("predict", tmp_path / "run", flowers / "new.csv")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.splitlines()[0] == "id,predicted,probability"
     assert len(shown.stdout.splitlines()) == 61
     assert "is not finished: this is its network after epoch 10 of 10." in shown.stderr
 
 
-def test_what_does_not_fit_is_one_sentence(digits: Run, flowers: Path, tmp_path: Path) -> None:
+def test_what_does_not_fit_is_one_sentence(digits: Run, flowers: Path, tmp_path: Path, inside: Inside) -> None:
     np.save(tmp_path / "large.npy", np.zeros((3, 28, 28), np.uint8))
     pl.DataFrame({"length": [1.0]}).write_csv(tmp_path / "short.csv")
     wrong = {
@@ -107,5 +108,5 @@ def test_what_does_not_fit_is_one_sentence(digits: Run, flowers: Path, tmp_path:
         ): f"there is no folder {tmp_path / 'no'} to write x.csv to: make it first.",
     }
     for arguments, message in wrong.items():
-        shown = run("predict", *arguments)
+        shown = inside("predict", *arguments)
         assert (shown.returncode, shown.stdout, shown.stderr) == (1, "", f"permll: {message}\n")

@@ -1,4 +1,4 @@
-"""``permll review``, run as the process a user would start."""
+"""``permll review``, run as the process a user would start; what needs no server also in this one."""
 
 import csv
 import io
@@ -20,6 +20,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'permll[review]'")
 
 from permll.cleaning.decisions import Decisions
+from tests.cli.conftest import Inside
 from tests.review.process import PERMLL, Server
 from tests.review.runs import make_run
 
@@ -124,9 +125,9 @@ def test_two_servers_of_one_run_that_are_killed_lose_and_overwrite_nothing(tmp_p
     assert (tmp_path / "vectors.npz").read_bytes() == source
 
 
-def test_the_log_is_printed_as_csv(tmp_path: Path) -> None:
+def test_the_log_is_printed_as_csv(tmp_path: Path, inside: Inside) -> None:
     folder = make_run("table", tmp_path).folder
-    assert review(folder, "--log").stdout == "number,id,verdict,label,reviewer,at,takes_back\n"
+    assert inside("review", folder, "--log").stdout == "number,id,verdict,label,reviewer,at,takes_back\n"
     assert not (folder / "decisions.sqlite").exists()
     decisions = Decisions(folder)
     decisions.add("3", "choose", 'a "label", with commas', "Ada", expected=None)
@@ -139,11 +140,11 @@ def test_the_log_is_printed_as_csv(tmp_path: Path) -> None:
     assert [row["takes_back"] for row in rows] == ["", "1"]
 
 
-def test_what_is_missing_is_said_in_a_sentence(tmp_path: Path, folder: Path) -> None:
-    assert "there is no run" in sentence(review(tmp_path / "nowhere"))
-    assert "is no run" in sentence(review(tmp_path))
+def test_what_is_missing_is_said_in_a_sentence(tmp_path: Path, folder: Path, inside: Inside) -> None:
+    assert "there is no run" in sentence(inside("review", tmp_path / "nowhere"))
+    assert "is no run" in sentence(inside("review", tmp_path))
     (tmp_path / "recipe.toml").write_text((folder / "recipe.toml").read_text())
-    assert "has no findings: permll clean" in sentence(review(tmp_path))
+    assert "has no findings: permll clean" in sentence(inside("review", tmp_path))
 
 
 def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""``permll show``, run as the process a user would start, on runs of a few seconds."""
+"""``permll show`` on runs of a few seconds: as the process a user would start, and for its details in this one."""
 
 import json
 import os
@@ -16,6 +16,7 @@ from permll.noise import Corruption
 from permll.report.runs import compare, comparison_text, run_facts, run_summary
 from permll.training import Run, fit
 from permll.training.noise_estimate import estimate_noise
+from tests.cli.conftest import Inside
 from tests.training.toy import StopAfter, points, quick_recipe
 
 PERMLL = Path(sys.executable).with_name("permll")
@@ -41,6 +42,16 @@ def show(*arguments: str | Path, cwd: Path, columns: int = 80, **environment: st
     return subprocess.run([PERMLL, "show", *arguments], capture_output=True, text=True, cwd=cwd, env=env, timeout=120)
 
 
+@pytest.fixture
+def show_here(inside: Inside) -> Inside:
+    """Run it in this process."""
+
+    def call(*arguments: str | Path, cwd: Path, columns: int = 80) -> subprocess.CompletedProcess[str]:
+        return inside("show", *arguments, cwd=cwd, COLUMNS=str(columns))
+
+    return call
+
+
 def sentence(shown: subprocess.CompletedProcess[str]) -> str:
     assert shown.returncode == 1
     (line,) = shown.stderr.splitlines()
@@ -52,8 +63,8 @@ def words(text: str) -> str:
 
 
 @pytest.mark.parametrize("columns", [60, 120])
-def test_one_run(runs: Path, columns: int) -> None:
-    shown = show("permll-0", cwd=runs, columns=columns)
+def test_one_run(runs: Path, columns: int, show_here: Inside) -> None:
+    shown = show_here("permll-0", cwd=runs, columns=columns)
     assert shown.returncode == 0, shown.stderr
     assert max(map(len, shown.stdout.splitlines())) <= columns
     text, run = words(shown.stdout), Run(runs / "permll-0")
@@ -86,29 +97,29 @@ def test_the_worst_classes_are_the_worst(runs: Path) -> None:
     assert [entry["right_after"] / entry["samples"] for entry in worst] == shares[:3]
 
 
-def test_the_noise_is_shown_as_estimated(runs: Path) -> None:
+def test_the_noise_is_shown_as_estimated(runs: Path, show_here: Inside) -> None:
     run = Run(runs / "permll-0")
     found = estimate_noise(run)
-    text = words(show("permll-0", cwd=runs).stdout)
+    text = words(show_here("permll-0", cwd=runs).stdout)
     low, high = (100 * end for end in found.interval)
     assert f"labels that are wrong ({low:.1f} to {high:.1f}) {100 * found.rate:.2f} %" in text
     assert found.joint is not None
     off = found.joint - found.joint.diag().diag()
     true, given = divmod(int(off.argmax()), 10)
     assert f"{true} given as {given}, of all labels {100 * off.max():.2f} %" in text
-    facts = json.loads(show("permll-0", "--json", cwd=runs).stdout)["runs"][0]["noise_estimate"]
+    facts = json.loads(show_here("permll-0", "--json", cwd=runs).stdout)["runs"][0]["noise_estimate"]
     assert (facts["rate"], facts["by"], len(facts["mistakes"])) == (found.rate, "held_out", 3)
 
 
-def test_an_unfinished_run_says_how_to_go_on(runs: Path) -> None:
-    assert "begun-2, 1 of 3 epochs; permll train begun-2 goes on" in words(show("begun-2", cwd=runs).stdout)
-    shown = show("begun-3", cwd=runs)
+def test_an_unfinished_run_says_how_to_go_on(runs: Path, show_here: Inside) -> None:
+    assert "begun-2, 1 of 3 epochs; permll train begun-2 goes on" in words(show_here("begun-2", cwd=runs).stdout)
+    shown = show_here("begun-3", cwd=runs)
     assert "begun-3, 0 of 3 epochs; permll train begun-3 goes on" in words(shown.stdout)
     assert "Test accuracy" not in shown.stdout
 
 
-def test_a_run_without_test_data_or_clean_labels(runs: Path) -> None:
-    shown = show("own-0", cwd=runs)
+def test_a_run_without_test_data_or_clean_labels(runs: Path, show_here: Inside) -> None:
+    shown = show_here("own-0", cwd=runs)
     assert shown.returncode == 0, shown.stderr
     assert "none added: labels as they are" in shown.stdout
     assert "Noisy validation\n  accuracy, last epoch" in shown.stdout
@@ -141,8 +152,8 @@ def test_several_runs_are_means_over_seeds(runs: Path) -> None:
     assert "* an oracle's choice" in shown.stdout
 
 
-def test_the_comparison_fits_narrow_terminals(runs: Path) -> None:
-    shown = show(*(path.name for path in sorted(runs.iterdir())), cwd=runs, columns=60)
+def test_the_comparison_fits_narrow_terminals(runs: Path, show_here: Inside) -> None:
+    shown = show_here(*(path.name for path in sorted(runs.iterdir())), cwd=runs, columns=60)
     assert shown.returncode == 0, shown.stderr
     assert max(map(len, shown.stdout.splitlines())) <= 60
 
@@ -156,9 +167,11 @@ def test_groups_of_one_name_say_where_they_differ(runs: Path) -> None:
     ]
 
 
-def test_the_same_training_counts_once(runs: Path, tmp_path: Path) -> None:
+def test_the_same_training_counts_once(runs: Path, tmp_path: Path, show_here: Inside) -> None:
     shutil.copytree(runs / "permll-0", tmp_path / "copy")
-    shown = show(runs / "permll-0", runs / "permll-1", tmp_path / "copy", runs / "permll-0", cwd=tmp_path, columns=200)
+    shown = show_here(
+        runs / "permll-0", runs / "permll-1", tmp_path / "copy", runs / "permll-0", cwd=tmp_path, columns=200
+    )
     assert "permll on digits, sym:0.4; seed 0, 1\n" in shown.stdout
     assert shown.stdout.count("the same training as another one: it counts once") == 1
 
@@ -170,8 +183,8 @@ def test_what_no_group_has_is_no_column(runs: Path) -> None:
     assert "permll on digits, sym:0.4; not finished" in text
 
 
-def test_as_json(runs: Path) -> None:
-    shown = json.loads(show("permll-0", "begun-2", "--json", cwd=runs).stdout)
+def test_as_json(runs: Path, show_here: Inside) -> None:
+    shown = json.loads(show_here("permll-0", "begun-2", "--json", cwd=runs).stdout)
     first, second = shown["runs"]
     result = Run(runs / "permll-0").result
     assert first["numbers"]["best_test"]["value"] == result["best_test"]
@@ -186,21 +199,21 @@ def test_as_json(runs: Path) -> None:
     assert group["numbers"]["last"] == {"mean": result["last"], "sd": None}
 
 
-def test_a_picture(runs: Path, tmp_path: Path) -> None:
+def test_a_picture(runs: Path, tmp_path: Path, show_here: Inside) -> None:
     shown = show(runs / "permll-0", "--picture", "pictures", cwd=tmp_path)
     assert shown.stdout.splitlines()[-2:] == ["pictures/permll-0-curves.png", "pictures/permll-0-curves.svg"]
     assert (tmp_path / "pictures" / "permll-0-curves.png").read_bytes().startswith(b"\x89PNG")
     everything = [path for path in sorted(runs.iterdir()) if path.is_dir()]
-    assert show(*everything, "--json", "--picture", "pictures", cwd=tmp_path).returncode == 0
+    assert show_here(*everything, "--json", "--picture", "pictures", cwd=tmp_path).returncode == 0
     assert "<svg" in (tmp_path / "pictures" / "curves.svg").read_text()
 
 
-def test_what_is_no_run_is_one_sentence(runs: Path) -> None:
-    assert sentence(show("nowhere", cwd=runs)) == "permll: there is no run nowhere: permll train makes one."
-    said = sentence(show(Path("permll-0", "checkpoints"), cwd=runs))
+def test_what_is_no_run_is_one_sentence(runs: Path, show_here: Inside) -> None:
+    assert sentence(show_here("nowhere", cwd=runs)) == "permll: there is no run nowhere: permll train makes one."
+    said = sentence(show_here(Path("permll-0", "checkpoints"), cwd=runs))
     assert said == "permll: permll-0/checkpoints is no run: it has no recipe.toml; permll train makes one."
-    assert sentence(show(".", cwd=runs)) == "permll: . is no run, but holds 7: permll show ./*"
-    assert sentence(show("begun-3", "--picture", "pictures", cwd=runs)) == (
+    assert sentence(show_here(".", cwd=runs)) == "permll: . is no run, but holds 7: permll show ./*"
+    assert sentence(show_here("begun-3", "--picture", "pictures", cwd=runs)) == (
         "permll: there is nothing to draw: no run has finished an epoch."
     )
 

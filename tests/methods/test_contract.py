@@ -49,6 +49,7 @@ VARIANTS = pytest.mark.parametrize(
     ],
 )
 EPOCHS, STEPS = 6, 22  # of four steps each; every stage begins within these
+STOPS = (1, 4, 7, 12, 18, 20, STEPS)  # within epochs and at the end of some
 SLOW: dict[str, int] = {"jnpl": 40, "nlnl": 40, "jocor": 24}  # epochs of methods that learn too little in twelve
 
 
@@ -108,19 +109,27 @@ def test_the_same_seed_gives_the_same_result(name: str, settings: dict[str, Any]
 
 
 @VARIANTS
-@pytest.mark.parametrize("steps", [1, 4, 7, 12, 18, 20])
-def test_a_state_on_disk_goes_on_as_if_nothing_had_happened(
-    name: str, settings: dict[str, Any], steps: int, tmp_path: Any
-) -> None:
-    whole = make_loop(name, points(), settings, epochs=EPOCHS)
-    run_steps(whole, STEPS)
-    first = make_loop(name, points(), settings, epochs=EPOCHS)
-    run_steps(first, steps)
-    path = save_state(tmp_path / "state.safetensors", first.state_dict())
-    second = make_loop(name, points(), settings, epochs=EPOCHS)
-    second.load_state_dict(load_state(path))
-    run_steps(second, STEPS - steps)
-    assert same(load_state(save_state(tmp_path / "whole.safetensors", whole.state_dict())), as_saved(second, tmp_path))
+def test_a_state_on_disk_goes_on_as_if_nothing_had_happened(name: str, settings: dict[str, Any], tmp_path: Any) -> None:
+    """It is left and taken up again by another loop at every stop, and must be where an undisturbed one passed."""
+    passed: dict[int, Any] = {}
+
+    def look(loop: Loop) -> None:
+        if loop.step in STOPS:
+            passed[loop.step] = as_saved(loop, tmp_path)
+        if loop.step == STOPS[-1]:
+            loop.stop()
+
+    undisturbed = make_loop(name, points(), settings, epochs=EPOCHS)
+    undisturbed.run(look, idle)
+    end = as_saved(undisturbed, tmp_path)  # some are at their end before the last stop
+    path = tmp_path / "state.safetensors"
+    for start, stop in itertools.pairwise((0, *STOPS)):
+        loop = make_loop(name, points(), settings, epochs=EPOCHS)
+        if start:
+            loop.load_state_dict(load_state(path))
+        run_steps(loop, stop - start)
+        save_state(path, loop.state_dict())
+        assert same(passed.get(stop, end), load_state(path)), f"after step {stop}"
 
 
 def as_saved(loop: Loop, folder: Any) -> Any:

@@ -7,45 +7,60 @@ import pytest
 from permll.methods import METHODS
 from permll.training import fit
 
-# Test accuracy of the last epoch that a seed must reach, some points below what it does reach. Cross-entropy ends
-# near 0.68; where the floor is no higher, the method's own paper claims little more at this noise.
+# What learns the noise by heart stays below this: cross-entropy ends near 0.72.
+BY_HEART = 0.8
+# Test accuracy of the last epoch that a seed must reach, some points below what two of them do reach.
 FLOORS = {
-    "ce": 0.6,
-    "bootstrap_soft": 0.6,
-    "bootstrap_hard": 0.6,
-    "gce": 0.73,
-    "gce_truncated": 0.9,
-    "sl": 0.88,
-    "nlnl": 0.9,
-    "jnpl": 0.9,
-    "forward": 0.74,
-    "backward": 0.68,
-    "glc": 0.73,
-    "dual_t": 0.76,
-    "t_revision": 0.74,
+    "ce": 0.65,
+    "bootstrap_soft": 0.82,
+    "bootstrap_hard": 0.82,
+    "gce": 0.88,
+    "gce_truncated": 0.92,
+    "sl": 0.91,
+    "nlnl": 0.89,
+    "jnpl": 0.91,
+    "forward": 0.9,
+    "backward": 0.84,
+    "glc": 0.89,
+    "dual_t": 0.89,
+    "t_revision": 0.88,
+    "s_model": 0.89,
+    "c_model": 0.87,
+    "sukhbaatar": 0.87,
+    "webly": 0.86,
+    "mlnt": 0.9,
     "elr": 0.93,
-    "sop": 0.87,
-    "pencil": 0.9,
-    "joint": 0.9,
+    "sop": 0.9,
+    "pencil": 0.92,
+    "joint": 0.92,
     "selc": 0.87,
-    "selc_plus": 0.9,
-    "m_correction": 0.84,
-    "decoupling": 0.8,
-    "co_teaching": 0.8,
-    "co_teaching_plus": 0.88,
-    "jocor": 0.93,
-    "morph": 0.92,
-    "dividemix": 0.95,
+    "selc_plus": 0.92,
+    "m_correction": 0.9,
+    "decoupling": 0.89,
+    "co_teaching": 0.89,
+    "co_teaching_plus": 0.9,
+    "jocor": 0.91,
+    "morph": 0.86,
+    "dividemix": 0.93,
     "elr_plus": 0.94,
-    "unicon": 0.93,
-    "permll": 0.9,
+    "unicon": 0.91,
+    "permll": 0.91,
 }
+EPOCHS = {"dividemix": 10, "unicon": 10}  # each of them costs ten; of the others, twenty are enough to learn by heart
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_it_reaches_a_sane_accuracy_on_digits(method: str, tmp_path: Path) -> None:
-    run = fit(method, recipe="tiny/digits", out=tmp_path / "run", training__evaluate_every=1000)
-    assert run.result["last"] >= FLOORS.get(method, 0.6)
+    run = fit(
+        method,
+        recipe="tiny/digits",
+        out=tmp_path / "run",
+        epochs=EPOCHS.get(method, 20),
+        network__widths=[128, 128],
+        training__evaluate_every=1000,
+    )
+    assert run.result["last"] >= FLOORS.get(method, BY_HEART)
+    assert (run.result["last"] < BY_HEART) == (method == "ce"), "without a method this is learned by heart"
     final = run.result["final"]
     assert final["correction_accuracy_after"] >= final["correction_accuracy_before"] - 0.02
     assert final["detection_auroc"] > 0.6
@@ -60,12 +75,12 @@ def test_it_runs_on_images_with_convolutions(method: str, tmp_path: Path) -> Non
         out=tmp_path / "run",
         epochs=6,
         network__name="cnn",
-        data__train=160,
-        training__batch_size=40,
+        data__train=100,
+        training__batch_size=25,
         training__evaluate_every=1000,
         **more,
     )
-    assert len(run.findings) == 160
+    assert len(run.findings) == 100
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,5 +1,6 @@
 """A training that is killed, stopped or interrupted ends where an undisturbed one ends, bit by bit."""
 
+import json
 import os
 import signal
 import subprocess
@@ -21,15 +22,15 @@ from tests.training.toy import StopAfter, files, points, quick_recipe
 # deaths cost seconds.
 KILLS = "scbmswcsbm"
 SCRIPT = """
-import os, random, signal, sys
+import json, os, random, signal, sys
 import torch
 torch.set_num_threads(1)
 from permll.training import Run, fit
 from tests.training.toy import quick_recipe
 
-out, kills, method = sys.argv[1:]
+out, kills, changes = sys.argv[1:]
 turns, steps = random.Random(7), 0
-recipe = quick_recipe(method__name=method, training__checkpoint_minutes=1e-9)  # after every step
+recipe = quick_recipe(training__checkpoint_minutes=1e-9, **json.loads(changes))  # after every step
 from permll.training.experiment import prepare
 from permll.training.fitting import make_loop
 make_loop(recipe, prepare(recipe))  # imports what the children will need
@@ -82,12 +83,12 @@ for wanted in [*kills, "never"]:
 """
 
 
-def killed(out: Path, kills: str, method: str = "permll") -> list[int]:
+def killed(out: Path, kills: str, **changes: Any) -> list[int]:
     """Train, and be killed there; return how many steps were taken before each death and in all."""
     paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     shown = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT, out, kills, method],
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, out, kills, json.dumps(changes)],
         capture_output=True,
         text=True,
         env=environment,
@@ -113,11 +114,10 @@ def test_killed_ten_times_it_ends_in_the_same_bits(undisturbed: dict[str, bytes]
 
 
 def test_killed_within_an_epoch_of_dividemix_it_ends_in_the_same_bits(tmp_path: Path) -> None:
-    whole = fit(
-        recipe=quick_recipe(method__name="dividemix", training__checkpoint_minutes=1e-9), out=tmp_path / "whole"
-    )
+    changes: dict[str, Any] = {"method__name": "dividemix", "data__train": 740}  # of 24 steps an epoch
+    whole = fit(recipe=quick_recipe(training__checkpoint_minutes=1e-9, **changes), out=tmp_path / "whole")
     warm_up = next(row["step"] for row in whole.metrics if row["epoch"] == 1)
-    *deaths, _ = killed(tmp_path / "run", "sSScsc", "dividemix")
+    *deaths, _ = killed(tmp_path / "run", "sSScsc", **changes)
     assert sum(death > warm_up + 3 for death in deaths) >= 3, "it should be killed where the rows are divided"
     assert files(tmp_path / "run") == files(whole.folder)
 
@@ -223,33 +223,39 @@ def test_extended_and_filtered_data_find_their_rows_by_id(tmp_path: Path) -> Non
     assert len(rows_of(run)) == len(ids)
 
 
-@pytest.mark.parametrize("room", [40_000, 400])  # for a whole file but not for a checkpoint; for next to nothing
-def test_a_full_disk_in_the_middle_of_a_run_loses_nothing(
-    undisturbed: dict[str, bytes], room: int, tmp_path: Path
-) -> None:
-    """A limit on the size of files stands for a disk without room."""
+def test_a_full_disk_in_the_middle_of_a_run_loses_nothing(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
+    """A limit on the size of files stands for a disk without room; each fills in a process that was forked for it."""
+    rooms = 40_000, 400  # for a whole file but not for a checkpoint; for next to nothing
     code = (
         "import resource, sys; from tests.training.toy import *; from permll import fit; torch.set_num_threads(1)\n"
+        "from permll.training.experiment import prepare; from permll.training.fitting import make_loop\n"
+        "recipe = quick_recipe(training__checkpoint_minutes=1e-9)\n"
+        "make_loop(recipe, prepare(recipe))  # imports what the children will need\n"
         "class Fill(StopAfter):\n"
         "    def on_step(self, loop):\n"
-        f"        if loop.step == 30: resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, -1))\n"
-        "try: fit(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=sys.argv[1], observers=[Fill(999)])\n"
-        "except OSError as problem: print(problem)"
+        "        if loop.step == 30: resource.setrlimit(resource.RLIMIT_FSIZE, (room, -1))\n"
+        "for room in map(int, sys.argv[2:]):\n"
+        "    if os.fork() == 0:\n"
+        "        try: fit(recipe=recipe, out=f'{sys.argv[1]}/{room}', observers=[Fill(999)])\n"
+        "        except OSError as problem: print(problem, flush=True)\n"
+        "        os._exit(0)\n"
+        "    os.wait()"
     )
     shown = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, tmp_path / "run"],
+        [sys.executable, "-W", "ignore", "-c", f"import os; {code}", tmp_path, *map(str, rooms)],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
         timeout=120,
     )
-    assert "could not be written" in shown.stdout, shown.stderr
-    assert "the checkpoint before is still good" in shown.stdout
-    state = Run(tmp_path / "run").checkpoints.newest()
-    assert state is not None
-    assert state["step"] == 29
-    run = fit(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=tmp_path / "run")
-    assert files(run.folder) == undisturbed
+    assert shown.stdout.count("could not be written") == 2, shown.stderr
+    assert shown.stdout.count("the checkpoint before is still good") == 2
+    for room in rooms:
+        state = Run(tmp_path / str(room)).checkpoints.newest()
+        assert state is not None
+        assert state["step"] == 29
+        run = fit(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=tmp_path / str(room))
+        assert files(run.folder) == undisturbed
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def learn(
     with TemporaryDirectory(prefix="permll-") as folder, _threads_given_back():
         run = fit(data=data, recipe=recipe, out=Path(folder), observers=[*begin, *observers, Memory()])
         memory, trained = remembered(run.folder), load_trained(run)
-    rows = torch.tensor([int(name) for name in memory.ids])
-    channel, posterior, _ = posterior_of(memory, labels[rows])
+        rows = torch.tensor([int(name) for name in memory.ids])
+        channel, posterior, _ = posterior_of(memory, labels[rows])
     order = rows.argsort()
     findings = Findings.of_posterior(data.ids, classes, labels, posterior[order], keep=1)
     trained.method.double()  # so that a row is predicted alike in whatever company it comes
