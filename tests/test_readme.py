@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks import cleaning, cleaning_choices, do_no_harm
 
 import permll
-from benchmarks import cleaning, cleaning_choices, do_no_harm
 from permll.bench import read_rows
 from permll.report.tables import render_tables
 
