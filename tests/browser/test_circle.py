@@ -149,6 +149,7 @@ def review(visit: Visitor, folder: Path) -> dict[str, tuple[str, str]]:
         visit.troubles = [one for one in visit.troubles if CUT_OFF not in one]
         press(page, "g", "*", "a", "]", "*", "a")
         says(page, "#progress", f"{REVIEWED} of")
+        page.context.close()
         code, printed, complaints = server.end(signal.SIGINT)
     assert (code, complaints) == (0, "")
     assert f"{REVIEWED} decisions in {folder}: " in printed
