@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks import cleaning, do_no_harm
+from benchmarks.timing import read_csv
 
 import permll
 from permll.bench import read_rows
@@ -138,7 +139,7 @@ def test_the_tables_of_the_docs_are_those_of_the_results(name: str) -> None:
 @pytest.mark.parametrize("script", [cleaning, do_no_harm])
 def test_the_tables_of_cleaning_are_those_of_the_results(script: Any) -> None:
     name = script.__name__.rpartition(".")[2]
-    assert (RESULTS / f"{name}.md").read_text() == script.table(results(name))
+    assert (RESULTS / f"{name}.md").read_text() == script.table(read_csv(name))
 
 
 def test_what_is_said_of_cleaning_is_in_the_results() -> None:
