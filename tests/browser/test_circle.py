@@ -157,7 +157,7 @@ def review(visit: Visitor, folder: Path) -> dict[str, tuple[str, str]]:
     verdicts[1:3] = [("keep", ranked[1].given), ("choose", rest)]
     expected = dict(zip((one.id for one in ranked), verdicts, strict=True))
     assert {name: entry[1:3] for name, entry in decisions.current().items()} == expected
-    assert len(decisions.log()) == REVIEWED + 2  # nothing twice: the two were taken back
+    assert len(decisions.log()) == REVIEWED + 2  # nothing twice; two more for the one that was taken back
     return expected
 
 

@@ -36,7 +36,10 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     ],
     "elr_plus": [{"supported": True, "lam_ramp": 0.5, "decay_ramp": 0.0, "draws": 40}],
     "unicon": [{"units": "nats", "unlabelled": 1.0, "draws": 40, "guess": "evaluating"}],
-    "permll": [{"balance": "corrected", "warm_up": 5}, {"networks": 2, "on": "label", "lr": 0.1, "balance": "given"}],
+    "permll": [
+        {"balance": "corrected", "warm_up": 5},
+        {"networks": 2, "on": "label", "lr": 0.1, "balance": "given", "warm_up": 0.5},
+    ],
     "selc": [{"turning_point": 2}],
     "selc_plus": [{"turning_point": 0.3, "correction": 3}],
 }

@@ -292,6 +292,13 @@ def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], words: str
     assert not Run(tmp_path / "run").exists
 
 
+def test_test_rows_may_lie_anywhere(tmp_path: Path) -> None:
+    for name in ("data.csv", "test.csv"):
+        (tmp_path / name).write_text("x,label\n" + "".join(f"{row % 2 + 0.5},{'ab'[row % 2]}\n" for row in range(40)))
+    run = fit("ce", tmp_path / "data.csv", epochs=1, out=tmp_path / "run", data__test=str(tmp_path / "test.csv"))
+    assert run.result["last"] is not None
+
+
 def test_fit_takes_what_load_takes(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"x": [0.5, 1.5, 2.5, 7.5] * 12, "kind": ["a", "a", "b", "b"] * 12})

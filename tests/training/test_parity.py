@@ -61,16 +61,16 @@ def _swap(y: int, k: int, c: int) -> Tensor:
     return torch.eye(c)[order]
 
 
-@pytest.mark.parametrize("warm_up", [0, 7])
+@pytest.mark.parametrize(("warm_up", "steps"), [(0, 0), (7, 7), (0.5, 10)])  # half of two epochs is the first
 @pytest.mark.parametrize("on", ["prediction", "label"])
-def test_two_epochs_of_the_loop_are_the_papers_procedure(on: str, warm_up: int) -> None:
+def test_two_epochs_of_the_loop_are_the_papers_procedure(on: str, warm_up: float, steps: int) -> None:
     from lightning_fabric import Fabric
 
     data = digits()
     slow, fast = (small_net(64, 10) for _ in range(2))
     for net in (slow, fast):
         net[3] = nn.Identity()  # dropout would draw from the global generator at other times
-    alpha = straight_line(data, slow, on, warm_up)
+    alpha = straight_line(data, slow, on, steps)
     method = find_method("permll").build(init=M, lr=ETA / B, on=on, warm_up=warm_up)
     method.networks["net"] = fast
     loop = Loop(

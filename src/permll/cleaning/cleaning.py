@@ -11,7 +11,7 @@ from permll.cleaning.judging import judge
 from permll.cleaning.memory import Memory
 from permll.cleaning.reporting import write_report
 from permll.cleaning.samples import samples_of
-from permll.cleaning.suiting import suited, suited_like
+from permll.cleaning.suiting import suited_like, suited_to
 from permll.data.loading import load
 from permll.data.own.door import read
 from permll.data.record import Data
@@ -91,7 +91,7 @@ def clean(
         return _found_before(run, threshold)
     samples = _samples(data, labels, recipe.data.root, reading)
     if not run.exists:
-        recipe = suited(recipe, len(samples), samples.num_classes, changes)
+        recipe = suited_to(recipe, samples, changes)
     watchers = default_watchers() if observers is None else list(observers)
     fit(data=None if named else samples, recipe=recipe, out=run.folder, observers=[*watchers, Memory()])
     findings = judge(run, samples, threshold)

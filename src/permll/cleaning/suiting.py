@@ -1,13 +1,19 @@
-"""How a training suits the number of rows: how many are held out, and how often it goes through the others."""
+"""How a training suits the data: how many rows are held out, how often it goes through the others, how it begins."""
 
 from collections.abc import Container
 
-from permll.training.recipe import Recipe
+from permll.data.own.seen import kind_of
+from permll.data.record import Data
+from permll.training.features import settle_features
+from permll.training.recipe import Named, Recipe
 
 FEWEST_HELD_OUT = 10  # fewer tell nothing about the noise: labels would be changed at random
 ENOUGH_HELD_OUT = 500  # tell the noise rate to two points or so; a fifth of the rows is given for that, then a tenth
 FULL_LENGTH = 20_000  # rows, up to which a training has all its epochs
 FEWEST_EPOCHS = 5
+WARM_UP = (
+    0.3  # of the epochs, on pixels: a CNN learns them more slowly than labels turn, and whole classes would be lost
+)
 
 
 def suited(recipe: Recipe, rows: int, classes: int, settled: Container[str] = ()) -> Recipe:
@@ -24,7 +30,23 @@ def suited(recipe: Recipe, rows: int, classes: int, settled: Container[str] = ()
 
 def suited_like(recipe: Recipe, begun: Recipe, settled: Container[str] = ()) -> Recipe:
     """Return the recipe with what suited the rows when the training was begun: some may have come or gone since."""
-    return _with(recipe, begun.data.validation, begun.training.epochs, settled)
+    recipe = _with(recipe, begun.data.validation, begun.training.epochs, settled)
+    share = begun.method.settings.get("warm_up")
+    return recipe if share is None else _warmed_up(recipe, share, settled)
+
+
+def suited_to(recipe: Recipe, data: Data, settled: Container[str] = ()) -> Recipe:
+    """Return the recipe for these samples: for their number and, where PermLL sees pixels, with a warm-up."""
+    recipe = suited(recipe, len(data), data.num_classes, settled)
+    pixels = kind_of(data.inputs) == "images" and not settle_features(recipe, data.inputs).backbone
+    return _warmed_up(recipe, WARM_UP, settled) if pixels else recipe
+
+
+def _warmed_up(recipe: Recipe, share: object, settled: Container[str]) -> Recipe:
+    if recipe.method.name != "permll" or "method.warm_up" in settled:
+        return recipe
+    method = Named.model_validate({**recipe.method.model_dump(), "warm_up": share})
+    return recipe.model_copy(update={"method": method})
 
 
 def _with(recipe: Recipe, validation: float | str | None, epochs: int, settled: Container[str]) -> Recipe:

@@ -23,7 +23,7 @@ class PermLL(Method):
         turn_after: the fraction of training after which a contradicted label turns; default 0.3 if ``lr`` is not given.
         on: where the layer stands, ``"prediction"`` or ``"label"``.
         loss: ``"ce"``, ``"kl"``, ``"l1"`` or ``"l2"``.
-        warm_up: so many steps of plain cross-entropy first, in which α rests.
+        warm_up: so many steps of plain cross-entropy first, in which α rests; below 1, this share of the epochs.
         balance: draw every class equally often: by the ``"given"`` labels, or after each epoch by the ``"corrected"``
             ones, as the paper does on Clothing1M.
         networks: how many networks share α; their losses are summed, so α moves by the sum too.
@@ -37,7 +37,7 @@ class PermLL(Method):
         turn_after: float | None = None,
         on: Side = "prediction",
         loss: LossName = "ce",
-        warm_up: int = 0,
+        warm_up: float = 0,
         balance: Balance = "none",
         networks: int = 1,
     ) -> None:
@@ -50,10 +50,12 @@ class PermLL(Method):
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
         self.steps: Tensor
         self.layer: PermutationLayer | None = None
+        self._epoch, self._epochs = 0, 0
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Make the layer, a row of α for every sample."""
         super().on_fit_start(info)
+        self._epochs = info.epochs
         self.layer = PermutationLayer(
             info.labels,
             info.num_classes,
@@ -68,6 +70,7 @@ class PermLL(Method):
 
     def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, or over a balanced draw of them."""
+        self._epoch = epoch
         if number > 0:
             return None
         if self.balance == "none":
@@ -111,6 +114,8 @@ class PermLL(Method):
 
     @property
     def _warming_up(self) -> bool:
+        if 0 < self.warm_up < 1:
+            return self._epoch < self.warm_up * self._epochs
         return self.warm_up > 0 and int(self.steps) < self.warm_up
 
 

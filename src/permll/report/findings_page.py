@@ -86,7 +86,7 @@ def _sections(
         "suspects": (head, f"{said}\n{chosen if facts['flagged'] else ''}{cards(findings, look)}"),
         "duplicates": (
             "Equal samples, different labels",
-            f"<p>{escape(duplicates_sentence(facts))} Of each group at most one label is right.</p>"
+            f"<p>{escape(duplicates_sentence(facts))} Of the classes in a group at most one is right.</p>"
             f"{duplicates_list(findings, look)}"
             if findings.duplicates
             else "",

@@ -211,7 +211,7 @@ def _test(section: DataSection) -> Data | None:
     if section.source in SETS:
         return load(section.source, root=section.root, split=section.test, **section.options)
     folder = Path(section.source).expanduser()
-    if (folder / section.test).exists():  # a folder with parts
+    if folder.is_dir() and not Path(section.test).is_absolute() and (folder / section.test).exists():  # it has parts
         return load(folder, split=section.test, **section.options)
     if section.test == DataSection.model_fields["test"].default:
         return None  # what built-in sets call it; one's own data need not have such a part
