@@ -255,6 +255,7 @@ def test_every_kind_of_data_on_a_phone_and_in_the_dark(visit: Visitor, tmp_path:
         assert page.locator(".tile").count() == 24
         assert no_sideways_scroll(page)
         assert page.locator(".bar button").first.is_visible()
+        page.wait_for_load_state("networkidle")  # a picture that the server leaves unfinished is trouble
 
 
 CONTRAST = """() => {
