@@ -50,7 +50,7 @@ class PermLL(Method):
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
         self.steps: Tensor
         self.layer: PermutationLayer | None = None
-        self._epoch, self._epochs = 0, 0
+        self._epochs = 0
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Make the layer, a row of α for every sample."""
@@ -70,20 +70,25 @@ class PermLL(Method):
 
     def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, or over a balanced draw of them."""
-        self._epoch = epoch
         if number > 0:
             return None
+        loss = "plain_loss" if self.warm_up < 1 and epoch < self.warm_up * self._epochs else "loss"
         if self.balance == "none":
-            return Sweep()
+            return Sweep(loss=loss)
         labels = self._layer.alpha.argmax(-1) if self.balance == "corrected" else None
-        return Sweep({"batch": Draw(order="weighted", labels=labels)})
+        return Sweep({"batch": Draw(order="weighted", labels=labels)}, loss=loss)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the sum over the networks of the loss (B,) through the layer, or in warm-up of -log p_y."""
-        logits = [network(batch.x) for network in self.networks.values()]
         if self._warming_up:
-            return _sum([nn.functional.cross_entropy(one, batch.labels, reduction="none") for one in logits])
+            return self.plain_loss(batch)
+        logits = [network(batch.x) for network in self.networks.values()]
         return _sum([self._layer(one, batch.index, reduction="none") for one in logits])
+
+    def plain_loss(self, batch: Batch) -> Tensor:
+        """Return the sum over the networks of -log p_y (B,)."""
+        logits = [network(batch.x) for network in self.networks.values()]
+        return _sum([nn.functional.cross_entropy(one, batch.labels, reduction="none") for one in logits])
 
     def on_step_end(self) -> None:
         """Move the visited rows of α, except in warm-up."""
@@ -114,9 +119,7 @@ class PermLL(Method):
 
     @property
     def _warming_up(self) -> bool:
-        if 0 < self.warm_up < 1:
-            return self._epoch < self.warm_up * self._epochs
-        return self.warm_up > 0 and int(self.steps) < self.warm_up
+        return self.warm_up >= 1 and int(self.steps) < self.warm_up
 
 
 def _sum(losses: list[Tensor]) -> Tensor:
