@@ -63,8 +63,8 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Examples:
         >>> from sklearn.datasets import make_blobs
-        >>> X, y = make_blobs(400, centers=3, random_state=3)
-        >>> given = np.where(np.arange(400) % 5 == 0, (y + 1) % 3, y)  # every fifth is wrong
+        >>> X, y = make_blobs(500, centers=3, random_state=3)
+        >>> given = np.where(np.arange(500) % 5 == 0, (y + 1) % 3, y)  # every fifth is wrong
         >>> model = PermLLClassifier(random_state=0).fit(X, given)
         >>> bool((model.corrected_labels_ == y).mean() > 0.95), round(model.noise_rate_, 1)
         (True, 0.2)
