@@ -1,5 +1,6 @@
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     def call(*arguments: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["permll", *arguments])
         monkeypatch.setattr(sys, "path", [*sys.path])
+        monkeypatch.setattr(warnings, "formatwarning", warnings.formatwarning)
         with pytest.raises(SystemExit) as left:
             main()
         printed = capsys.readouterr()

@@ -12,7 +12,7 @@ from PIL import Image
 
 from permll.cleaning.findings import Finding
 from tests.cleaning.mislabelled import CLASSES, mislabelled
-from tests.cli.conftest import Here
+from tests.cli.conftest import Here, Inside
 from tests.cli.test_commands import run
 
 KINDS = {
@@ -203,3 +203,20 @@ def test_bad_input_of_a_process_is_one_sentence_and_no_traceback(tmp_path: Path)
     assert (shown.returncode, shown.stdout) == (1, "")
     assert shown.stderr == "permll: there is no file or folder nowhere.csv.\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_the_name_of_a_built_in_set_is_spoken_of_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "digits").mkdir()
+    shown = run("clean", "digits", "--epochs", "1", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert "permll: digits is read as the built-in set; what is here is ./digits.\n" in shown.stderr
+    assert ".py" not in shown.stderr
+
+
+def test_a_network_that_knows_nothing_is_not_believed(tmp_path: Path, inside: Inside) -> None:
+    rows = "".join(f"{row % 7},{row * 31 % 11},{'ab'[row * row % 5 % 2]}\n" for row in range(80))
+    (tmp_path / "table.csv").write_text("x,z,label\n" + rows)
+    said = inside("clean", "table.csv", "--epochs", "1", "--set", "optimizer.lr=1e-9", "--out", "run", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    assert "But the network knows hardly anything: it says " in said.stdout
+    assert "hardly anything" in (tmp_path / "run" / "report.html").read_text()

@@ -145,6 +145,11 @@ def test_what_is_missing_is_said_in_a_sentence(tmp_path: Path, folder: Path, ins
     assert "is no run" in sentence(inside("review", tmp_path))
     (tmp_path / "recipe.toml").write_text((folder / "recipe.toml").read_text())
     assert "has no findings: permll clean" in sentence(inside("review", tmp_path))
+    source = tmp_path / "elsewhere" / "vectors.npz"
+    source.parent.mkdir()
+    run = make_run("vectors", source.parent).folder
+    source.rename(tmp_path / "vectors.npz")
+    assert f"there is no {source}, which {run} was made from: bring it back" in sentence(inside("review", run))
 
 
 def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, folder: Path) -> None:

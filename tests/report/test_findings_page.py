@@ -105,7 +105,7 @@ def test_cards_come_by_rank_with_what_to_decide_by(tmp_path: Path) -> None:
     one = text.split('<li class="card"')[1].split("</li>")[0]
     assert f'<bdi class="was">{first[0].given}</bdi> <small>1&nbsp;%</small>' in one
     assert f'<bdi class="now">{first[0].proposed}</bdi> <small>99&nbsp;%</small>' in one
-    assert "the layer turned it; the network sees another class" in one
+    assert "the training corrected it; the network sees another class" in one
     assert "<span>1</span> <code>000/Photo</code>" in one
     assert f"sample {findings.order[0]}<" in one
 

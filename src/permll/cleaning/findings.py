@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CSV, PARQUET, ARRAYS, ABOUT = "findings.csv", "findings.parquet", "findings.npz", "findings.json"
 THRESHOLD = 0.5
 REASONS = {
-    1: "the layer turned it",
+    1: "the training corrected it",
     2: "the network sees another class",
     4: "its neighbours disagree",
     8: "an exact duplicate has another label",

@@ -1,5 +1,6 @@
 """From a finished run to findings: the posterior of every label, why it is suspect, and what else is like it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -43,7 +44,7 @@ def judge(run: Run, data: Data, threshold: float = THRESHOLD) -> Findings:
     )
     neighbours = _neighbours(run, known, bare)
     reasons = _reasons(run, bare, log_p, given, neighbours, duplicates)
-    about = _about(run, known, channel, memory)
+    about = _about(run, known, channel, memory, labels)
     return replace(bare, reasons=reasons, neighbours=neighbours, duplicates=duplicates, about=about)
 
 
@@ -113,7 +114,16 @@ def _reasons(
     return reasons
 
 
-def _about(run: Run, data: Data, channel: Channel, memory: Remembered) -> Mapping[str, Any]:
+def _knows(memory: Remembered, labels: Tensor) -> Mapping[str, float]:
+    """Return which share of held-out labels the network says, and which one who knows the commonest class alone."""
+    rows = slice(memory.trained if memory.trained < len(labels) else 0, None)
+    told, given = memory.log_p[rows].argmax(1), labels[rows]
+    guess = given.bincount().max().item() / len(given)
+    error = math.sqrt(guess * (1 - guess) / len(given))
+    return {"agrees": (told == given).double().mean().item(), "guess": guess, "error": error}
+
+
+def _about(run: Run, data: Data, channel: Channel, memory: Remembered, labels: Tensor) -> Mapping[str, Any]:
     low, high = channel.interval
     return {
         "method": run.recipe.method.name,
@@ -121,6 +131,7 @@ def _about(run: Run, data: Data, channel: Channel, memory: Remembered) -> Mappin
         "run": str(run.folder),
         "source": run.recipe.data.source,
         "noise": {"rate": channel.rate, "low": low, "high": high, "rows": len(memory.ids) - memory.trained},
+        "network": _knows(memory, labels),
         "transition": channel.transition.tolist(),
         "epoch": memory.epoch,
     }

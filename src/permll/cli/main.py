@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 
 import typer
 
@@ -57,6 +58,7 @@ def main() -> None:
     """Run the command line: what a user can mend is one sentence and exit code 1, not a traceback."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # a terminal without Greek letters shows question marks
+    warnings.formatwarning = lambda message, *_, **__: f"permll: {message}\n"  # a sentence, not a line of our code
     sys.path.append(os.getcwd())  # for methods of one's own, named module:Class
     try:
         app()

@@ -1,6 +1,7 @@
 """``load``: the one door to data, built-in sets by name and a user's own by path or object."""
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ def load(source: Any, *, root: Path | str | None = None, split: str | None = Non
         from permll.data.registry import data_root, find
 
         info = find(source)
+        if Path(source).is_dir() or Path(source).is_file():
+            warnings.warn(f"{source} is read as the built-in set; what is here is ./{source}.", stacklevel=2)
         return info.load(data_root(root), split or "train", **options)
     if root is not None:
         raise ValueError(f"root is where built-in data sets are, but {source!r} names none of them: give a whole path.")

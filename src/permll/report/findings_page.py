@@ -17,7 +17,13 @@ from permll.report.findings.looks import Look
 from permll.report.findings.matrix import mixed_up, transition
 from permll.report.findings.suspects import cards, options, pairs_of, rows_of
 from permll.report.findings.words import counted
-from permll.report.findings_text import duplicates_sentence, findings_facts, flagged_sentence, noise_sentence
+from permll.report.findings_text import (
+    duplicates_sentence,
+    findings_facts,
+    flagged_sentence,
+    network_sentence,
+    noise_sentence,
+)
 from permll.report.page.marking import escape
 
 NAME = "report.html"
@@ -108,7 +114,7 @@ def _lead(facts: Mapping[str, Any]) -> str:
         words = f"{flagged_sentence(facts)} Yet {duplicates_sentence(facts)}"
     else:
         words = f"{flagged_sentence(facts)} {GOOD_NEWS}"
-    return f"{noise_sentence(facts)} {words}".strip()
+    return " ".join(filter(None, (noise_sentence(facts), network_sentence(facts), words)))
 
 
 def _figures(findings: Any, facts: Mapping[str, Any]) -> str:

@@ -27,6 +27,7 @@ def findings_facts(findings: Any) -> dict[str, Any]:
         "flagged": len(flagged),
         "threshold": findings.threshold,
         "noise": findings.about.get("noise"),
+        "network": findings.about.get("network"),
         "pairs": [{"given": one, "proposed": other, "count": count} for (one, other), count in pairs.most_common()],
         "classes": [
             {"class": findings.classes[k], "labels": sizes[k], "flagged": hit[k], "share": round(share, 4)}
@@ -50,6 +51,18 @@ def noise_sentence(facts: Mapping[str, Any]) -> str:
     return f"About {100 * noise['rate']:.1f} % of the labels are wrong ({low:.1f} to {high:.1f} %)."
 
 
+def network_sentence(facts: Mapping[str, Any]) -> str:
+    """Return a warning if the network that judges knows next to nothing itself; nothing if it does."""
+    network = facts["network"]
+    if not network or network["agrees"] > network["guess"] + 2 * network["error"]:
+        return ""
+    agrees, guess = 100 * network["agrees"], 100 * network["guess"]
+    return (
+        f"But the network knows hardly anything: it says {agrees:.0f} % of the labels that it has not seen, and the "
+        f"commonest class alone is {guess:.0f} % of them. Train longer (--epochs), or give it other features."
+    )
+
+
 def flagged_sentence(facts: Mapping[str, Any]) -> str:
     """Return how many labels are flagged, and what that means."""
     if not facts["flagged"]:
@@ -69,6 +82,8 @@ def duplicates_sentence(facts: Mapping[str, Any]) -> str:
 def _lines(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
     if facts["noise"]:
         yield noise_sentence(facts)
+    if warning := network_sentence(facts):
+        yield warning
     yield flagged_sentence(facts)
     if facts["flagged"]:
         yield from _suspects(findings, facts)

@@ -85,7 +85,7 @@ def prepare(
     whole = _resized(whole, recipe, section)
     train, validation = _split(whole, section) if before is None else _split_as_before(whole, section, before)
     if test is None and data is None:
-        test = _test(section)
+        test = _test(section, say)
     channels = train.inputs.pixels.shape[1] if isinstance(train.inputs, Images) else None
     found = before.encoder if before is not None and before.encoder is not None else named_encoder(section)
     train, encoder = encode(train, like=keeping(found, features))
@@ -205,7 +205,7 @@ def _trusted(train: Data, section: DataSection) -> Tensor | None:
     return trusted
 
 
-def _test(section: DataSection) -> Data | None:
+def _test(section: DataSection, say: Callable[[str], None] | None) -> Data | None:
     if not section.test:
         return None
     if section.source in SETS:
@@ -213,9 +213,11 @@ def _test(section: DataSection) -> Data | None:
     folder = Path(section.source).expanduser()
     if folder.is_dir() and not Path(section.test).is_absolute() and (folder / section.test).exists():  # it has parts
         return load(folder, split=section.test, **section.options)
-    if section.test == DataSection.model_fields["test"].default:
-        return None  # what built-in sets call it; one's own data need not have such a part
     if not Path(section.test).expanduser().exists():
+        if section.test == DataSection.model_fields["test"].default:  # what built-in sets call it; others may have none
+            if say is not None:
+                say(f"{section.source} has no part called {section.test}: nothing is tested on.")
+            return None
         raise FileNotFoundError(
             f"data.test is {section.test!r}, but there is no such part or file: '' stands for none."
         )

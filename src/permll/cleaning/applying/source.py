@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 
 from permll.cleaning.findings import Findings
+from permll.cleaning.samples import path_of
 from permll.data.checking import unreadable
 from permll.data.inputs import LazyImages, Texts
 from permll.data.own.arrays import open_arrays
@@ -17,7 +18,6 @@ from permll.data.own.door import find_source
 from permll.data.own.found import Asked, Found
 from permll.data.own.keywords import understand
 from permll.data.problems import listed
-from permll.data.registry import SETS
 from permll.training.run import Run
 
 Form = Literal["folder", "csv", "parquet", "npz", "npy", "safetensors"]
@@ -69,24 +69,16 @@ class Source:
 
 def source_of(run: Run, findings: Findings) -> Source | None:
     """Return the rows that findings are about, if they are as they were; None for sets by name and data in memory."""
-    section = run.recipe.data
-    if not section.source or section.source in SETS:
+    section, path = run.recipe.data, path_of(run)
+    if path is None:
         return None
-    path = Path(section.source).expanduser()
-    options = dict(section.options)
-    split = options.pop("split", None)
-    path = path if split is None else path / str(split)
-    if not path.exists():
-        raise FileNotFoundError(
-            f"there is no {path}, which {run.folder} was made from: bring it back, or start permll where it was then."
-        )
     if section.noise:
         raise ValueError(
             f"{run.folder} put noise ({section.noise}) on the labels of {path}, so it did not look at those that are "
             "there: clean the data without noise."
         )
     try:
-        source = read_source(path, options)
+        source = read_source(path, {name: value for name, value in section.options.items() if name != "split"})
     except ValueError as problem:
         raise ValueError(f"{path} cannot be read any more as {run.folder} read it: {problem}") from None
     known = None if section.train is not None else {*run.rows[0], *run.rows[1]}
