@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -9,15 +10,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from permll.functional.label_posterior import (
+    CAUTION,
     MOST_LEAN,
     SCEPTICISM,
     Channel,
+    believed,
     doubted,
     find_lean,
     fit_channel,
     label_posterior,
     mistakes,
 )
+from permll.functional.noise_rate import cautious_transition
 
 
 def some(rows: int, classes: int, seed: int) -> tuple[Tensor, Tensor, Channel]:
@@ -145,21 +149,38 @@ def test_a_sceptic_is_one_who_mixes_the_mistakes_in(rows: int, classes: int, see
     )
 
 
-def test_a_sceptic_counts_with_the_least_noise_there_can_be() -> None:
+def test_a_sceptic_counts_with_the_least_noise_there_can_be_beside_mistakes() -> None:
     log_p = (0.98 * torch.eye(3) + 0.01).log().repeat(100, 1)
     labels = torch.arange(3).repeat(100)
     labels[:30:3] = 1  # of class 0, so that it is known which form the noise has
     channel = fit_channel(log_p, labels)
-    sceptic = doubted(channel, log_p)
-    assert 0 < sceptic.rate == sceptic.cautious_rate == channel.interval[0] < channel.cautious_rate
-    less = sceptic.cautious_rate / channel.cautious_rate
-    off = ~torch.eye(3, dtype=torch.bool)
-    assert torch.allclose(sceptic.transition[off], less * channel.transition[off])
+    sceptic = doubted(channel, log_p, labels)
+    assert 0 < sceptic.rate == sceptic.cautious_rate < channel.interval[0] < channel.cautious_rate
     assert torch.allclose(sceptic.transition.sum(1), torch.ones(3, dtype=torch.float64))
+    assert sceptic.transition[0, 1] > 3 * sceptic.transition[0, 2]
     assert find_lean(log_p, labels, sceptic) <= find_lean(log_p, labels, channel)
     right = torch.arange(3).repeat(100)
-    nothing_wrong = doubted(fit_channel(log_p, right), log_p)
+    nothing_wrong = doubted(fit_channel(log_p, right), log_p, right)
     assert label_posterior(log_p, right, nothing_wrong, find_lean(log_p, right, nothing_wrong)).argmax(1).equal(right)
+
+
+def test_a_sceptic_takes_for_noise_what_mistakes_do_not_explain() -> None:
+    log_p, _, labels, _ = through_a_channel(seed=3, rows=400)
+    channel = fit_channel(log_p, labels)
+    sceptic = doubted(channel, log_p, labels)
+    q = believed(log_p, sceptic).numpy()
+    T, joint = channel.transition.double().numpy(), np.zeros((4, 4))
+    for _ in range(500):  # EM, a row at a time
+        joint = np.zeros((4, 4))
+        for row, y in zip(q, labels.tolist(), strict=True):
+            r = row * T[:, y]
+            joint[:, y] += r / r.sum() / len(q)
+        T = cautious_transition(torch.from_numpy(joint), len(q), CAUTION).numpy()
+    rate = 1 - np.trace(joint)
+    assert 0 < rate < channel.rate
+    assert sceptic.rate == pytest.approx(rate - 1.96 * channel.error, abs=1e-3)
+    off = ~np.eye(4, dtype=bool)
+    assert np.allclose(sceptic.transition.numpy()[off], T[off] * sceptic.rate / rate, atol=2e-3)
 
 
 def test_a_sceptic_does_not_believe_a_network_that_mixes_two_classes_up() -> None:
@@ -175,7 +196,7 @@ def test_a_sceptic_does_not_believe_a_network_that_mixes_two_classes_up() -> Non
     channel = fit_channel(logits.log_softmax(-1), labels)
     mistaken = logits[sure].log_softmax(-1)
     believes = label_posterior(mistaken, labels[sure], channel).amax(1)
-    doubts = label_posterior(mistaken, labels[sure], doubted(channel, logits.log_softmax(-1)))
+    doubts = label_posterior(mistaken, labels[sure], doubted(channel, logits.log_softmax(-1), labels))
     doubts = doubts.gather(1, 1 - labels[sure][:, None])
     assert believes.mean() > 0.95  # no label is wrong: it cannot know
     assert doubts.max() < 0.9

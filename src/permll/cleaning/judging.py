@@ -72,7 +72,7 @@ def posterior_of(memory: Remembered, labels: Tensor) -> Judgement:
         parts = [(seen, lean), (held_out, 0.0)]
         return torch.cat([label_posterior(memory.log_p[at], labels[at], channel, b) for at, b in parts])
 
-    return Judgement(channel, posterior(channel), posterior(doubted(channel, memory.log_p[told])))
+    return Judgement(channel, posterior(channel), posterior(doubted(channel, memory.log_p[told], labels[told])))
 
 
 def _given(run: Run, memory: Remembered) -> Tensor:

@@ -54,7 +54,7 @@ def find_label_errors(
         "noise": {"rate": channel.rate, "low": low, "high": high, "rows": len(p)},
         "transition": channel.transition.tolist(),
     }
-    posterior, sceptical = (label_posterior(log_p, given, one) for one in (channel, doubted(channel, log_p)))
+    posterior, sceptical = (label_posterior(log_p, given, one) for one in (channel, doubted(channel, log_p, given)))
     ids = ids or row_numbers(len(p))
     return Findings.of_posterior(ids, names, given, posterior, sceptical=sceptical, threshold=threshold, about=about)
 

@@ -12,10 +12,10 @@ which it has seen, and b takes back so much that as many labels are wrong among 
 (``find_lean``). For rows it was not trained on, b is 0.
 
 A label that goes from one class to another that looks alike cannot be told from a network that mixes these two up, by
-any number of rows whose labels are in doubt. Before a label is changed unseen, a sceptic is asked (``doubted``), who
-takes the lower end of the noise rate's interval for the rate, and the network to be mistaken, however sure it is, half
-as often as it expects to be in the mean, and then for the classes that it mixes up anyway: M[k] is added to q for a row
-whose most probable class is k (``mistakes``).
+any number of rows whose labels are in doubt. Before a label is changed unseen, a sceptic is asked (``doubted``). He
+takes the network to be mistaken, however sure it is, a quarter as often as it expects to be in the mean, and then for
+the classes that it mixes up anyway: M[k] is added to q for a row whose most probable class is k (``mistakes``). What
+these mistakes explain is no noise, so he finds T anew, and of its rate takes the lower end of the interval.
 """
 
 import math
@@ -25,10 +25,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from permll.functional.noise_rate import cautious_transition, fit_likelihood, rate_of
+from permll.functional.noise_rate import cautious_transition, fit_likelihood, joint_given, rate_of
 
 MOST_LEAN = 20.0  # nats: what leans further has been learned by heart, and taking that back would be guessing
-SCEPTICISM = 0.5  # times the mistakes that the network expects to make
+SCEPTICISM = 0.25  # times the mistakes that the network expects to make
 CAUTION = 3.0  # see cautious_transition: here entries of T decide on single labels, not on their number alone
 _HALVINGS = 50
 
@@ -83,34 +83,38 @@ def fit_channel(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " s
     return found._replace(transition=_with_rate(transition, found.rate, found.cautious_rate))
 
 
-def doubted(channel: Channel, log_p: Float[Tensor, "samples classes"]) -> Channel:
-    """Return the channel as a sceptic takes it: with the least noise that can be, and mistakes of the network.
+def doubted(channel: Channel, log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> Channel:
+    """Return the channel as a sceptic takes it: with mistakes of the network, and the least noise that can be beside.
 
     Args:
         channel: from ``fit_channel``.
         log_p: of the same held-out rows.
+        labels: the same.
 
     Examples:
         >>> log_p = (0.98 * torch.eye(2) + 0.01).log().repeat(50, 1)
         >>> labels = torch.tensor([0, 1]).repeat(50)
         >>> labels[::10] = 1 - labels[::10]
-        >>> round(doubted(fit_channel(log_p, labels), log_p).rate, 2)
+        >>> round(doubted(fit_channel(log_p, labels), log_p, labels).rate, 2)
         0.03
     """
-    before, low = channel.cautious_rate, channel.interval[0]
-    less = channel._replace(rate=low, error=0.0, mistakes=mistakes(log_p, channel.temperature))
-    return less._replace(transition=_with_rate(channel.transition, before, less.cautious_rate))
+    mistaken = channel._replace(mistakes=mistakes(log_p, channel.temperature))
+    joint = joint_given(believed(log_p, mistaken), labels, channel.transition, CAUTION)
+    rate = rate_of(joint)
+    least = mistaken._replace(rate=max(rate - 1.96 * channel.error, 0.0), error=0.0)
+    transition = cautious_transition(joint, len(labels), CAUTION)
+    return least._replace(transition=_with_rate(transition, rate, least.cautious_rate))
 
 
 def mistakes(log_p: Float[Tensor, "samples classes"], temperature: float) -> Float[Tensor, "classes classes"]:
-    """Return M[k, j] = u/2 C[k, j], what a sceptic takes for the chance of class j where the network is sure of k.
+    """Return M[k, j] = u/4 C[k, j], what a sceptic takes for the chance of class j where the network is sure of k.
 
     u is the mean of 1 - max p, the share of rows that the network expects to be wrong about, and C[k] the mean of p
     over rows whose most probable class is k, without k itself, so that it sums to one.
 
     Examples:
         >>> mistakes(torch.tensor([[0.9, 0.1, 0.0], [0.8, 0.1, 0.1]]).log(), 1.0)[0]
-        tensor([0.0000, 0.0500, 0.0250], dtype=torch.float64)
+        tensor([0.0000, 0.0250, 0.0125], dtype=torch.float64)
     """
     p = (log_p.double() / temperature).softmax(-1)
     classes = p.shape[1]
@@ -126,6 +130,21 @@ def _with_rate(transition: Tensor, rate: float, wanted: float) -> Tensor:
     right = torch.eye(classes).to(transition)
     wrong = transition * (1 - right) * (wanted / rate) if rate > wanted else wanted / (classes - 1) * (1 - right)
     return wrong + torch.diag(1 - wrong.sum(1))
+
+
+def believed(log_p: Float[Tensor, "samples classes"], channel: Channel) -> Float[Tensor, "samples classes"]:
+    """Return q (N, c), in float64: what is to be believed of the classes before a label is seen.
+
+    Examples:
+        >>> channel = Channel(torch.eye(2), 1.0, 0.0, 0.0, slip=0.2)
+        >>> believed(torch.tensor([[0.0, 1.0]]).log(), channel)
+        tensor([[0.1000, 0.9000]], dtype=torch.float64)
+    """
+    p = (log_p.double() / channel.temperature).softmax(-1)
+    if channel.mistakes is not None:
+        mistaken = channel.mistakes[p.argmax(1)]
+        p = (1 - mistaken.sum(1, keepdim=True)) * p + mistaken
+    return (1 - channel.slip) * p + channel.slip / p.shape[1]
 
 
 def label_posterior(
@@ -148,11 +167,7 @@ def label_posterior(
         tensor([[0.6923, 0.3077]], dtype=torch.float64)
     """
     tiny = torch.finfo(torch.float64).tiny
-    p = (log_p.double() / channel.temperature).softmax(-1)
-    if channel.mistakes is not None:
-        mistaken = channel.mistakes[p.argmax(1)]
-        p = (1 - mistaken.sum(1, keepdim=True)) * p + mistaken
-    q = (1 - channel.slip) * p + channel.slip / p.shape[1]
+    q = believed(log_p, channel)
     score = (q * channel.transition.double().T[labels]).clamp_min(tiny).log()
     score[torch.arange(len(labels)), labels] -= lean
     return score.softmax(-1)

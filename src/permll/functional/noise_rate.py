@@ -195,6 +195,25 @@ def fit_likelihood(
     return LikelihoodFit(joint, temperature, error)
 
 
+def joint_given(
+    p: Float[Tensor, "samples classes"],
+    labels: Int[Tensor, " samples"],
+    start: Float[Tensor, "classes classes"],
+    caution: float = 1.0,
+) -> Float[Tensor, "classes classes"]:
+    """Return the joint distribution of ``fit_likelihood`` for probabilities as they are, by EM from a T.
+
+    Examples:
+        >>> p = (0.98 * torch.eye(2) + 0.01).repeat(50, 1)
+        >>> labels = torch.tensor([0, 1]).repeat(50)
+        >>> labels[::10] = 1 - labels[::10]
+        >>> round(rate_of(joint_given(p, labels, torch.tensor([[0.7, 0.3], [0.3, 0.7]]))), 2)
+        0.1
+    """
+    p, labels = _enough(p, labels)
+    return _fit(p.double().log(), labels, start.double(), caution)[1]
+
+
 class Explained(NamedTuple):
     """How well labels are explained by predictions, a transition matrix and a temperature."""
 
