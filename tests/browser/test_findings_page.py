@@ -15,6 +15,7 @@ from tests.report.test_findings_page import some, written
 from tests.review.runs import KINDS, make_run
 
 Open = Callable[..., Any]
+COMMAND = "permll apply runs/photos-permll-0 --auto --min-probability 0.95 --out new-photos --skip-unreadable"
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder, some(400, classes, wrong=140, ids=ids, duplicates=((0, 1),), about={"transition": [[1 / 3] * 3] * 3})
     )
     return folder
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a page of 100 of 140 flagged labels in twelve classes, with names of several words and of one long one."""
+    folder = tmp_path_factory.mktemp("wide")
+    classes = ("3", "8", "Ankle boot", "T-shirt/top", "W" * 40, *(f"kind of thing {k}" for k in range(7)))
+    written(folder, some(400, classes, wrong=140), commands=[("Next:", COMMAND)])
+    return folder / "report.html"
 
 
 @pytest.fixture
@@ -84,6 +94,65 @@ def test_a_click_on_the_matrix_shows_its_samples(page: Any) -> None:
     cell.press("Enter")  # by keyboard, and again is back
     assert pairs(page) == every
     assert page.inner_text("#filtered") == ""
+
+
+def test_a_number_whose_samples_are_not_shown_says_so(visit: Open, wide: Path) -> None:
+    page = visit(wide)
+    cells = page.locator("td.few")
+    assert cells.count() > 0
+    assert cells.locator("button").count() == 0
+    assert str(cells.first.get_attribute("title")).endswith(", none of them among the 100 shown")
+    assert cells.first.evaluate("cell => getComputedStyle(cell).cursor") == "default"
+    said = page.inner_text("#mixed-up-said")
+    assert said.endswith("Of the others none is among the 100 shown below; findings.csv has them.")
+
+
+def test_every_number_has_samples_and_nothing_is_excused(page: Any) -> None:
+    assert page.locator("td.few").count() == 0
+    assert page.inner_text("#mixed-up-said").endswith("A click on a bold number shows its samples.")
+
+
+@pytest.mark.parametrize("width", [320, 390, 700, 1280])
+def test_labels_on_cards_stand_in_two_lines_whatever_their_names(visit: Open, wide: Path, width: int) -> None:
+    page = visit(wide, viewport={"width": width, "height": 844})
+    untidy = page.eval_on_selector_all(
+        ".judged",
+        """all => all.filter(judged => {
+          const [given, arrow, proposed] = [...judged.children].map(part => part.getBoundingClientRect());
+          const names = [...judged.querySelectorAll("bdi")], chances = [...judged.querySelectorAll("small")];
+          const top = (part) => part.getClientRects()[0].top;
+          return judged.scrollWidth > judged.clientWidth || arrow.top < given.bottom || arrow.right > proposed.left
+            || Math.abs(arrow.top - proposed.top) > 4
+            || names.some((name, k) => Math.abs(top(name) - top(chances[k])) > 6);
+        }).map(judged => judged.textContent)""",
+    )
+    assert untidy == []
+
+
+def test_on_a_phone_a_wide_table_fades_on_the_side_where_more_is(visit: Open, wide: Path) -> None:
+    page = visit(wide, viewport=PHONE)
+    box = page.locator(".heat .scroll").first
+    faded = "box => getComputedStyle(box).maskImage"
+    edge = "box => getComputedStyle(box.querySelector('tbody th')).boxShadow"
+    page.wait_for_selector(".heat .scroll.further")
+    assert "linear-gradient" in box.evaluate(faded)
+    assert box.evaluate(edge) == "none"
+    box.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
+    page.wait_for_selector(".heat .scroll.onward:not(.further)")
+    assert box.evaluate(faded) == "none"
+    assert "inset" in box.evaluate(edge)
+    page.set_viewport_size({"width": 2000, "height": 900})  # where all of it is seen, nothing fades
+    page.wait_for_selector(".heat .scroll:not(.onward):not(.further)")
+
+
+def test_a_command_breaks_between_words_only_and_is_still_one(visit: Open, wide: Path) -> None:
+    page = visit(wide, viewport=PHONE)
+    words = page.locator(".next code span")
+    assert words.all_inner_texts() == COMMAND.split()
+    assert words.evaluate_all("all => all.every(word => word.offsetHeight < 1.5 * all[0].offsetHeight)")
+    assert page.locator(".next code").evaluate("code => code.offsetHeight > 2 * code.firstChild.offsetHeight")
+    selected = "getSelection().selectAllChildren(document.querySelector('.next code')), getSelection().toString()"
+    assert page.evaluate(selected) == COMMAND
 
 
 def test_samples_are_found_by_id_and_class_and_all_come_back(page: Any) -> None:

@@ -10,6 +10,7 @@ pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'permll[revi
 
 from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
+from tests.review import runs
 from tests.review.process import Server
 from tests.review.runs import KINDS, make_run
 
@@ -256,6 +257,44 @@ def test_every_kind_of_data_on_a_phone_and_in_the_dark(visit: Visitor, tmp_path:
         assert no_sideways_scroll(page)
         assert page.locator(".bar button").first.is_visible()
         page.wait_for_load_state("networkidle")  # a picture that the server leaves unfinished is trouble
+
+
+BOXES = """() => {
+  const linear = (value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+  const light = (text) => {
+    const [r, g, b] = text.match(/[\\d.]+/g).map((value) => linear(Number(value) / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  return [...document.querySelectorAll("input[type=checkbox]:not(:checked)")].map((box) => {
+    const { borderColor, backgroundColor } = getComputedStyle(box);
+    const [one, other] = [light(borderColor), light(backgroundColor)].sort((a, b) => b - a);
+    return (one + 0.05) / (other + 0.05);
+  });
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_verdicts_name_their_classes_in_full(
+    visit: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setattr(runs, "CLASSES", ("Ankle boot", "o" * 40, "Complaints about late or lost deliveries"))
+    with Server(make_run("texts", tmp_path).folder, "--reviewer", "Ada", "--no-open") as server:
+        page = visit(server.url, viewport={"width": 390, "height": 844}, color_scheme=scheme)
+        for _ in range(3):  # each class is given, and proposed
+            cut = page.eval_on_selector_all(
+                ".verdicts button, .verdicts .name",
+                "all => all.filter(e => e.scrollWidth > e.clientWidth || e.scrollHeight > e.clientHeight)"
+                ".map(e => e.textContent)",
+            )
+            assert cut == []
+            assert no_sideways_scroll(page)
+            press(page, "s")
+            told = page.locator("#said").bounding_box()  # does not cover them either
+            assert told["y"] + told["height"] <= page.locator(".verdicts").bounding_box()["y"]
+        press(page, "g")
+        boxes = page.evaluate(BOXES)
+        assert len(boxes) > 10
+        assert min(boxes) >= 3  # a box that is not ticked is seen
 
 
 CONTRAST = """() => {

@@ -32,7 +32,7 @@ def mixed_up(facts: Mapping[str, Any], classes: Sequence[str], shown: Mapping[Pa
         rows.append(f'<tr><th scope="row">{name(classes[given])}</th>{"".join(cells)}</tr>')
     note = _note(len(kept), len({k for pair in counts for k in pair}), sum(inside.values()), facts["flagged"])
     said = "Flagged labels: the given class down, the proposed class across."
-    said += '<span class="hint" hidden> A click on a bold number shows its samples.</span>'
+    said += f'<span class="hint" hidden> A click on a bold number shows its samples.{_unseen(inside, shown)}</span>'
     return _figure("mixed-up", said, [classes[k] for k in kept], rows, note)
 
 
@@ -67,8 +67,18 @@ def _cell(pair: Pair, counts: Mapping[Pair, int], shown: Mapping[Pair, int], cla
     if not count:
         return '<td class="same"></td>' if pair[0] == pair[1] else "<td></td>"
     words = f"{short(classes[pair[0]])} → {short(classes[pair[1]])}: {counted(count, 'label')}"
-    filters = f' data-pair="{pair_key(pair)}"' if shown.get(pair) else ' class="few"'  # further down than the cards
+    filters = f' data-pair="{pair_key(pair)}"'
+    if not shown.get(pair):  # further down than the cards
+        filters, words = ' class="few"', f"{words}, none of them among the {sum(shown.values()):,} shown"
     return f'<td style="--share:{count / most:.3f}"{filters} title="{escape(words)}">{count:,}</td>'
+
+
+def _unseen(counts: Mapping[Pair, int], shown: Mapping[Pair, int]) -> str:
+    """Say why some numbers, maybe the largest, are not bold."""
+    if all(shown.get(pair) for pair in counts):
+        return ""
+    cards = f"{sum(shown.values()):,}"
+    return f' Of the others none is among the {cards} shown below; <a href="findings.csv">findings.csv</a> has them.'
 
 
 def _note(kept: int, involved: int, inside: int, flagged: int) -> str:

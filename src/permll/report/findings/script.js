@@ -44,3 +44,25 @@ if (form) {
   filterCards();
 }
 for (const part of document.querySelectorAll(".copy, .hint")) part.hidden = false;
+
+// A command breaks between its words only, not after a hyphen inside an option.
+for (const code of document.querySelectorAll(".next code")) {
+  const parts = code.textContent.split(/( +)/).map((text, place) => {
+    if (place % 2) return text;
+    const word = document.createElement("span");
+    word.textContent = text;
+    return word;
+  });
+  code.replaceChildren(...parts);
+}
+
+// Tables that are wider than the page show on which side more is.
+const markSides = (box) => {
+  box.classList.toggle("onward", box.scrollLeft > 1);
+  box.classList.toggle("further", box.scrollWidth - box.clientWidth - box.scrollLeft > 1);
+};
+const resized = new ResizeObserver((changes) => changes.forEach(({ target }) => markSides(target)));
+for (const box of document.querySelectorAll(".scroll")) {
+  resized.observe(box);
+  box.addEventListener("scroll", () => markSides(box), { passive: true });
+}

@@ -60,7 +60,7 @@ export class Grid {
         "p",
         { class: "judged" },
         make("span", { class: "was" }, item.given),
-        changed && [make("span", { class: "arrow" }, " → "), make("span", { class: "now" }, item.proposed)],
+        changed && [make("span", { class: "arrow" }, "→"), make("span", { class: "now" }, item.proposed)],
       ),
       make(
         "p",

@@ -25,15 +25,17 @@ const candidate = (item, { label, chance }, place, decide) => {
 };
 
 const button = (text, key, click, attributes = {}) =>
-  make("button", { type: "button", click, "aria-keyshortcuts": key, ...attributes }, text, make("kbd", { "aria-hidden": "true" }, key));
+  make("button", { type: "button", click, "aria-keyshortcuts": key, ...attributes }, make("span", {}, text), make("kbd", { "aria-hidden": "true" }, key));
+
+const named = (verb, label) => [`${verb} `, make("span", { class: "name" }, `“${label}”`)];
 
 const verdicts = (item, actions) => {
   const same = item.given === item.proposed;
   return make(
     "div",
     { class: "verdicts", role: "group", "aria-label": "Verdict" },
-    !same && button(`Accept “${item.proposed}”`, "a", () => actions.decide("accept"), { class: "first" }),
-    button(`Keep “${item.given}”`, "k", () => actions.decide("keep"), { class: same ? "first" : "" }),
+    !same && button(named("Accept", item.proposed), "a", () => actions.decide("accept"), { class: "first" }),
+    button(named("Keep", item.given), "k", () => actions.decide("keep"), { class: same ? "first" : "" }),
     button("Another class", "c", actions.choose),
     button("Not sure", "s", () => actions.decide("unsure")),
   );
@@ -62,8 +64,13 @@ const judged = (item) =>
     "p",
     { class: "judged" },
     make("span", { class: "label was" }, make("small", {}, "given"), item.given),
-    item.given !== item.proposed && make("span", { class: "arrow", "aria-label": "proposed" }, "→"),
-    item.given !== item.proposed && make("span", { class: "label now" }, make("small", {}, "proposed"), item.proposed),
+    item.given !== item.proposed &&
+      make(
+        "span",
+        { class: "to" },
+        make("span", { class: "arrow", "aria-label": "proposed" }, "→"),
+        make("span", { class: "label now" }, make("small", {}, "proposed"), item.proposed),
+      ),
   );
 
 const belief = (item) =>
