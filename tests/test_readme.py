@@ -155,4 +155,4 @@ def test_what_is_said_of_cleaning_is_in_the_results() -> None:
     times = [mean(name, "permll", "cpu_seconds") / mean(name, "cleanlab", "cpu_seconds") for name in cleaning.SETS]
     assert f"in {min(times):.2f} to {max(times):.2f} of the\nprocessor time" in README
     gains = [int(row["mended"]) - int(row["broken"]) for row in results("do_no_harm")]
-    assert (len(gains), sum(gain < 0 for gain in gains), min(gains)) == (75, 1, -2)
+    assert (len(gains), min(gains)) == (75, 0)
