@@ -25,11 +25,15 @@ def points(rows: int = 60, classes: int = 3, seed: int = 0) -> Data:
     return Data(Vectors(values), labels, tuple(f"class {c}" for c in range(classes)), ids)
 
 
-def small_net(inputs: int, classes: int, seed: int = 0) -> nn.Module:
+def small_net(inputs: int, classes: int, seed: int = 0, dropout: float = 0.1) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Sequential(
-            nn.Linear(inputs, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, classes)
+            nn.Linear(inputs, 16, bias=False),
+            nn.BatchNorm1d(16),
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Linear(16, classes),
         )
 
 
@@ -41,6 +45,9 @@ def make_loop(
     epochs: int = 4,
     batch_size: int = 16,
     held_out: Data | bool = True,
+    fabric: Any = None,
+    dropout: float = 0.1,
+    **more: Any,
 ) -> Loop:
     """Return a loop of a registered method on vectors; its held-out rows are other points, these, or none."""
     from lightning_fabric import Fabric
@@ -53,9 +60,9 @@ def make_loop(
     method: Method = find_method(name).build(**(settings or {}))
     width = data.inputs.batch(torch.arange(1)).shape[1]
     for number, network in enumerate(method.network_names):
-        method.networks[network] = small_net(width, data.num_classes, seed=number)
+        method.networks[network] = small_net(width, data.num_classes, number, dropout)
     return Loop(
-        Fabric(accelerator="cpu", devices=1),
+        fabric or Fabric(accelerator="cpu", devices=1),
         method,
         data,
         default_views(data.inputs),
@@ -65,6 +72,7 @@ def make_loop(
         batch_size=batch_size,
         validation=held_out or None,
         trusted=torch.arange(len(data)) % 5 < 2,
+        **more,
     )
 
 

@@ -49,6 +49,8 @@ class Memory(Observer):
     The weights of the best epoch become those of the run, where rows are held out that can tell which it is.
     """
 
+    everywhere = True  # all ranks predict
+
     def on_start(self, loop: "Loop", run: Run) -> None:
         """Take up what an earlier process remembered; what it could not write down any more is looked at again."""
         self._run, self._path = run, run.folder / MEMORY
@@ -78,10 +80,13 @@ class Memory(Observer):
         if likelihood >= self._likelihood:
             self._likelihood, self._best_epoch = likelihood, loop.epoch
             self._best = self._total / self._epochs
-            if loop.validation is not None:  # before the numbers: what is looked at again is chosen again
+            if (
+                loop.validation is not None and loop.ranks.first
+            ):  # before the numbers: what is seen again is chosen again
                 networks = {name: network.state_dict() for name, network in loop.method.networks.items()}
                 choose_weights(self._run, networks, loop.epoch)
-        self._save(len(loop.data))
+        if loop.ranks.first:
+            self._save(len(loop.data))
 
     def _save(self, trained: int) -> None:
         with write_whole(self._path) as file:

@@ -30,11 +30,14 @@ def train(
     noise: Annotated[str | None, Option(help="Other noise: permll noise list.")] = None,
     epochs: Annotated[int | None, Option(help="How many epochs.")] = None,
     seed: Annotated[int | None, Option(help="Initial weights, orders and views.")] = None,
+    devices: Annotated[str | None, Option(help="How many processes, each on its own device; auto for all.")] = None,
+    num_nodes: Annotated[int | None, Option(help="On how many machines.")] = None,
     set_: Annotated[list[str] | None, Option("--set", help="Any value of the recipe: --set optimizer.lr=0.1")] = None,
     track: Annotated[str | None, Option(help="Also log to tensorboard or wandb.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print a line of JSON for every epoch, and the result.")] = False,
 ) -> None:
     """Train as a recipe says. Ctrl-C saves; permll train RUN goes on."""
+    from permll.ranks import this_is_first
     from permll.training.fitting import fit
     from permll.training.recipe_files import choose_recipe
     from permll.training.run import Run, default_folder
@@ -52,15 +55,20 @@ def train(
         "training.seed": seed,
     }
     overrides = {key: value for key, value in given.items() if value is not None} | dict(map(setting, set_ or []))
+    where = {"devices": int(devices) if devices and devices.isdigit() else devices, "num_nodes": num_nodes}
+    where = {f"training.{name}": value for name, value in where.items() if value is not None}
     if known is not None and known.exists:
         if overrides or out is not None:
-            raise ValueError(f"{what} is a run and goes on as it was begun: leave the other options out.")
+            raise ValueError(
+                f"{what} is a run and goes on as it was begun: leave the other options out, all but --devices and "
+                "--num-nodes."
+            )
         run = known
-        recipe = run.recipe
+        recipe = choose_recipe(run.recipe, where)
     else:
         if not what and data is None:
             raise ValueError("say what to train: a recipe (permll recipes list), or --data.")
-        recipe = choose_recipe(what or None, overrides)
+        recipe = choose_recipe(what or None, overrides | where)
         run = Run(out or default_folder(what or None, recipe))
     watch: Observer = JsonLines() if as_json else Display() if sys.stderr.isatty() else Lines()
     trackers = [tracker(track)] if track else []
@@ -68,6 +76,8 @@ def train(
         fit(recipe=recipe, out=run.folder, observers=[watch, *trackers])
     except KeyboardInterrupt as stopped:
         raise StoppedError(str(stopped) or f"stopped; permll train {run.folder} goes on.") from None
+    if not this_is_first():
+        return
     if as_json:
         typer.echo(json.dumps(run.result))
     else:

@@ -16,6 +16,7 @@ from permll.data.views.images import View
 from permll.data.views.randomness import named_seed, visit_keys
 
 Order = Literal["shuffled", "sequential", "weighted", "even"]
+Share = Literal["rows", "views", "nothing"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -26,6 +27,7 @@ class Batch:
     labels: Tensor  # (B,) as given
     views: dict[str, Tensor]  # by name, each (B, ...)
     keys: Tensor  # (B,) all the chance of these visits, for mixup and the like; stays on the CPU
+    rows: int | None = None  # of all ranks together, where this rank has a part of them; default B
 
     @property
     def x(self) -> Tensor:
@@ -36,7 +38,7 @@ class Batch:
     def to(self, device: torch.device | str) -> "Batch":
         """Return the batch in the memory of ``device``."""
         moved = {name: view.to(device, non_blocking=True) for name, view in self.views.items()}
-        return Batch(self.index.to(device), self.labels.to(device), moved, self.keys)
+        return Batch(self.index.to(device), self.labels.to(device), moved, self.keys, self.rows)
 
 
 class Stream:
@@ -62,6 +64,10 @@ class Stream:
         name: streams of one seed that run side by side, each under a name of its own, share no draws.
         rank: which process this is.
         ranks: how many there are.
+        share: what of a batch is shared between them: its ``"rows"``; its ``"views"``, while every rank has the index,
+            labels and keys of all its rows; or ``"nothing"``.
+        owned: rank r takes the rows n of a batch with n mod R = r, whose state it may hold, instead of its rows r,
+            r + R, ...: shares are then equal in the mean only.
         workers: processes that read and make views ahead of time. Data in memory need none: batches come faster than
             another process could send them.
 
@@ -88,6 +94,8 @@ class Stream:
         name: str = "",
         rank: int = 0,
         ranks: int = 1,
+        share: Share = "rows",
+        owned: bool = False,
         workers: int = 0,
     ) -> None:
         if not isinstance(data, Data):
@@ -97,6 +105,7 @@ class Stream:
         self.rows = torch.arange(len(data)) if rows is None else read_rows(rows, len(data))
         self.draws = len(self.rows) if draws is None else draws
         self.seed, self.name, self.rank, self.ranks, self.workers = seed, name, rank, ranks, workers
+        self.share, self.owned = share, owned
         self._refuse_the_impossible(draws)
         self._seed = named_seed(seed, name)
         self._epoch, self._step = 0, 0
@@ -219,7 +228,7 @@ class Stream:
 
     def _made(self, plan: tuple[Tensor, ...], start: int) -> Iterator[Batch]:
         """Make the batches from ``start`` on, here or in workers."""
-        maker = _Maker(self.data, self.views, plan, self.batch_size, self._seed, self._epoch, self.rank, self.ranks)
+        maker = _Maker(self, plan)
         steps = range(start, len(plan))
         if self.workers == 0 or isinstance(self.data.inputs, Images | Vectors):
             return map(maker.__getitem__, steps)
@@ -259,35 +268,29 @@ def _as_made(batch: Batch) -> Batch:
 class _Maker:
     """Step -> batch, for this rank; what a worker is sent."""
 
-    def __init__(
-        self,
-        data: Data,
-        views: Mapping[str, View],
-        plan: tuple[Tensor, ...],
-        batch_size: int,
-        seed: int,
-        epoch: int,
-        rank: int,
-        ranks: int,
-    ) -> None:
-        self.inputs, self.labels, self.views, self.plan, self.batch_size = (
-            data.inputs,
-            data.labels,
-            views,
-            plan,
-            batch_size,
-        )
-        self.seed, self.epoch, self.rank, self.ranks = seed, epoch, rank, ranks
+    def __init__(self, stream: Stream, plan: tuple[Tensor, ...]) -> None:
+        self.inputs, self.labels, self.views = stream.data.inputs, stream.data.labels, stream.views
+        self.plan, self.batch_size, self.seed, self.epoch = plan, stream.batch_size, stream._seed, stream.epoch
+        self.rank, self.ranks, self.share, self.owned = stream.rank, stream.ranks, stream.share, stream.owned
 
     def __len__(self) -> int:
         return len(self.plan)
 
     def __getitem__(self, step: int) -> Batch:
-        mine = slice(self.rank, None, self.ranks)
-        index = self.plan[step][mine]
-        positions = step * self.batch_size + torch.arange(len(self.plan[step]))[mine]
-        raw = self.inputs.batch(index)
-        views = {}
-        for name, view in self.views.items():
-            views[name] = view(raw, visit_keys(self.seed, self.epoch, name, positions))
-        return Batch(index, self.labels[index], views, visit_keys(self.seed, self.epoch, "", positions))
+        index = self.plan[step]
+        positions = step * self.batch_size + torch.arange(len(index))
+        own = self._own(index)
+        raw = self.inputs.batch(index[own])
+        views = {
+            name: view(raw, visit_keys(self.seed, self.epoch, name, positions[own]))
+            for name, view in self.views.items()
+        }
+        rows = len(index)
+        if self.share == "rows":
+            index, positions = index[own], positions[own]
+        return Batch(index, self.labels[index], views, visit_keys(self.seed, self.epoch, "", positions), rows)
+
+    def _own(self, index: Tensor) -> slice | Tensor:
+        if self.ranks == 1 or self.share == "nothing":
+            return slice(None)
+        return index % self.ranks == self.rank if self.owned else slice(self.rank, None, self.ranks)

@@ -68,6 +68,7 @@ class Sweep:
 
 
 Weights = Literal["last", "best", "initial", "fresh"]
+Meet = Literal["nothing", "losses", "inputs"]
 
 
 @dataclass(frozen=True)
@@ -157,10 +158,16 @@ class Method(nn.Module):
     Class attributes:
         network_names: the networks it trains, each built by the same recipe from a seed of its own.
         keeps_best: whether the loop keeps the weights that did best by ``score``, for stages and scans to go back to.
+        meet: where the rows of a batch meet, which decides what several ranks have to tell each other. In
+            ``"inputs"``, if they are blended, picked or stacked before a network sees them; every rank then makes all
+            views. In ``"losses"``, if a row's loss depends on the logits of other rows; ranks exchange logits. In
+            ``"nothing"``, if all that a method does with a row depends on that row, its label and its state: ranks
+            exchange nothing but gradients and state. The default is always right; the others cost less.
     """
 
     network_names: ClassVar[tuple[str, ...]] = ("net",)
     keeps_best: ClassVar[bool] = False
+    meet: ClassVar[Meet] = "inputs"
 
     def __init__(self) -> None:
         super().__init__()

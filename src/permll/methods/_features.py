@@ -34,4 +34,6 @@ def logits_and_features(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
         logits = network(x)
     finally:
         handle.remove()
-    return logits, heard[-1].flatten(1)
+    features = heard[-1].flatten(1)
+    join = getattr(network, "join", None)  # a network whose rows are dealt to several ranks
+    return logits, features if join is None else join(features)

@@ -28,6 +28,7 @@ class MethodInfo:
         networks: how many it trains.
         cost: time of a step in steps of cross-entropy, roughly.
         deviations: where it differs from the authors' code, and why.
+        alone: why it cannot be trained on several ranks; "" for a method that can.
     """
 
     name: str
@@ -41,6 +42,7 @@ class MethodInfo:
     networks: int = 1
     cost: float = 1.0
     deviations: tuple[str, ...] = ()
+    alone: str = ""
 
     @property
     def method_class(self) -> "type[Method]":

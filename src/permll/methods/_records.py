@@ -251,6 +251,7 @@ RECORDS = (
             "Imagined passes leave the statistics of batch norms alone.",
             "The teacher always predicts; the authors' code takes student or teacher, by clean validation labels.",
         ),
+        alone="takes gradients of its weights within its loss, which ranks would have to add up there",
     ),
     # memories and refurbished labels
     MethodInfo(

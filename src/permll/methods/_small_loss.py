@@ -18,6 +18,8 @@ from permll.methods._state import SampleBuffer
 class TwoNetworks(Method):
     """Two networks with weights of their own, and how much of the data an epoch let them learn from."""
 
+    meet = "losses"
+
     network_names = ("net0", "net1")
 
     def __init__(self) -> None:

@@ -16,6 +16,8 @@ LARGEST_CONDITION = 1e9  # shown for a singular matrix too: files of metrics kno
 class TransitionMethod(Method):
     """A method with T[i, j] = P(given label j | clean class i), which is the identity until it is known."""
 
+    meet = "nothing"
+
     T: Tensor
     known: Tensor
 

@@ -8,6 +8,8 @@ from permll.methods._base import Method, Scan, Sweep
 
 
 class _Bootstrap(Method):
+    meet = "nothing"
+
     def __init__(self, beta: float, warm_up_epochs: int) -> None:
         super().__init__()
         if not 0 < beta <= 1:

@@ -13,6 +13,8 @@ class CrossEntropy(Method):
         label_smoothing: the share of each target that goes evenly to all classes.
     """
 
+    meet = "nothing"
+
     def __init__(self, *, label_smoothing: float = 0.0) -> None:
         super().__init__()
         if not 0 <= label_smoothing < 1:

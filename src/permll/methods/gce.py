@@ -18,6 +18,8 @@ class GeneralisedCrossEntropy(Method):
         q: how far a label that the network disbelieves is ignored.
     """
 
+    meet = "nothing"
+
     def __init__(self, *, q: float = 0.7) -> None:
         super().__init__()
         if not 0 <= q <= 1:

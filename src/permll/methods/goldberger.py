@@ -17,6 +17,7 @@ from permll.methods._base import FitInfo, Scan, Stage, divide_epochs
 from permll.methods._features import head_of, logits_and_features
 from permll.methods._noise_layer import NoiseLayer
 
+CHUNK = 4096  # rows at a time, for what needs c columns of c for each
 TINY = 1e-8  # the share that a label begins with that was never given, as in the authors' code
 
 
@@ -107,20 +108,22 @@ class CModel(SModel):
         if not self.complex:
             return super().corrected_labels(scan)
         assert self.info is not None
-        labels, done = self.info.labels.to(self.W.device), 0
-
-        def posterior(x: Tensor) -> Tensor:
-            nonlocal done
-            logits, features = logits_and_features(self.networks["net"], x)
-            begin, done = done, done + len(x)
-            return true_class_posterior(logits, self._columns(features, labels[begin:done]))
-
-        # A scan asks a network about all rows in their order. Its logits would not do: Θ needs the features too.
-        self.networks["posterior"] = _Function(posterior)
+        net = self.networks["net"]
+        # Logits would not do: Θ needs the features too. A scan asks any network, so it asks for both in one row.
+        self.networks["both"] = _Function(lambda x: torch.cat(logits_and_features(net, x), 1))
         try:
-            return scan("posterior")
+            both = scan("both")
         finally:
-            del self.networks["posterior"]
+            del self.networks["both"]
+        logits, features = both.tensor_split([self.info.num_classes], 1)
+        parts = (part.split(CHUNK) for part in (logits, features, self.info.labels))
+        return torch.cat([self._posterior(*rows) for rows in zip(*parts, strict=True)])
+
+    @torch.no_grad()
+    def _posterior(self, logits: Tensor, features: Tensor, labels: Tensor) -> Tensor:
+        device = self.W.device
+        columns = self._columns(features.to(device), labels.to(device))
+        return true_class_posterior(logits.to(device), columns).cpu()
 
     def _columns(self, features: Tensor, labels: Tensor) -> Tensor:
         b = self.W.gather(1, self.targets)

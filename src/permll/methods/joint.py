@@ -33,6 +33,8 @@ class JointOptimisation(Method):
         final_lr: the learning rate the second network begins with; default the recipe's.
     """
 
+    meet = "losses"
+
     labels: SampleBuffer
     said: SampleBuffer
     shares: Tensor

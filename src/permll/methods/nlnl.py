@@ -31,6 +31,8 @@ class PseudoLabelling(Method):
             more than ten classes.
     """
 
+    meet = "losses"
+
     def __init__(self, cut: float, average: int, complementary: int | None) -> None:
         super().__init__()
         if not 0 < cut < 1:

@@ -31,6 +31,8 @@ class Pencil(Method):
         final_lr: the network's learning rate at the beginning of the last stage; default the recipe's.
     """
 
+    meet = "losses"
+
     label_logits: SampleParameter
     rate: float
 

@@ -9,7 +9,7 @@ from permll.evaluation.judge import Judge
 from permll.training.experiment import Experiment
 from permll.training.findings import write_findings
 from permll.training.loop import Loop, NotFiniteError
-from permll.training.noise_estimate import write_noise_estimate
+from permll.training.noise_estimate import noise_estimates, write_noise_estimate
 from permll.training.observers import Observer
 from permll.training.recipe import Recipe
 from permll.training.run import Run
@@ -27,16 +27,21 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
     )
     saved = time.monotonic()
 
+    ranks = loop.ranks
+    observers = [observer for observer in observers if ranks.first or observer.everywhere]
+
     def save() -> None:
         nonlocal saved
         _refuse_broken_weights(loop)
-        run.checkpoints.save(loop.step, loop.state_dict())
+        state = loop.state_dict()
+        if ranks.first:
+            run.checkpoints.save(loop.step, state)
         saved = time.monotonic()
 
     def after_step(loop: Loop) -> None:
         for observer in observers:
             observer.on_step(loop)
-        if time.monotonic() - saved > 60 * recipe.training.checkpoint_minutes:
+        if loop.was_due:
             save()
 
     def after_epoch(loop: Loop) -> None:
@@ -50,7 +55,8 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
             entry["stage"] = loop.stages.at(loop.epoch - 1).name
         if loop.epoch % recipe.training.evaluate_every == 0 or loop.epoch == loop.epochs:
             entry |= judge.verdict(loop.method, loop.predict, loop.scan, loop.data)
-        run.add_metrics(entry)
+        if ranks.first:
+            run.add_metrics(entry)
         save()
         for observer in observers:
             observer.on_epoch(loop, entry)
@@ -61,6 +67,7 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
             raise KeyboardInterrupt
         loop.stop()
 
+    loop.due = lambda: time.monotonic() - saved > 60 * recipe.training.checkpoint_minutes
     for observer in observers:
         observer.on_start(loop, run)
     try:
@@ -68,11 +75,14 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
             reached = loop.run(after_step, after_epoch)
             if reached:
                 labels, quality = loop.method.corrected_labels(loop.scan), loop.method.label_quality(loop.scan)
-                write_findings(run.folder, loop.data, labels.cpu(), quality.cpu())
-                write_noise_estimate(run.folder, loop, labels.cpu())
-                run.finish(
-                    {"recipe_hash": recipe.hash, "settings": loop.method.settings(), **judge.report(run.metrics)}
-                )
+                estimate = noise_estimates(loop, labels.cpu())
+                if ranks.first:
+                    write_findings(run.folder, loop.data, labels.cpu(), quality.cpu())
+                    write_noise_estimate(run.folder, estimate)
+                    run.finish(
+                        {"recipe_hash": recipe.hash, "settings": loop.method.settings(), **judge.report(run.metrics)}
+                    )
+                ranks.wait()
             else:
                 save()
     finally:

@@ -3,6 +3,7 @@
 import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from permll.networks import build_network
 from permll.training.carrying_out import carry_out
 from permll.training.experiment import Before, Experiment, prepare
 from permll.training.features import FEATURES
+from permll.training.launching import launched, spoken_of
 from permll.training.loop import Loop
 from permll.training.observers import Observer
 from permll.training.recipe import AUTO, GIVEN, DataSection, Named, Recipe, differences
@@ -115,7 +117,7 @@ def fit(
             return run
         resolved = _suited(resolved, experiment)
         loop = make_loop(resolved, experiment, network)
-        with run.locked():
+        with spoken_of(loop.ranks, run.folder), run.locked() if loop.ranks.first else nullcontext():
             _take_up(run, resolved, experiment, loop)
             carry_out(run, resolved, experiment, loop, watchers)
     return run
@@ -123,26 +125,14 @@ def fit(
 
 def make_loop(recipe: Recipe, experiment: Experiment, network: Network | None = None) -> Loop:
     """Return the loop of a recipe on its data, at the beginning."""
-    from lightning_fabric import Fabric
-
     training = recipe.training
     if training.threads:
         torch.set_num_threads(training.threads)
-    fabric = Fabric(
-        accelerator=training.accelerator,
-        devices=training.devices,
-        num_nodes=training.num_nodes,
-        strategy=training.strategy,
-        precision=training.precision,
-    )
-    if fabric.world_size > 1:
-        raise ValueError(
-            f"training on {fabric.world_size} devices is not built yet: set training.devices and num_nodes to 1."
-        )
-    fabric.launch()
+    info = find_method(recipe.method.name)
+    fabric = launched(training, info.alone and f"{info.name} {info.alone}")
     torch.manual_seed(training.seed)
     views = build_views(experiment.train.inputs, recipe.views)
-    method = find_method(recipe.method.name).build(**recipe.method.settings)
+    method = info.build(**recipe.method.settings)
     build = _network_builder(recipe, experiment, views, network)
     if isinstance(network, nn.Module) and len(method.network_names) > 1:
         raise ValueError(
@@ -276,10 +266,11 @@ def _try_out(network: nn.Module, experiment: Experiment, views: Mapping[str, Any
 
 
 def _take_up(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop) -> None:
-    """Begin the run, or stand where it was left."""
-    begun = run.exists
-    if not begun:
+    """Begin the run, or stand where it was left; of several ranks, the first writes and all read."""
+    ranks = loop.ranks
+    if not run.exists and ranks.first:
         run.begin(recipe, experiment.train, experiment.noise, experiment.validation)
+    ranks.wait()
     same = run.check(experiment.train, experiment.validation)
     if not same and recipe.data.noise:
         raise ValueError(
@@ -294,8 +285,12 @@ def _take_up(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop) -> No
         except RuntimeError as other:
             reason = str(other).splitlines()[-1].strip().rstrip(".")
             raise ValueError(f"{run.folder} was begun with another network: {reason}.") from None
-    if not same:  # first the state of these rows, then their names: killed in between, it finds them once more
-        run.checkpoints.save(loop.step, loop.state_dict())
+    ranks.wait()
+    present = None if same else loop.state_dict()
+    if not ranks.first:
+        return
+    if present is not None:  # first the state of these rows, then their names: killed in between, it finds them again
+        run.checkpoints.save(loop.step, present)
         run.note_rows(experiment.train, experiment.validation)
     write_network_card(run, loop, experiment)
     run.forget_after(loop.epoch)

@@ -74,18 +74,23 @@ class Loop(Standing):
         self.stages.set_rates(moving, self.epoch + self.fraction)
         for name in moving:
             self.optimizers[name].zero_grad()
+        if not self.ranks.alone:
+            self.team.before(moving, batches)
         on_device = {name: batch.to(self.fabric.device) for name, batch in batches.items()}
         try:
             losses: Tensor = getattr(self.method, sweep.loss)(**on_device)
         except BadLogitsError as problem:
             self._refuse(problem.rows, "logits", batches)
-        loss = losses.mean()
+        loss = losses.mean() if self.ranks.alone else self.team.mean(losses, batches)
         value = loss.item()
         if not math.isfinite(value):
             bad = (~losses.detach().isfinite()).nonzero().flatten() if losses.ndim else torch.empty(0)
             self._refuse(bad, "loss", batches)
         if moving:
             self.fabric.backward(loss)
+        self.was_due = self.due()
+        if not self.ranks.alone:
+            value, self._stop, self.was_due = self.team.after(moving, value, self._stop, self.was_due)
         for name in moving:
             self.optimizers[name].step()
         self.method.on_step_end()

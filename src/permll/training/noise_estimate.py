@@ -96,11 +96,10 @@ def estimate_noise(
     return found[name]
 
 
-def write_noise_estimate(folder: Path, loop: "Loop", beliefs: Tensor) -> None:
-    """Write what each estimator says of a run into its folder.
+def noise_estimates(loop: "Loop", beliefs: Tensor) -> dict[str, NoiseEstimate]:
+    """Return what each estimator says of a training.
 
     Args:
-        folder: of the run.
         loop: at its end.
         beliefs: (N, c) what the method believes the labels to be.
     """
@@ -115,6 +114,11 @@ def write_noise_estimate(folder: Path, loop: "Loop", beliefs: Tensor) -> None:
     rate = rate_of_mixture(loop.predict(loop.data).cpu().clamp_min(1e-12).log(), labels)
     error = math.sqrt(rate * (1 - rate) / len(labels))
     found["mixture"] = _estimate(rate, error, None, classes, "mixture", len(labels))
+    return found
+
+
+def write_noise_estimate(folder: Path, found: Mapping[str, NoiseEstimate]) -> None:
+    """Write what each estimator says of a run into its folder."""
     write_text(folder / NOISE_ESTIMATE, json.dumps({name: _as_json(one) for name, one in found.items()}) + "\n")
 
 

@@ -1,7 +1,7 @@
 """``Observer``: whoever wants to watch a training. Displays, trackers and tests are observers."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from permll.training.loop import Loop
@@ -9,7 +9,14 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Sees everything and does nothing: override what matters."""
+    """Sees everything and does nothing: override what matters.
+
+    Class attributes:
+        everywhere: of several ranks, whether all are watched, or the first alone. What asks a loop to predict or to
+            scan has to be everywhere, since all ranks take part in it, and to write on the first alone.
+    """
+
+    everywhere: ClassVar[bool] = False
 
     def on_data(self, said: str) -> None:
         """Follow the reading of data; ``said`` is what was understood and chosen, in a sentence."""

@@ -118,6 +118,7 @@ class TrainingSection(Section):
     devices: int | str = 1
     num_nodes: int = 1
     strategy: str = "auto"
+    placement: Literal["auto", "replicated", "sharded"] = "auto"
     precision: Literal["32-true", "bf16-mixed", "bf16-true", "64-true"] = "32-true"
     evaluate_every: int = Field(default=1, ge=1)
     checkpoint_minutes: float = Field(default=10.0, gt=0)
@@ -146,8 +147,9 @@ class Recipe(Section):
     def hash(self) -> str:
         """The first 16 hex digits of the SHA-256 of everything that a result depends on."""
         content = self.model_dump(mode="json", exclude={"title": True, "data": {"root"}}, exclude_none=True)
-        for incidental in ("threads", "workers", "checkpoint_minutes", "devices", "num_nodes"):
+        for incidental in ("threads", "workers", "checkpoint_minutes", "devices", "num_nodes", "placement"):
             content["training"].pop(incidental, None)
+        content["training"]["strategy"] = "auto"  # neither does it depend on this one
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def with_training(self, **changes: Any) -> "Recipe":

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from permll.methods._base import Method, Scan, Stage
+from permll.ranks import Ranks
 from permll.training.optimizers import build_optimizer
 from permll.training.schedule import first_beta, learning_rate
+from permll.training.shared_network import SharedNetwork
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -30,6 +32,7 @@ class Stages:
         schedule: Mapping[str, Any],
         fabric: "Fabric",
         fresh: Fresh | None,
+        ranks: Ranks,
     ) -> None:
         self.method, self.fabric = method, fabric
         self.every = method.stages(epochs)
@@ -41,7 +44,10 @@ class Stages:
         wanted = {stage.weights for stage in self.every} & ({"initial"} if fresh else {"initial", "fresh"})
         self._initial = _weights(method) if wanted else {}
         for name in method.network_names:
-            method.networks[name] = fabric.setup_module(method.networks[name])
+            network = method.networks[name]
+            method.networks[name] = (
+                fabric.setup_module(network) if ranks.alone else SharedNetwork(network, fabric, ranks)
+            )
         fabric.to_device(method)
         self.optimizers: dict[str, Any] = {}
         self._equip()

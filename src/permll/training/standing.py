@@ -8,12 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.record import Data
-from permll.data.streams import Stream
+from permll.data.streams import Batch, Stream
 from permll.data.views.images import View
 from permll.methods._base import FitInfo, Method, Stage, Sweep
+from permll.ranks import Ranks
 from permll.training.optimizers import load_optimizer_state, optimizer_state
+from permll.training.shared_network import meeting_in
 from permll.training.stages import Stages
 from permll.training.sweeps import find_view, open_streams, streams_state, sweep_from_state, sweep_state
+from permll.training.team import Team
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -57,6 +60,7 @@ class Standing:
         fresh: Callable[[str, int], nn.Module] | None = None,
     ) -> None:
         self.fabric, self.method, self.data, self.views = fabric, method, data, views
+        self.ranks = Ranks(fabric.global_rank, fabric.world_size, fabric.device)
         self.epochs, self.batch_size, self.seed, self.workers = epochs, batch_size, seed, workers
         self.validation = validation
         self.epoch = self.number = self.step = 0  # epoch, sweep of it, steps in all
@@ -65,6 +69,10 @@ class Standing:
         self._sweep: Sweep | None = None
         self._streams: dict[str, Stream] = {}
         self._stop = False
+        self.due: Callable[[], bool] = lambda: (
+            False
+        )  # whether it is time to save; of ranks, the first one's clock counts
+        self.was_due = False  # after the step before
         self.steps_per_epoch = len(Stream(data, batch_size))
         method.on_fit_start(
             FitInfo(
@@ -77,7 +85,8 @@ class Standing:
                 held_out=None if validation is None else validation.labels,
             )
         )
-        self.stages = Stages(method, epochs, optimizer, schedule or {"kind": "constant"}, fabric, fresh)
+        self.stages = Stages(method, epochs, optimizer, schedule or {"kind": "constant"}, fabric, fresh, self.ranks)
+        self.team = Team(method, self.stages, self.ranks)
 
     @property
     def optimizers(self) -> Mapping[str, Any]:
@@ -178,9 +187,15 @@ class Standing:
             rows=rows,
             seed=self.seed,
             name="scan",
+            rank=self.ranks.rank,
+            ranks=self.ranks.size,
             workers=self.workers,
         )
         stream.seek(self.epoch)  # a view that draws at random draws anew
-        found = [function(batch.x.to(self.fabric.device)).float().cpu() for batch in stream]
+        with meeting_in(self.method.networks, "nothing"):
+            found = [self._joined(function(batch.x.to(self.fabric.device)).float(), batch) for batch in stream]
         self.method.train(was_training)
         return torch.cat(found)
+
+    def _joined(self, own: Tensor, batch: Batch) -> Tensor:
+        return self.ranks.join(own, batch.rows or len(batch.index)).cpu()

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from permll.data.streams import Stream
+from permll.data.streams import Share, Stream
 from permll.data.views.images import View
-from permll.methods._base import Draw, Sweep
+from permll.methods._base import Draw, Meet, Sweep
 
 if TYPE_CHECKING:
     from permll.training.standing import Standing
+
+SHARES: Mapping[Meet, Share] = {"nothing": "rows", "losses": "views", "inputs": "nothing"}
 
 
 def open_streams(sweep: Sweep, loop: "Standing") -> dict[str, Stream]:
@@ -22,15 +24,16 @@ def open_streams(sweep: Sweep, loop: "Standing") -> dict[str, Stream]:
         own = f"{loop.number}/{name}" if not streams else f"{loop.epoch}/{loop.number}/{name}"
         stream = Stream(
             loop.data,
-            max(round(loop.batch_size * draw.batch_factor), 2 * loop.fabric.world_size),
+            max(round(loop.batch_size * draw.batch_factor), 2 * loop.ranks.size),
             views={view: find_view(loop.views, view) for view in draw.views},
             order=draw.order,
             rows=draw.rows,
             draws=draw.draws,
             seed=loop.seed,
             name=own,
-            rank=loop.fabric.global_rank,
-            ranks=loop.fabric.world_size,
+            rank=loop.ranks.rank,
+            ranks=loop.ranks.size,
+            share=SHARES[loop.method.meet],
             workers=loop.workers,
         )
         if draw.labels is not None:

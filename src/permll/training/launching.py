@@ -1,0 +1,102 @@
+"""Launching: one process, several on this machine, or those that somebody else has started."""
+
+import inspect
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch.distributed as dist
+
+from permll.ranks import LostRankError, Ranks
+from permll.training.recipe import TrainingSection
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+PATIENCE = timedelta(minutes=10)  # for the slowest rank, which may write a checkpoint while the others wait
+
+
+def launched(training: TrainingSection, alone: str = "") -> "Fabric":
+    """Return Fabric with its processes started: ``devices`` of them here, or those of torchrun, Slurm and the like.
+
+    The other processes of this machine run the same command once more, and meet here.
+
+    Args:
+        training: how many, and on what.
+        alone: why there must not be several.
+    """
+    from lightning_fabric import Fabric
+
+    devices, nodes = _asked(training)
+    fabric = Fabric(
+        accelerator=training.accelerator,
+        devices=devices,
+        num_nodes=nodes,
+        strategy=_strategy(training.strategy, devices, nodes),
+        precision=training.precision,
+    )
+    if fabric.world_size > 1 and alone:
+        raise ValueError(f"{alone}: set training.devices and num_nodes to 1.")
+    with _quiet():
+        fabric.launch()
+    return fabric
+
+
+def _asked(training: TrainingSection) -> tuple[int | str, int]:
+    """Return devices and nodes: what torchrun has started counts, whatever the recipe says."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return training.devices, training.num_nodes
+    here, all_ranks = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
+    return here, all_ranks // here
+
+
+def _strategy(name: str, devices: int | str, nodes: int) -> Any:
+    """Return the strategy: for several ranks DDP, unless another is asked for."""
+    from lightning_fabric.strategies.ddp import DDPStrategy
+    from torch.nn.parallel import DistributedDataParallel
+
+    if (devices == 1 and nodes == 1) or name not in ("auto", "ddp"):
+        return name
+    # Buffers are the same on all ranks without being sent, since batch norms count the rows of all of them; sending
+    # them would change them under a second pass through the network. The option has two names, by PyTorch's version.
+    known = inspect.signature(DistributedDataParallel).parameters
+    option = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
+    options: dict[str, Any] = {"timeout": PATIENCE, option: False}
+    return DDPStrategy(**options)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Fabric from printing what it connects to what."""
+    talks = logging.getLogger("lightning_fabric")
+    before = talks.level
+    talks.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        talks.setLevel(before)
+
+
+@contextmanager
+def spoken_of(ranks: Ranks, folder: Path) -> Iterator[None]:
+    """Say in a sentence that another rank is gone, instead of what the connection to it says."""
+    try:
+        yield
+    except (RuntimeError, dist.DistError) as problem:
+        if ranks.alone or isinstance(problem, LostRankError) or not _of_a_connection(problem):
+            raise
+        raise LostRankError(
+            f"rank {ranks.rank} of {ranks.size} lost another one, which may have said why: permll train {folder} goes "
+            "on from the last checkpoint, with --devices on any number of them."
+        ) from problem
+
+
+def _of_a_connection(problem: BaseException) -> bool:
+    words = str(problem).lower()
+    return isinstance(problem, dist.DistError) or any(
+        word in words for word in ("connection", "gloo", "nccl", "peer", "socket", "timed out")
+    )

@@ -1,0 +1,111 @@
+"""Batch normalisation over the rows of all ranks: with the statistics of half a batch, two ranks would train otherwise.
+
+On CUDA, PyTorch's own ``SyncBatchNorm`` does it; elsewhere it does not run, and this one does.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from permll.ranks import gather
+
+
+def share_norms(network: nn.Module, device: torch.device) -> nn.Module:
+    """Return the network with batch norms that count the rows of all ranks; the state dict stays as it is."""
+    if device.type == "cuda":
+        return nn.SyncBatchNorm.convert_sync_batchnorm(network)
+    return _converted(network)
+
+
+def _converted(module: nn.Module) -> nn.Module:
+    if isinstance(module, _BatchNorm) and not isinstance(module, SharedBatchNorm):
+        shared = SharedBatchNorm(
+            module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats
+        )
+        shared.train(module.training)
+        for name, parameter in module._parameters.items():
+            shared._parameters[name] = parameter  # the same tensors: an optimizer may hold them already
+        for name, buffer in module._buffers.items():
+            shared._buffers[name] = buffer
+        return shared
+    for name, child in module.named_children():
+        converted = _converted(child)
+        if converted is not child:
+            setattr(module, name, converted)
+    return module
+
+
+class SharedBatchNorm(_BatchNorm):
+    """A batch norm whose mean and variance are those of all ranks' rows together, of any number of dimensions.
+
+    Of n_r values with mean m_r and sum of squared deviations s_r on rank r:
+    n = Σ n_r, m = Σ n_r m_r / n, variance = (Σ s_r + Σ n_r (m_r - m)²) / n. A rank may have no row.
+    """
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim < 2:
+            raise ValueError(f"a batch norm needs two dimensions or more, got {input.ndim}.")
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the rows, normalised."""
+        if not (self.training or self.running_mean is None):
+            return super().forward(input)
+        self._check_input_dim(input)
+        count, mean, variance = _statistics(input)
+        if self.training and self.track_running_stats:
+            self._follow(count, mean.detach(), variance.detach())
+        shape = [1, -1, *[1] * (input.ndim - 2)]
+        scale = (variance + self.eps).rsqrt()
+        if self.weight is not None:
+            scale = scale * self.weight
+        shift = -mean * scale if self.bias is None else self.bias - mean * scale
+        # One multiplication and one addition of all values, as native code does it.
+        return input * scale.to(input.dtype).view(shape) + shift.to(input.dtype).view(shape)
+
+    @torch.no_grad()
+    def _follow(self, count: float, mean: Tensor, variance: Tensor) -> None:
+        assert self.num_batches_tracked is not None
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        self.num_batches_tracked += 1
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        unbiased = variance * (count / max(count - 1, 1))
+        self.running_mean.lerp_(mean.to(self.running_mean), share)
+        self.running_var.lerp_(unbiased.to(self.running_var), share)
+
+
+def _statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
+    """Return how many values a channel has on all ranks, their mean (C,) and variance (C,), with gradients."""
+    channels = x.shape[1]
+    kept = [dimension for dimension in range(x.ndim) if dimension != 1]
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    n = x.numel() // channels if channels else 0
+    mean = wide.sum(kept) / max(n, 1)
+    spread = (wide - mean.view(1, -1, *[1] * (x.ndim - 2))).square().sum(kept)
+    own = torch.cat([mean, spread, mean.new_full((1,), float(n))])
+    every: Tensor = _Gather.apply(own)  # (R, 2C + 1)
+    means, spreads, counts = every[:, :channels], every[:, channels:-1], every[:, -1:].detach()
+    total = counts.sum()
+    if float(total) < 2:
+        raise ValueError("batch norms cannot train on one row of all ranks together: make the batches larger.")
+    mean = (counts * means).sum(0) / total
+    variance = (spreads.sum(0) + (counts * (means - mean).square()).sum(0)) / total
+    return float(total), mean, variance
+
+
+class _Gather(Function):
+    """Rows of all ranks, (R, d); every rank goes on to a loss of its own, so gradients are added up."""
+
+    @staticmethod
+    def forward(_: Any, own: Tensor) -> Tensor:
+        return gather(own[None], dist.get_world_size())
+
+    @staticmethod
+    def backward(_: Any, gradient: Tensor) -> Tensor:
+        gradient = gradient.contiguous().clone()
+        dist.all_reduce(gradient)
+        return gradient[dist.get_rank()]
