@@ -8,25 +8,22 @@ from typing import Any
 
 from torch import Tensor
 
+from permll.training.tensor_files import write_file
+
 KEPT = 2  # the newest, and one before it for a file system that lies
 _LINK = "tensor:"  # what stands in the JSON for a tensor
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> Path:
     """Write nested dicts and lists of tensors, numbers, text and None."""
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
-
     tensors: dict[str, Tensor] = {}
     outline = _outline(state, "", tensors)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        save_file(tensors, partial, metadata={"permll": json.dumps(outline)})
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
+        write_file(partial, tensors, {"permll": json.dumps(outline)})
         partial.replace(path)
-    except (SafetensorError, OSError) as problem:
+    except OSError as problem:
         partial.unlink(missing_ok=True)
         raise OSError(
             f"{path} could not be written ({problem}): make room; the checkpoint before is still good."
@@ -86,7 +83,7 @@ def _outline(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         if name in tensors:
             raise ValueError(f"two tensors are called {name}: no key of a state may hold a slash.")
-        tensors[name] = value.detach().cpu().contiguous().clone()  # clone: safetensors refuses shared memory
+        tensors[name] = value
         return _LINK + name
     if isinstance(value, Mapping):
         return {str(key): _outline(entry, f"{name}/{key}".lstrip("/"), tensors) for key, entry in value.items()}
