@@ -1,6 +1,7 @@
 """Several ranks do what one process does: every method, in double precision, to a millionth."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from permll.methods import METHODS
+from permll.training.run import Run
 from tests.methods.test_contract import SETTINGS
 from tests.training.on_ranks import train
 
@@ -54,3 +56,73 @@ def test_two_ranks_come_to_what_one_process_comes_to(job: dict[str, Any], two: P
     alone = train(job, Fabric(accelerator="cpu", devices=1, precision="64-true"))
     assert far(alone, load_file(two / f"{job['id']}.st")) == {}
     assert bool(torch.stack([value.double().abs().sum() for value in alone.values()]).isfinite().all())
+
+
+def permll(*arguments: str | Path, end: str = "0 -1 0") -> subprocess.CompletedProcess[str]:
+    """Run the command line, with an end that ``Mortal`` meets."""
+    environment = os.environ | {"END": end, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "permll", "train", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
+
+
+def begun(out: Path, **settings: Any) -> list[str]:
+    """Return the arguments of a training of four epochs, nineteen steps each."""
+    more = {"training.precision": "64-true", "training.accelerator": "cpu", "network.widths": [32], **settings}
+    arguments = ["tiny/digits", "--method", "tests.training.mortal:Mortal", "--epochs", "4", "--out", str(out)]
+    return arguments + [part for key, value in more.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+
+
+def came_to(folder: Path) -> dict[str, Any]:
+    """Return what people see of a run."""
+    run = Run(folder)
+    assert run.finished
+    return {"findings": {one.id: (one.proposed, one.quality) for one in run.findings}, "metrics": run.metrics}
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Return whether two results are the same, numbers to a millionth."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(alike, one, other))
+    return one == other or (isinstance(one, float) and abs(one - other) < 2e-6)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    out = tmp_path_factory.mktemp("alone") / "run"
+    done = permll(*begun(out))
+    assert done.returncode == 0, done.stderr
+    return came_to(out)
+
+
+def test_a_run_goes_on_with_any_number_of_ranks(undisturbed: dict[str, Any], tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    for stop, arguments in (
+        ("1 25 15", [*begun(out), "--devices", "2"]),
+        ("0 47 15", [out, "--devices", "1"]),
+        ("", [out, "--devices", "3"]),
+    ):
+        done = permll(*arguments, end=stop or "0 -1 0")
+        assert done.returncode == (130 if stop.startswith("0 ") else 0 if not stop else done.returncode), done.stderr
+        assert "Traceback" not in done.stderr
+    assert alike(came_to(out), undisturbed)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_that_is_killed_ends_the_others_with_a_sentence(
+    rank: int, undisturbed: dict[str, Any], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    done = permll(*begun(out), "--devices", "2", end=f"{rank} 30 9")
+    assert done.returncode == (1 if rank == 1 else -9)
+    *_, last = done.stderr.splitlines()
+    assert last == (
+        f"permll: rank {1 - rank} of 2 lost another one, which may have said why: permll train {out} --devices 1 goes "
+        "on from the last checkpoint, and so does any other number of ranks."
+    )
+    assert "Traceback" not in done.stderr
+    assert not Run(out).finished
+    done = permll(out, "--devices", "1")
+    assert done.returncode == 0, done.stderr
+    assert alike(came_to(out), undisturbed)

@@ -90,8 +90,8 @@ def spoken_of(ranks: Ranks, folder: Path) -> Iterator[None]:
         if ranks.alone or isinstance(problem, LostRankError) or not _of_a_connection(problem):
             raise
         raise LostRankError(
-            f"rank {ranks.rank} of {ranks.size} lost another one, which may have said why: permll train {folder} goes "
-            "on from the last checkpoint, with --devices on any number of them."
+            f"rank {ranks.rank} of {ranks.size} lost another one, which may have said why: permll train {folder} "
+            "--devices 1 goes on from the last checkpoint, and so does any other number of ranks."
         ) from problem
 
 
