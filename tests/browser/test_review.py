@@ -295,6 +295,7 @@ def test_on_a_phone_verdicts_name_their_classes_in_full(
         boxes = page.evaluate(BOXES)
         assert len(boxes) > 10
         assert min(boxes) >= 3  # a box that is not ticked is seen
+        page.wait_for_load_state("networkidle")  # what the server leaves unfinished is trouble
 
 
 CONTRAST = """() => {

@@ -41,7 +41,7 @@ def test_every_kind_of_data_is_shown_decided_and_remembered(
         assert detail["look"]["kind"] == LOOKS[kind]
         assert detail["candidates"][0]["label"] == detail["proposed"]
         assert len(detail["neighbours"]) == 3
-        assert detail["reason"] == "the layer turned it; the network sees another class"
+        assert detail["reason"] == "the training corrected it; the network sees another class"
         for side in (160, 320, 1200):
             picture = client.get(f"/picture/{first['row']}/{side}")
             assert picture.status_code == (200 if kind == "images" else 404)

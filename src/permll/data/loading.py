@@ -33,7 +33,8 @@ def load(source: Any, *, root: Path | str | None = None, split: str | None = Non
         from permll.data.registry import data_root, find
 
         info = find(source)
-        if Path(source).is_dir() or Path(source).is_file():
+        here = Path(source)
+        if here.exists() and here.resolve() != (data_root(root) / source).resolve():
             warnings.warn(f"{source} is read as the built-in set; what is here is ./{source}.", stacklevel=2)
         return info.load(data_root(root), split or "train", **options)
     if root is not None:
