@@ -19,7 +19,8 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "nlnl": [{"average": 2, "complementary": 4}],
     "forward": [{"T": [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.0, 0.2, 0.8]], "quantile": 1.0}],
     "t_revision": [{"estimate": 3, "reweight": 2, "estimate_lr": 0.1, "revision_lr": 1e-3}],
-    "sop": [{"consistency": 0.9, "balance": 0.1, "u_by": "both"}],
+    "elr": [{"top_k": 2, "state": "bfloat16"}],
+    "sop": [{"consistency": 0.9, "balance": 0.1, "u_by": "both"}, {"top_k": 2}],
     "pencil": [{"first": 2, "compatibility": "plain", "lr": 3.0, "final_lr": 0.1}],
     "joint": [{"window": 2, "prior": "given", "first": 1, "second": 3, "final_lr": 0.1}],
     "m_correction": [{"variant": "M-DYR-S"}, {"variant": "MD-DYR-SH"}],
@@ -34,13 +35,16 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"warm_up": 2, "history": 2, "lambda_u": 5.0, "penalty": 0.0, "guess": "training"},
         {"draws": 30, "blends": "labelled", "threshold": 0.7},
     ],
-    "elr_plus": [{"supported": True, "lam_ramp": 0.5, "decay_ramp": 0.0, "draws": 40}],
+    "elr_plus": [{"supported": True, "lam_ramp": 0.5, "decay_ramp": 0.0, "draws": 40, "top_k": 2}],
     "unicon": [{"units": "nats", "unlabelled": 1.0, "draws": 40, "guess": "evaluating"}],
     "permll": [
         {"balance": "corrected", "warm_up": 5},
         {"networks": 2, "on": "label", "lr": 0.1, "balance": "given", "warm_up": 0.5},
+        {"top_k": 2, "balance": "corrected"},
+        {"state": "bfloat16", "lr": 0.1},
+        {"state": "disk"},
     ],
-    "selc": [{"turning_point": 2}],
+    "selc": [{"turning_point": 2, "top_k": 2, "state": "disk"}],
     "selc_plus": [{"turning_point": 0.3, "correction": 3}],
 }
 VARIANTS = pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A method on which the end comes at a set step, on a set rank: ``END="1 30 9"`` is signal 9 to rank 1 after step 30."""
+"""A method that meets its end at a set step on a set rank: ``END="1 30 9"`` is signal 9 to rank 1 after step 30."""
 
 import os
 

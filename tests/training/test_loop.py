@@ -279,7 +279,10 @@ def test_a_network_for_several_must_be_a_function(tmp_path: Path) -> None:
         ({"schedule__gamma": -3}, "schedule.gamma is -3"),
         ({"schedule__milestones": [-5]}, "schedule.milestones.0 is -5"),
         ({"training__precision": "16-mixed"}, "training.precision is '16-mixed'"),
-        ({"training__devices": 2, "training__accelerator": "cpu"}, "training on 2 devices is not built yet"),
+        (
+            {"method__name": "mlnt", "training__devices": 2, "training__accelerator": "cpu"},
+            "mlnt takes gradients of its",
+        ),
         ({"data__test": "tets"}, "data.test is 'tets', but there is no such part or file"),
         ({"data__trusted": 10}, "data.trusted is a number, but there is no noise"),
     ],
@@ -288,7 +291,7 @@ def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], words: str
     path = tmp_path / "data.csv"
     path.write_text("x,label\n" + "".join(f"{row % 7 + 0.5},{'ab'[row % 2]}\n" for row in range(40)))
     with pytest.raises((ValueError, FileNotFoundError), match=words):
-        fit("permll", path, epochs=1, out=tmp_path / "run", **changes)
+        fit(None, path, epochs=1, out=tmp_path / "run", **{"method__name": "permll", **changes})
     assert not Run(tmp_path / "run").exists
 
 

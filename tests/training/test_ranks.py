@@ -15,27 +15,39 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from permll.methods import METHODS
+from permll.ranks import Ranks
 from permll.training.run import Run
 from tests.methods.test_contract import SETTINGS
+from tests.training.norms_on_ranks import passed
 from tests.training.on_ranks import train
 
 ROOT = Path(__file__).resolve().parents[2]
-JOBS = [
+REPLICATED: list[dict[str, Any]] = [
     {"id": f"{name}{number or ''}", "name": name, "settings": settings, "epochs": 6}
     for name, info in METHODS.items()
     for number, settings in enumerate([{}, *SETTINGS.get(name, [])])
     if not info.alone
 ]
+SHARDED = [
+    {**job, "id": f"{job['id']}-sharded", "more": {"placement": "sharded"}}
+    for job in REPLICATED
+    if METHODS[job["name"]].method_class.shardable
+]
+JOBS = REPLICATED + SHARDED
+
+
+def torchrun(ranks: int, module: str, *arguments: Path) -> None:
+    """Run a module on so many ranks."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "-m", module, *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-5000:]
 
 
 def on_ranks(ranks: int, jobs: list[dict[str, Any]], folder: Path) -> Path:
     """Train jobs on so many ranks."""
     (folder / "jobs.json").write_text(json.dumps(jobs))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
-    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0"]
-    command += ["-m", "tests.training.on_ranks", str(folder / "jobs.json"), str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-5000:]
+    torchrun(ranks, "tests.training.on_ranks", folder / "jobs.json", folder)
     return folder
 
 
@@ -56,6 +68,12 @@ def test_two_ranks_come_to_what_one_process_comes_to(job: dict[str, Any], two: P
     alone = train(job, Fabric(accelerator="cpu", devices=1, precision="64-true"))
     assert far(alone, load_file(two / f"{job['id']}.st")) == {}
     assert bool(torch.stack([value.double().abs().sum() for value in alone.values()]).isfinite().all())
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_norms_count_the_rows_of_all_ranks(ranks: int, tmp_path: Path) -> None:
+    torchrun(ranks, "tests.training.norms_on_ranks", tmp_path / "found")
+    assert far(passed(Ranks()), load_file(tmp_path / "found")) == {}
 
 
 def permll(*arguments: str | Path, end: str = "0 -1 0") -> subprocess.CompletedProcess[str]:
@@ -96,16 +114,18 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return came_to(out)
 
 
-def test_a_run_goes_on_with_any_number_of_ranks(undisturbed: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("placement", ["replicated", "sharded"])
+def test_a_run_goes_on_with_any_number_of_ranks(placement: str, undisturbed: dict[str, Any], tmp_path: Path) -> None:
     out = tmp_path / "run"
     for stop, arguments in (
-        ("1 25 15", [*begun(out), "--devices", "2"]),
+        ("1 25 15", [*begun(out, **{"training.placement": placement}), "--devices", "2"]),
         ("0 47 15", [out, "--devices", "1"]),
         ("", [out, "--devices", "3"]),
     ):
         done = permll(*arguments, end=stop or "0 -1 0")
-        assert done.returncode == (130 if stop.startswith("0 ") else 0 if not stop else done.returncode), done.stderr
+        assert done.returncode == (130 if stop else 0), done.stderr
         assert "Traceback" not in done.stderr
+        assert not stop or done.stderr.splitlines()[-1].startswith("permll: stopped and saved; permll train")
     assert alike(came_to(out), undisturbed)
 
 

@@ -1,14 +1,16 @@
 """``PermutationLayer``: the closed forms, with the rows of α they move."""
 
 import warnings
-from collections.abc import Callable
-from typing import Any, Self, get_args
+from typing import Any, get_args
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from permll.layer import equations
+from permll.layer import top_k as kept_rows
+from permll.layer.keyed import KeyedRows
+from permll.layer.placement import present
 from permll.layer.rows import (
     Ids,
     Index,
@@ -16,18 +18,20 @@ from permll.layer.rows import (
     RowIds,
     check_batch,
     check_finite,
-    check_range,
     looks_like_probabilities,
-    match_rows,
     read_index,
     read_labels,
     take_rows,
 )
+from permll.layer.table import File, RowTable
 from permll.layer.turning import choose_init, choose_step
 from permll.layer.visits import Reduction, Visit, VisitedLoss, reduced
 
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+IN_PARTS = (("prediction", "ce"), ("prediction", "kl"))  # the losses that need no whole row of α
 
-class PermutationLayer(nn.Module):
+
+class PermutationLayer(KeyedRows):
     """A classification loss in which every training sample owns a learned, convex combination of label swaps.
 
     Three lines of a training loop change: build it from the given labels, ask it for the loss, and let it step.
@@ -70,13 +74,16 @@ class PermutationLayer(nn.Module):
         ids: optional names of the rows, strings or integers. A saved state then finds its rows by id, however the data
             set was re-ordered, filtered or extended since. String ids may also be passed as ``index``; integers there
             are always positions (``layer.ids.positions(ids)`` finds those).
+        top_k: for many classes: keep so many entries of a row of α, that of the given label and the largest others, and
+            one number for all the rest. A row is exact as long as no more classes than that have come to differ.
+        dtype: of α as it is kept: float32, float64, or bfloat16, which takes half the room and is rounded
+            stochastically, since a step of 0.01 would vanish in it otherwise.
+        file: keep α in this file, for tables beyond memory; ``True`` for a temporary one, in the folder that ``TMPDIR``
+            names. A file that a layer like this one left is taken up where it was.
 
     α is a buffer, not a parameter: no optimizer, weight decay or gradient clipping of yours ever reaches it. It
-    stays in float32 (or float64) whatever the network is cast to: a step of 0.01 would vanish in half precision.
+    stays in float32 (or what ``dtype`` says) whatever the network is cast to.
     """
-
-    alpha: Tensor
-    labels: Tensor
 
     def __init__(
         self,
@@ -90,22 +97,43 @@ class PermutationLayer(nn.Module):
         on: equations.Side = "prediction",
         loss: equations.LossName = "ce",
         ids: Ids | None = None,
+        top_k: int | None = None,
+        dtype: torch.dtype = torch.float32,
+        file: File = None,
     ) -> None:
-        super().__init__()
         if on not in equations.SIDES:
             raise ValueError(f"on must be one of {', '.join(equations.SIDES)}; got {on!r}.")
         if loss not in equations.LOSSES:
             raise ValueError(f"loss must be one of {', '.join(equations.LOSSES)}; got {loss!r}.")
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype must be one of {', '.join(map(str, DTYPES))}; got {dtype!r}.")
         given = read_labels(labels, num_classes)
         num_classes = int(num_classes)  # from NumPy's
-        self.num_classes, self.on, self.loss = num_classes, on, loss
-        self.init = choose_init(init, num_classes)
-        self.lr = choose_step(lr, turn_after, epochs, num_classes=num_classes, init=self.init, on=on, loss=loss)
-        self.ids = None if ids is None else RowIds(ids, len(given))
-        self.register_buffer("labels", given)
-        self.register_buffer("alpha", equations.initial_alpha(given, num_classes, self.init))
+        init = choose_init(init, num_classes)
+        lr = choose_step(lr, turn_after, epochs, num_classes=num_classes, init=init, on=on, loss=loss)
+        names = None if ids is None else RowIds(ids, len(given))
+        gap = equations.initial_gap(num_classes, init)
+        own = given[present().own]
+        table = RowTable(
+            len(own),
+            (num_classes,),
+            labels=own,
+            at_label=gap,
+            dtype=dtype,
+            top_k=top_k,
+            tail="logmeanexp",
+            file=file,
+            own=present().own,
+        )
+        super().__init__(given, names, table, "alpha")
+        self.num_classes, self.on, self.loss, self.init, self.lr = num_classes, on, loss, init, lr
         self._visits: list[Visit] = []
         self._met_logits = False
+
+    @property
+    def alpha(self) -> Float[Tensor, "rows classes"]:
+        """α, (N, c): the table itself, or a copy of it if it is not kept here as dense float32 or float64."""
+        return self._joined(self.table.values)
 
     def forward(self, logits: Tensor, index: Index, reduction: Reduction = "mean") -> Tensor:
         """Return the loss of the samples at ``index`` (B,) from their ``logits`` (B, c); see the class."""
@@ -119,20 +147,25 @@ class PermutationLayer(nn.Module):
             self._met_logits = True
             if looks_like_probabilities(logits.detach()):
                 _warn("the first logits look like probabilities: pass the network's raw scores, without softmax.")
-        index = self._on_device(index)
-        labels = take_rows(self.labels, index).to(logits.device)
-        logits = logits.to(torch.promote_types(logits.dtype, self.alpha.dtype))  # float32 at least: α is
+        place = self._place(index)
+        labels = self._labels(index).to(logits.device)
+        table = self.table
+        logits = logits.to(torch.promote_types(logits.dtype, table.dtype))  # float32 at least: α is
         if not self.training:
             return reduced(equations.plain_loss(logits, labels, self.loss), reduction)
-        alpha = take_rows(self.alpha, index).to(logits)  # where the network is: the table may stay on the host
+        # The rows go where the network is: the table may stay on the host.
+        if table.kept_entries and (self.on, self.loss) in IN_PARTS:
+            kept = kept_rows.Kept(*(part.to(logits.device) for part in table.read_kept(place)))
+            return VisitedLoss.apply(logits, kept, labels, place, kept_rows.prediction_ce, self._visits, reduction)
+        alpha = table.read(place).to(logits)
         closed_form = equations.CLOSED_FORMS[self.on, self.loss]
-        return VisitedLoss.apply(logits, alpha, labels, index, closed_form, self._visits, reduction)
+        return VisitedLoss.apply(logits, alpha, labels, place, closed_form, self._visits, reduction)
 
     def step(self) -> None:
         """Move each row that went through ``backward`` since the last step by ``-lr`` times its own gradient."""
-        alpha = self.alpha
+        table = self.table
         for visit in self._visits:
-            alpha.index_add_(0, visit.index.to(alpha.device), visit.gradient.to(alpha), alpha=-self.lr)
+            table.add(visit.index, visit.gradient, scale=-self.lr)
         self._visits.clear()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -146,8 +179,8 @@ class PermutationLayer(nn.Module):
 
     def matrix(self, i: int | str) -> Float[Tensor, "classes classes"]:
         """Return the c x c layer P̄ = Σ_k a_k P(y, k) of sample ``i``, for eyes and tests."""
-        index = self._on_device(read_index(i, self.ids))
-        (alpha,), (label,) = take_rows(self.alpha, index), take_rows(self.labels, index)
+        index = read_index(i, self.ids)
+        (alpha,), (label,) = self._alpha(index), self._labels(index)
         return equations.layer_matrix(alpha, int(label))
 
     def posterior(self, logits: Tensor, index: Index | None = None) -> Float[Tensor, "rows classes"]:
@@ -156,17 +189,13 @@ class PermutationLayer(nn.Module):
         ``logits`` belong to all N samples in order, or to those at ``index``; best from one pass in evaluation mode.
         """
         alpha = self._alpha(index)
-        if not isinstance(logits, Tensor):
-            raise TypeError(f"logits must be a tensor, got {type(logits).__name__}.")
-        if logits.shape != alpha.shape:
-            raise ValueError(f"logits must have shape {tuple(alpha.shape)}, got {tuple(logits.shape)}.")
-        check_finite(logits.detach())
+        self._check_logits(logits, len(alpha))
         return equations.posterior(alpha, logits.detach().to(alpha))
 
     def corrected_labels(self) -> Int[Tensor, " rows"]:
         """Return argmax α (N,): the label the layer has come to believe, equal to the given one until it turns."""
         self._warn_if_waiting()
-        return self.alpha.argmax(-1)
+        return self.argmax()
 
     def label_quality(self, logits: Tensor | None = None) -> Float[Tensor, " rows"]:
         """Return how far each given label is believed, (N,) in [0, 1], low = suspect.
@@ -177,8 +206,18 @@ class PermutationLayer(nn.Module):
         contradicted where ``corrected_labels() != labels``.
         """
         self._warn_if_waiting()
-        believed = self.weights() if logits is None else self.posterior(logits)
-        return believed.gather(-1, self.labels[:, None]).squeeze(-1)
+        own = self.placement.own
+        labels = self.labels[own].to(self.table.device)
+        if logits is None:
+            return self._joined(self.table.softmax_at_label(labels)).to(self.labels.device)
+        self._check_logits(logits, len(self))
+        said = logits.detach()[own]
+
+        def at_label(alpha: Tensor, at: Tensor) -> Tensor:
+            r = equations.posterior(alpha, said[at.to(said.device)].to(alpha))
+            return r.gather(1, labels[at, None])[:, 0]
+
+        return self._joined(self.table.each(at_label)).to(self.labels.device)
 
     def suspects(self, limit: int | None = None, logits: Tensor | None = None) -> Int[Tensor, " rows"]:
         """Return the positions of all samples, or the first ``limit``, ordered by ``label_quality``, worst first."""
@@ -196,47 +235,25 @@ class PermutationLayer(nn.Module):
             _warn(f"{len(self._visits)} batches went through backward and wait for layer.step(): α has not seen them.")
 
     def _alpha(self, index: Index | None) -> Tensor:
-        return self.alpha if index is None else take_rows(self.alpha, self._on_device(read_index(index, self.ids)))
+        return self.alpha if index is None else self.table.read(self._place(read_index(index, self.ids)))
 
-    def _on_device(self, index: Tensor) -> Tensor:
-        if index.is_cpu and not self.alpha.is_cpu:
-            check_range(index, len(self.labels))  # while it can still be told: an accelerator would only abort
-        return index.to(self.alpha.device, non_blocking=True)
+    def _labels(self, index: Tensor) -> Tensor:
+        return take_rows(self.labels, index.to(self.labels.device))
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        alpha = self.alpha
-        super()._apply(fn, recurse)
-        if torch.finfo(self.alpha.dtype).bits < 32:
-            self.alpha = alpha.to(self.alpha.device)
-        return self
+    def _check_logits(self, logits: Tensor, rows: int) -> None:
+        if not isinstance(logits, Tensor):
+            raise TypeError(f"logits must be a tensor, got {type(logits).__name__}.")
+        if logits.shape != (rows, self.num_classes):
+            raise ValueError(f"logits must have shape {(rows, self.num_classes)}, got {tuple(logits.shape)}.")
+        check_finite(logits.detach())
 
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        if self.ids is not None:
-            destination[prefix + "ids"] = self.ids.to_tensor()
+    def _misfit(self, shape: tuple[int, ...]) -> str:
+        return f"the state is of shape {shape}, but this layer has {self.num_classes} classes."
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        alpha, labels, ids = (state_dict.get(prefix + name) for name in ("alpha", "labels", "ids"))
-        if alpha is not None and labels is not None:
-            try:
-                alpha = self._find_rows(alpha, labels, None if ids is None else RowIds.from_tensor(ids))
-            except ValueError as problem:
-                args[-1].append(str(problem))  # error_msgs: load_state_dict raises them together
-                return
-            state_dict = {key: value for key, value in state_dict.items() if key != prefix + "ids"}
-            state_dict |= {prefix + "alpha": alpha, prefix + "labels": self.labels}
         super()._load_from_state_dict(state_dict, prefix, *args)
-        self._visits.clear()  # what went through backward belongs to the rows that are no more
-
-    def _find_rows(self, alpha: Tensor, labels: Tensor, ids: RowIds | None) -> Tensor:
-        if alpha.ndim != 2 or alpha.shape[1] != self.num_classes:
-            raise ValueError(
-                f"the state is of shape {tuple(alpha.shape)}, but this layer has {self.num_classes} classes."
-            )
-        here, there = match_rows(self.labels.cpu(), self.ids, labels.cpu(), ids)
-        found = self.alpha.cpu().clone()
-        found[here] = alpha.cpu().to(found)[there]
-        return found.to(self.alpha.device)
+        if not args[-1]:
+            self._visits.clear()  # what went through backward belongs to the rows that are no more
 
 
 def _warn(message: str) -> None:

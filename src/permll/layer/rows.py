@@ -177,11 +177,11 @@ class RowIds:
         both = torch.tensor(pairs, dtype=torch.int64).reshape(-1, 2)
         return both[:, 0], both[:, 1]
 
-    def to_tensor(self) -> Tensor:
-        """Return the ids as a tensor, for a ``state_dict`` that holds tensors only."""
+    def to_tensor(self, some: slice = slice(None)) -> Tensor:
+        """Return the ids, or some of them, as a tensor, for a ``state_dict`` that holds tensors only."""
         if isinstance(self.values[0], int):
-            return torch.tensor(self.values, dtype=torch.int64)
-        return torch.frombuffer(bytearray(json.dumps(self.values).encode()), dtype=torch.uint8)
+            return torch.tensor(self.values[some], dtype=torch.int64)
+        return torch.frombuffer(bytearray(json.dumps(self.values[some]).encode()), dtype=torch.uint8)
 
     @classmethod
     def from_tensor(cls, tensor: Tensor) -> "RowIds":

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from permll.layer.equations import Correction
+from permll.layer.top_k import Change, Kept, KeptCorrection
 
 Reduction = Literal["mean", "sum", "none"]
 FORGOTTEN = 1000  # batches gone through backward without a step: nobody accumulates that many
@@ -21,10 +22,10 @@ FORGOTTEN = 1000  # batches gone through backward without a step: nobody accumul
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The positions of a batch (B,) and the gradient of each one's own loss in its own row (B, c)."""
+    """The places of rows in the table (B,), and the gradient of each one's loss in its own row, whole or in parts."""
 
     index: Tensor
-    gradient: Tensor
+    gradient: Tensor | Change
 
 
 def reduced(losses: Tensor, reduction: Reduction) -> Tensor:
@@ -39,18 +40,19 @@ class VisitedLoss(Function):
     def forward(
         ctx: Any,
         logits: Tensor,
-        alpha: Tensor,
+        alpha: Tensor | Kept,
         labels: Tensor,
         index: Tensor,
-        closed_form: Callable[[Tensor, Tensor, Tensor], Correction],
+        closed_form: Callable[[Any, Tensor, Tensor], Correction | KeptCorrection],
         visits: list[Visit],
         reduction: Reduction,
     ) -> Tensor:
         """Compute loss and gradients together: they share every term."""
         loss, grad_logits, grad_alpha = closed_form(alpha, logits, labels)
         if not loss.is_cpu:
-            grad_alpha = finite_only(grad_alpha, loss)  # on the CPU bad logits were looked for
-        ctx.save_for_backward(grad_logits, grad_alpha, index)
+            grad_alpha = _each_part(finite_only, grad_alpha, loss)  # on the CPU bad logits were looked for
+        parts = (grad_alpha,) if isinstance(grad_alpha, Tensor) else grad_alpha
+        ctx.save_for_backward(grad_logits, index, *parts)
         ctx.visits, ctx.share = visits, 1 / len(loss) if reduction == "mean" else 1.0
         return reduced(loss, reduction)
 
@@ -62,7 +64,8 @@ class VisitedLoss(Function):
                 "the permutation layer's loss can be differentiated only once: for second derivatives differentiate "
                 "permll.layer.reference.reference_loss."
             )
-        grad_logits, grad_alpha, index = ctx.saved_tensors
+        grad_logits, index, *parts = ctx.saved_tensors
+        grad_alpha = parts[0] if len(parts) == 1 else Change(*parts)
         if grad_output.ndim == 0 and grad_output.is_cpu:
             weight = grad_output.item()
             if weight != 0:
@@ -70,23 +73,33 @@ class VisitedLoss(Function):
             return grad_logits * (ctx.share * weight), *[None] * 6
         # Where it can be read without waiting, "all samples count" saves four operations, a tenth of the layer's time.
         if not (grad_output.is_cpu and grad_output.all()):
-            grad_alpha = counted_only(grad_alpha, grad_output)
+            grad_alpha = _each_part(counted_only, grad_alpha, grad_output)
         _note(ctx.visits, index, grad_alpha)
         weights = grad_output if ctx.share == 1 else ctx.share * grad_output
         return grad_logits * weights.unsqueeze(-1), *[None] * 6
 
 
 def finite_only(gradient: Tensor, loss: Tensor) -> Tensor:
-    """Return the gradients (B, c) with zeros for samples whose loss (B,) is not finite: bad logits must not reach α."""
-    return gradient.where((loss < torch.inf).unsqueeze(-1), 0.0)  # which NaN is not
+    """Return the gradients (B, ...) with 0 for samples whose loss (B,) is not finite: bad logits must not reach α."""
+    return gradient.where(_beside(loss < torch.inf, gradient), 0.0)  # which NaN is not
 
 
 def counted_only(gradient: Tensor, weight: Tensor) -> Tensor:
-    """Return the gradients (B, c) with zeros for samples of weight 0; ``weight`` is (B,), or one number for all."""
-    return gradient.where((weight != 0).unsqueeze(-1), 0.0)
+    """Return the gradients (B, ...) with 0 for samples of weight 0; ``weight`` is (B,), or one number for all."""
+    return gradient.where(_beside(weight != 0, gradient), 0.0)
 
 
-def _note(visits: list[Visit], index: Tensor, gradient: Tensor) -> None:
+def _each_part(only: Callable[[Tensor, Tensor], Tensor], gradient: Tensor | Change, by: Tensor) -> Tensor | Change:
+    if isinstance(gradient, Tensor):
+        return only(gradient, by)
+    return gradient._replace(**{part: only(getattr(gradient, part), by) for part in ("values", "mean", "variance")})
+
+
+def _beside(each: Tensor, rows: Tensor) -> Tensor:
+    return each.unsqueeze(-1) if rows.ndim > 1 else each
+
+
+def _note(visits: list[Visit], index: Tensor, gradient: Tensor | Change) -> None:
     visits.append(Visit(index.clone(), gradient))  # a caller may fill its index anew before the step
     if len(visits) == FORGOTTEN:
         warnings.warn(

@@ -161,13 +161,16 @@ class Method(nn.Module):
         meet: where the rows of a batch meet, which decides what several ranks have to tell each other. In
             ``"inputs"``, if they are blended, picked or stacked before a network sees them; every rank then makes all
             views. In ``"losses"``, if a row's loss depends on the logits of other rows; ranks exchange logits. In
-            ``"nothing"``, if all that a method does with a row depends on that row, its label and its state: ranks
-            exchange nothing but gradients and state. The default is always right; the others cost less.
+            ``"nothing"``, if a row's loss depends on that row alone, and nothing is written down about it; ranks
+            exchange nothing but gradients. The default is always right; the others cost less.
+        shardable: whether all that a method does with a row depends on that row, its label and its state, so that the
+            state of a row may live on one rank. Then rows meet in nothing.
     """
 
     network_names: ClassVar[tuple[str, ...]] = ("net",)
     keeps_best: ClassVar[bool] = False
     meet: ClassVar[Meet] = "inputs"
+    shardable: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()

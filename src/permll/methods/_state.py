@@ -3,15 +3,36 @@
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from permll.layer.rows import RowIds, match_rows
+from permll.layer.keyed import KeyedRows
+from permll.layer.placement import present
+from permll.layer.rows import RowIds
+from permll.layer.table import File, RowTable
 
 Merge = Literal["last", "mean", "sum"]
+State = Literal["float32", "bfloat16", "disk"]
 
 
-class SampleBuffer(nn.Module):
-    """Rows that are written: ``buffer[index]`` reads, ``write`` replaces.
+def check_top_k(top_k: int | None) -> None:
+    """Raise unless it is None or a number of entries."""
+    if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1):
+        raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r}.")
+
+
+def how_kept(top_k: int | None, state: State) -> dict[str, Any]:
+    """Return the arguments of a table for a method's settings ``top_k`` and ``state``.
+
+    Examples:
+        >>> how_kept(16, "bfloat16")
+        {'top_k': 16, 'dtype': torch.bfloat16, 'file': None}
+    """
+    dtype = torch.bfloat16 if state == "bfloat16" else torch.float32
+    return {"top_k": top_k, "dtype": dtype, "file": True if state == "disk" else None}
+
+
+class SampleBuffer(KeyedRows):
+    """Rows that are written: ``read`` gives those of a batch, ``write`` replaces them.
 
     A saved state finds its rows by id, however the data set was re-ordered, filtered or extended since; samples it does
     not know keep their initial row.
@@ -21,8 +42,11 @@ class SampleBuffer(nn.Module):
         ids: names of the samples.
         shape: of a row.
         fill: what every row starts with.
+        at_label: what the entry of the given label starts with, of rows with one for each class; default ``fill``.
         merge: what becomes of a row that two ranks wrote in one step: the last one, their mean or their sum.
         dtype: of the rows.
+        top_k: keep so many entries of a row, and one number for the others, their mean; see ``RowTable``.
+        file: keep rows in this file; ``True`` for a temporary one.
 
     Examples:
         >>> memory = SampleBuffer(torch.tensor([0, 1, 1]), ("a", "b", "c"), (2,))
@@ -33,8 +57,7 @@ class SampleBuffer(nn.Module):
                 [1., 1.]])
     """
 
-    values: Tensor
-    labels: Tensor
+    ids: RowIds
 
     def __init__(
         self,
@@ -43,48 +66,40 @@ class SampleBuffer(nn.Module):
         shape: tuple[int, ...] = (),
         *,
         fill: float = 0.0,
+        at_label: float | None = None,
         merge: Merge = "last",
         dtype: torch.dtype = torch.float32,
+        top_k: int | None = None,
+        file: File = None,
     ) -> None:
-        super().__init__()
-        self.merge, self.ids = merge, RowIds(ids, len(labels))
-        self.register_buffer("labels", labels.clone())
-        self.register_buffer("values", torch.full((len(labels), *shape), fill, dtype=dtype))
+        rows = present().own
+        own = labels[rows]
+        table = RowTable(
+            len(own),
+            shape,
+            fill=fill,
+            labels=own if at_label is not None or top_k is not None else None,
+            at_label=at_label,
+            dtype=dtype,
+            top_k=top_k,
+            file=file,
+            own=rows,
+        )
+        super().__init__(labels.clone(), RowIds(ids, len(labels)), table, "values")
+        self.merge = merge
 
-    def __len__(self) -> int:
-        return len(self.values)
+    @property
+    def values(self) -> Tensor:
+        """All rows (N, ...): dense ones themselves; a copy of those that are kept otherwise, or by other ranks too."""
+        return self._joined(self.table.values)
 
     def read(self, index: Tensor) -> Tensor:
-        """Return the rows (B, ...) at ``index``."""
-        return self.values.index_select(0, index.to(self.values.device))
+        """Return the rows (B, ...) at ``index``, where the method is: on disk they may be elsewhere."""
+        return self.table.read(self._place(index)).to(self.labels.device)
 
     def write(self, index: Tensor, rows: Tensor) -> None:
         """Replace the rows at ``index`` (B,) by ``rows`` (B, ...), which are detached."""
-        self.values.index_copy_(0, index.to(self.values.device), rows.detach().to(self.values))
-
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        destination[prefix + "ids"] = self.ids.to_tensor()
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        values, labels, ids = (state_dict.get(prefix + name) for name in ("values", "labels", "ids"))
-        if values is not None and labels is not None and ids is not None:
-            try:
-                found = self._find_rows(values, labels, RowIds.from_tensor(ids))
-            except ValueError as problem:
-                args[-1].append(str(problem))  # error_msgs: load_state_dict raises them together
-                return
-            state_dict = {key: value for key, value in state_dict.items() if key != prefix + "ids"}
-            state_dict |= {prefix + "values": found, prefix + "labels": self.labels}
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def _find_rows(self, values: Tensor, labels: Tensor, ids: RowIds) -> Tensor:
-        if values.shape[1:] != self.values.shape[1:]:
-            raise ValueError(f"the state has rows of {tuple(values.shape[1:])}, not {tuple(self.values.shape[1:])}.")
-        here, there = match_rows(self.labels.cpu(), self.ids, labels.cpu(), ids)
-        found = self.values.cpu().clone()
-        found[here] = values.cpu().to(found)[there]
-        return found.to(self.values.device)
+        self.table.write(self._place(index), rows)
 
 
 class SampleParameter(SampleBuffer):
@@ -115,5 +130,5 @@ class SampleParameter(SampleBuffer):
         """Move each row that went through ``backward`` since the last step by ``-lr`` times its gradient."""
         for index, rows in self._visits:
             if rows.grad is not None:
-                self.values.index_add_(0, index.to(self.values.device), rows.grad.to(self.values), alpha=-lr)
+                self.table.add(self._place(index), rows.grad, scale=-lr)
         self._visits.clear()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from permll.data.streams import Batch
 from permll.functional.memory import elr_regulariser, elr_target, in_order, normalised
 from permll.methods._base import FitInfo, Method, Scan
-from permll.methods._state import SampleBuffer
+from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
 
 
 class ELR(Method):
@@ -20,22 +20,29 @@ class ELR(Method):
     Args:
         beta: β, how much of the memory a visit leaves.
         lam: λ, the weight of the pull.
+        top_k: keep so many entries of a memory, and one number for the others; for many classes. Default all.
+        state: how t is kept: ``"float32"``, as ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
 
     target: SampleBuffer
+    meet = "losses"
+    shardable = True
 
-    def __init__(self, *, beta: float = 0.7, lam: float = 3.0) -> None:
+    def __init__(
+        self, *, beta: float = 0.7, lam: float = 3.0, top_k: int | None = None, state: State = "float32"
+    ) -> None:
         super().__init__()
+        check_top_k(top_k)
         if not 0 <= beta < 1:
             raise ValueError(f"beta must lie in [0, 1), got {beta}.")
         if lam < 0:
             raise ValueError(f"lam must be 0 or more, got {lam}.")
-        self.beta, self.lam = beta, lam
+        self.beta, self.lam, self.top_k, self.state = beta, lam, top_k, state
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Make the memory, which begins empty."""
         super().on_fit_start(info)
-        self.target = SampleBuffer(info.labels, info.ids, (info.num_classes,))
+        self.target = SampleBuffer(info.labels, info.ids, (info.num_classes,), **how_kept(self.top_k, self.state))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y + λ log(1 - <t, p>), (B,), with t after this visit."""
@@ -46,19 +53,31 @@ class ELR(Method):
 
     def corrected_labels(self, scan: Scan) -> Tensor:
         """Return t, each row divided by its sum; the given label of a sample that was never visited."""
-        given = nn.functional.one_hot(self.target.labels, self.target.values.shape[1])
-        return normalised(self.target.values, given.to(self.target.values))
+        return self.target.each(lambda t, labels: normalised(t, one_hot(labels, t)))
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that the memory contradicts."""
-        target = self.target.values
-        turned = (target.argmax(-1) != self.target.labels) & (target.sum(-1) > 0)
+        turned = self.target.each(lambda t, labels: (t.argmax(-1) != labels) & (t.sum(-1) > 0))
         return {"turned": turned.double().mean().item()}
+
+
+def contradicted(labels: Tensor, *memories: SampleBuffer) -> Tensor:
+    """Return which labels (N,) memories that know something of the sample contradict, one or the sum of several."""
+    turned = []
+    for parts in zip(*(memory.table.chunks() for memory in memories), strict=True):
+        at, t = parts[0][0], sum((rows for _, rows in parts[1:]), parts[0][1])
+        turned.append((t.argmax(-1) != labels[at].to(t.device)) & (t.sum(-1) > 0))
+    return torch.cat(turned)
+
+
+def one_hot(labels: Tensor, like: Tensor) -> Tensor:
+    """Return the one-hot form (n, c) of labels (n,), of the width and kind of ``like`` (n, c)."""
+    return nn.functional.one_hot(labels, like.shape[1]).to(like)
 
 
 def remember(memory: SampleBuffer, index: Tensor, logits: Tensor, beta: float) -> Tensor:
     """Let each sample's memory follow what was said of it; return it (B, c) as each visit left it."""
-    target = torch.empty_like(logits, dtype=memory.values.dtype)
+    target = torch.empty_like(logits, dtype=memory.table.dtype)
     for visits in in_order(index):
         samples = index[visits]
         target[visits] = elr_target(memory.read(samples), logits[visits], beta).to(target)

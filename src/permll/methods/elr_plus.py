@@ -10,8 +10,8 @@ from permll.data.views.mixing import mixup as draw_mix
 from permll.functional.memory import elr_regulariser, normalised, supported_labels
 from permll.functional.meta import ramp_up
 from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep
-from permll.methods._state import SampleBuffer
-from permll.methods.elr import remember
+from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
+from permll.methods.elr import contradicted, one_hot, remember
 
 
 class ELRPlus(Method):
@@ -36,6 +36,8 @@ class ELRPlus(Method):
         supported: multiply labels by the memory before they are learned, and divide by their sum: the authors' code
             does on CIFAR-100, and the paper does not say so.
         draws: rows of an epoch, drawn anew and evenly over the given labels; default all.
+        top_k: keep so many entries of a memory, and one number for the others; for many classes. Default all.
+        state: how they are kept: ``"float32"``, ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
 
     network_names = ("net0", "net1", "mean0", "mean1")
@@ -55,8 +57,12 @@ class ELRPlus(Method):
         decay_ramp: float = 0.57,
         supported: bool = False,
         draws: int | None = None,
+        top_k: int | None = None,
+        state: State = "float32",
     ) -> None:
         super().__init__()
+        check_top_k(top_k)
+        self.top_k, self.state = top_k, state
         for name, value in {"beta": beta, "decay": decay}.items():
             if not 0 <= value < 1:
                 raise ValueError(f"{name} must lie in [0, 1), got {value}.")
@@ -75,7 +81,10 @@ class ELRPlus(Method):
     def on_fit_start(self, info: FitInfo) -> None:
         """Make the memories, which begin empty, and the means, which begin with the networks."""
         super().on_fit_start(info)
-        self.target0, self.target1 = (SampleBuffer(info.labels, info.ids, (info.num_classes,)) for _ in range(2))
+        self.target0, self.target1 = (
+            SampleBuffer(info.labels, info.ids, (info.num_classes,), **how_kept(self.top_k, self.state))
+            for _ in range(2)
+        )
         for number in range(2):
             self.networks[f"mean{number}"].load_state_dict(self.networks[f"net{number}"].state_dict())
         drawn = min((self.draws or info.num_samples) / info.num_samples, 1.0)
@@ -123,15 +132,12 @@ class ELRPlus(Method):
 
     def corrected_labels(self, scan: Scan) -> Tensor:
         """Return the mean of both memories, each row divided by its sum; the given label of one never visited."""
-        labels = self.target0.labels
-        memory = self.target0.values + self.target1.values
-        return normalised(memory, nn.functional.one_hot(labels, memory.shape[1]).to(memory))
+        memory, labels = self.target0.values + self.target1.values, self.target0.labels
+        return normalised(memory, one_hot(labels, memory))
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that the memories contradict."""
-        memory = self.target0.values + self.target1.values
-        turned = (memory.argmax(-1) != self.target0.labels) & (memory.sum(-1) > 0)
-        return {"turned": turned.double().mean().item()}
+        return {"turned": contradicted(self.target0.labels, *self._targets).double().mean().item()}
 
     @property
     def _targets(self) -> tuple[SampleBuffer, SampleBuffer]:

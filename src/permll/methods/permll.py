@@ -10,6 +10,7 @@ from permll.data.streams import Batch
 from permll.layer.equations import LossName, Side
 from permll.layer.module import PermutationLayer
 from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep
+from permll.methods._state import State, check_top_k, how_kept
 
 Balance = Literal["none", "given", "corrected"]
 
@@ -27,7 +28,12 @@ class PermLL(Method):
         balance: draw every class equally often: by the ``"given"`` labels, or after each epoch by the ``"corrected"``
             ones, as the paper does on Clothing1M.
         networks: how many networks share α; their losses are summed, so α moves by the sum too.
+        top_k: keep so many entries of a row of α, and one number for the others; for many classes. Default all.
+        state: how α is kept: ``"float32"``, as ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
+
+    meet = "losses"
+    shardable = True
 
     def __init__(
         self,
@@ -40,11 +46,15 @@ class PermLL(Method):
         warm_up: float = 0,
         balance: Balance = "none",
         networks: int = 1,
+        top_k: int | None = None,
+        state: State = "float32",
     ) -> None:
         super().__init__()
+        check_top_k(top_k)
         if networks < 1:
             raise ValueError(f"networks must be one or more, got {networks}.")
         self.init, self.lr, self.turn_after = init, lr, turn_after
+        self.top_k, self.state = top_k, state
         self.on, self.loss_name, self.warm_up, self.balance = on, loss, warm_up, balance
         self.network_names = ("net",) if networks == 1 else tuple(f"net{n}" for n in range(networks))  # type: ignore[misc]
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
@@ -66,6 +76,7 @@ class PermLL(Method):
             on=self.on,
             loss=self.loss_name,
             ids=info.ids,
+            **how_kept(self.top_k, self.state),
         )
 
     def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
@@ -75,7 +86,7 @@ class PermLL(Method):
         loss = "plain_loss" if self.warm_up < 1 and epoch < self.warm_up * self._epochs else "loss"
         if self.balance == "none":
             return Sweep(loss=loss)
-        labels = self._layer.alpha.argmax(-1) if self.balance == "corrected" else None
+        labels = self._layer.argmax() if self.balance == "corrected" else None
         return Sweep({"batch": Draw(order="weighted", labels=labels)}, loss=loss)
 
     def loss(self, batch: Batch) -> Tensor:
@@ -105,7 +116,7 @@ class PermLL(Method):
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that turned."""
-        turned = self._layer.alpha.argmax(-1) != self._layer.labels
+        turned = self._layer.argmax() != self._layer.labels
         return {"turned": turned.double().mean().item()}
 
     def settings(self) -> dict[str, Any]:

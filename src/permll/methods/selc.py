@@ -1,7 +1,7 @@
 """SELC: after the turning point, labels become a moving average of what the network says of them (IJCAI 2022)."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +11,8 @@ from permll.data.views.mixing import mixup
 from permll.functional.memory import in_order
 from permll.functional.mixture import fit_gaussian_mixture, loss_range, scale_losses
 from permll.functional.mixup import blend, mixed_cross_entropy
-from permll.methods._base import FitInfo, Method, Scan, Stage, Sweep, divide_epochs, in_epochs
-from permll.methods._state import SampleBuffer
+from permll.methods._base import FitInfo, Meet, Method, Scan, Stage, Sweep, divide_epochs, in_epochs
+from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
 
 
 class SELC(Method):
@@ -34,9 +34,13 @@ class SELC(Method):
         turning_point: epochs of cross-entropy before the correction begins; default what the rehearsal finds.
         rehearsal: epochs in which to look for T_e.
         earlier: how many epochs before T_e the correction begins.
+        top_k: keep so many entries of t, and one number for the others; for many classes. Default all.
+        state: how t is kept: ``"float32"``, as ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
 
     memory: SampleBuffer
+    meet: ClassVar[Meet] = "losses"
+    shardable = True
     losses: SampleBuffer
     distances: Tensor
     start: Tensor
@@ -48,8 +52,12 @@ class SELC(Method):
         turning_point: float | None = None,
         rehearsal: float = 0.25,
         earlier: float = 0.05,
+        top_k: int | None = None,
+        state: State = "float32",
     ) -> None:
         super().__init__()
+        check_top_k(top_k)
+        self.top_k, self.state = top_k, state
         if not 0 <= alpha < 1:
             raise ValueError(f"alpha must lie in [0, 1), got {alpha}.")
         if earlier < 0 or (turning_point is not None and turning_point < 0):
@@ -59,8 +67,8 @@ class SELC(Method):
     def on_fit_start(self, info: FitInfo) -> None:
         """Make the memory, which begins with the given labels, and room for what the rehearsal finds."""
         super().on_fit_start(info)
-        self.memory = SampleBuffer(info.labels, info.ids, (info.num_classes,))
-        self.memory.values.scatter_(1, info.labels[:, None], 1.0)
+        kept = how_kept(self.top_k, self.state)
+        self.memory = SampleBuffer(info.labels, info.ids, (info.num_classes,), at_label=1.0, **kept)
         self.losses = SampleBuffer(info.labels, info.ids)
         rehearsal, *_ = self._lengths(info.epochs)
         self.register_buffer("distances", torch.zeros(rehearsal))
@@ -111,7 +119,7 @@ class SELC(Method):
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that turned."""
-        turned = self.memory.values.argmax(-1) != self.memory.labels
+        turned = self.memory.argmax() != self.memory.labels
         return {"turned": turned.double().mean().item()}
 
     def settings(self) -> dict[str, Any]:
@@ -153,7 +161,12 @@ class SELCPlus(SELC):
         earlier: how many epochs before T_e the correction begins.
         correction: epochs of SELC after the rehearsal; what remains is the fresh network's.
         mixup: of the Beta distribution that blends are drawn from.
+        top_k: keep so many entries of t, and one number for the others; for many classes. Default all.
+        state: how t is kept: ``"float32"``, as ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
+
+    meet = "inputs"
+    shardable = False
 
     def __init__(
         self,
@@ -164,8 +177,12 @@ class SELCPlus(SELC):
         earlier: float = 0.025,
         correction: float = 0.45,
         mixup: float = 0.9,
+        top_k: int | None = None,
+        state: State = "float32",
     ) -> None:
-        super().__init__(alpha=alpha, turning_point=turning_point, rehearsal=rehearsal, earlier=earlier)
+        super().__init__(
+            alpha=alpha, turning_point=turning_point, rehearsal=rehearsal, earlier=earlier, top_k=top_k, state=state
+        )
         if mixup <= 0:
             raise ValueError(f"mixup must be positive, got {mixup}.")
         self.correction, self.mixup = correction, mixup

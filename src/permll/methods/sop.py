@@ -10,7 +10,7 @@ from permll.data.streams import Batch
 from permll.functional.memory import sop_cross_entropy, sop_labels, sop_noise, sop_squared_error
 from permll.functional.refurbish import class_prior_divergence, divergence
 from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep
-from permll.methods._state import SampleParameter
+from permll.methods._state import SampleParameter, State, check_top_k, how_kept
 
 Learning = Literal["cross_entropy", "both"]
 
@@ -31,6 +31,8 @@ class SOP(Method):
             then grows even where the network is so sure that the cross-entropy has come to its bound.
         consistency: λ_C, the weight of KL(p || p') with the strongly changed view; SOP+ has 0.9.
         balance: λ_B, the weight of the divergence of a batch's mean prediction from equal shares; SOP+ has 0.1.
+        top_k: keep so many entries of a row of v, and one number for the others; for many classes. Default all.
+        state: how v is kept: ``"float32"``, as ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
 
     u: SampleParameter
@@ -46,22 +48,26 @@ class SOP(Method):
         u_by: Learning = "cross_entropy",
         consistency: float = 0.0,
         balance: float = 0.0,
+        top_k: int | None = None,
+        state: State = "float32",
     ) -> None:
         super().__init__()
+        check_top_k(top_k)
         if not 0 < init <= 1:
             raise ValueError(f"init must lie in (0, 1], for u and v never leave 0; got {init}.")
         for name, value in {"lr_u": lr_u, "lr_v": lr_v, "consistency": consistency, "balance": balance}.items():
             if value is not None and value < 0:
                 raise ValueError(f"{name} must be 0 or more, got {value}.")
         self.lr_u, self.lr_v, self.init, self.u_by = lr_u, lr_v, init, u_by
-        self.consistency, self.balance = consistency, balance
+        self.consistency, self.balance, self.top_k, self.state = consistency, balance, top_k, state
         self._index = torch.empty(0, dtype=torch.int64)  # of the batch under way
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Make u and v."""
         super().on_fit_start(info)
         self.u = SampleParameter(info.labels, info.ids, fill=self.init)
-        self.v = SampleParameter(info.labels, info.ids, (info.num_classes,), fill=self.init)
+        kept = how_kept(self.top_k, self.state)
+        self.v = SampleParameter(info.labels, info.ids, (info.num_classes,), fill=self.init, **kept)
         self.rate_u = 100 / 128 / info.num_classes if self.lr_u is None else self.lr_u
 
     def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
@@ -93,16 +99,17 @@ class SOP(Method):
 
     def corrected_labels(self, scan: Scan) -> Tensor:
         """Return e_y - s, as probabilities."""
-        return self._believed()
+        return self.v.table.each(self._believed)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that s outweighs."""
-        return {"turned": (self._believed().argmax(-1) != self.u.labels).double().mean().item()}
+        believed = self.v.table.each(lambda v, at: self._believed(v, at).argmax(-1))
+        return {"turned": (believed != self.u.labels).double().mean().item()}
 
     def settings(self) -> dict[str, Any]:
         """Return what follows from the number of classes."""
         return {"lr_u": self.rate_u}
 
-    def _believed(self) -> Tensor:
-        labels = self.u.labels
-        return sop_labels(sop_noise(self.u.values, self.v.values, labels), labels)
+    def _believed(self, v: Tensor, at: Tensor) -> Tensor:
+        u, labels = self.u.read(at), self.u.labels[at]
+        return sop_labels(sop_noise(u, v.to(u), labels), labels)

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from permll.evaluation.judge import Judge
+from permll.training.checkpoint import Checkpoints
 from permll.training.experiment import Experiment
 from permll.training.findings import write_findings
 from permll.training.loop import Loop, NotFiniteError
@@ -33,9 +34,7 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
     def save() -> None:
         nonlocal saved
         _refuse_broken_weights(loop)
-        state = loop.state_dict()
-        if ranks.first:
-            run.checkpoints.save(loop.step, state)
+        save_together(run.checkpoints, loop)
         saved = time.monotonic()
 
     def after_step(loop: Loop) -> None:
@@ -88,8 +87,19 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
     finally:
         for observer in observers:
             observer.on_end(run)
-    if asked and not reached:
+    if not reached and (asked or not ranks.alone):  # of ranks, another one may have been asked
         raise KeyboardInterrupt(f"stopped and saved; permll train {run.folder} goes on.")
+
+
+def save_together(checkpoints: Checkpoints, loop: Loop) -> None:
+    """Write a checkpoint: the first rank all that they have in common, the others the rows that are theirs."""
+    state = loop.state_dict()
+    if loop.sharded:
+        if not loop.ranks.first:
+            checkpoints.save_part(loop.step, loop.ranks.rank, {"method": state["method"]})
+        loop.ranks.wait()
+    if loop.ranks.first:
+        checkpoints.save(loop.step, state)
 
 
 def _refuse_broken_weights(loop: Loop) -> None:

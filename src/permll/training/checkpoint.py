@@ -49,7 +49,11 @@ def load_state(path: Path) -> dict[str, Any]:
 
 
 class Checkpoints:
-    """The checkpoints of a run, named by the number of steps taken."""
+    """The checkpoints of a run, named by the number of steps taken.
+
+    Ranks that hold different rows of state write them side by side, each into a part, and the first one's file says
+    how many parts belong to it. Rows are known by id, so any number of ranks can read them.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -59,18 +63,37 @@ class Checkpoints:
         path = save_state(self.folder / f"step-{step:010}.safetensors", state)
         for old in self.paths()[:-KEPT]:
             old.unlink()
+        kept = {path.stem.removeprefix("step-") for path in self.paths()}
+        for part in self.folder.glob("part-*.safetensors"):
+            if part.name.split("-")[1] not in kept:
+                part.unlink()
         return path
+
+    def save_part(self, step: int, part: int, state: Mapping[str, Any]) -> Path:
+        """Write a part, numbered from 1; the checkpoint itself is to follow."""
+        return save_state(self._part(step, part), state)
+
+    def _part(self, step: int, part: int) -> Path:
+        return self.folder / f"part-{step:010}-{part}.safetensors"
 
     def paths(self) -> list[Path]:
         """Return those there are, oldest first."""
         return sorted(self.folder.glob("step-*.safetensors"))
 
     def newest(self) -> dict[str, Any] | None:
-        """Return the newest that can be read; one that was cut short by a broken disk gives way to the one before."""
+        """Return the newest that can be read; one that was cut short by a broken disk gives way to the one before.
+
+        Under ``"more"`` it has the paths of its other parts.
+        """
         problems = []
         for path in reversed(self.paths()):
             try:
-                return load_state(path)
+                state = load_state(path)
+                state["more"] = [self._part(state["step"], part) for part in range(1, state.get("parts", 1))]
+                for part in state["more"]:
+                    if not part.is_file():
+                        raise ValueError(f"{part} is missing, a part of {path}.")
+                return state
             except (ValueError, OSError) as problem:
                 problems.append(str(problem))
         if problems:

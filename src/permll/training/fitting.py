@@ -17,7 +17,7 @@ from permll.data.record import Data
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
 from permll.networks import build_network
-from permll.training.carrying_out import carry_out
+from permll.training.carrying_out import carry_out, save_together
 from permll.training.experiment import Before, Experiment, prepare
 from permll.training.features import FEATURES
 from permll.training.launching import launched, spoken_of
@@ -156,6 +156,7 @@ def make_loop(recipe: Recipe, experiment: Experiment, network: Network | None = 
         workers=training.workers,
         validation=None if experiment.validation_is_clean else experiment.validation,
         trusted=experiment.trusted,
+        placement=training.placement,
         fresh=None if isinstance(network, nn.Module) else build,
     )
 
@@ -286,11 +287,11 @@ def _take_up(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop) -> No
             reason = str(other).splitlines()[-1].strip().rstrip(".")
             raise ValueError(f"{run.folder} was begun with another network: {reason}.") from None
     ranks.wait()
-    present = None if same else loop.state_dict()
+    if not same:  # first the state of these rows, then their names: killed in between, it finds them once more
+        save_together(run.checkpoints, loop)
     if not ranks.first:
         return
-    if present is not None:  # first the state of these rows, then their names: killed in between, it finds them again
-        run.checkpoints.save(loop.step, present)
+    if not same:
         run.note_rows(experiment.train, experiment.validation)
     write_network_card(run, loop, experiment)
     run.forget_after(loop.epoch)

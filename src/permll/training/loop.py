@@ -36,7 +36,7 @@ class Loop(Standing):
                 self._train_on(sweep, batches)
                 if after_step is not None:
                     after_step(self)
-                if self._stop:
+                if self._stop if self.ranks.alone else self._stopped:
                     return
             self.method.on_epoch_end(self.epoch, self.scan)
             if self.method.keeps_best and self.validation is not None:
@@ -90,7 +90,7 @@ class Loop(Standing):
             self.fabric.backward(loss)
         self.was_due = self.due()
         if not self.ranks.alone:
-            value, self._stop, self.was_due = self.team.after(moving, value, self._stop, self.was_due)
+            value, self._stopped, self.was_due = self.team.after(moving, value, self._stop, self.was_due)
         for name in moving:
             self.optimizers[name].step()
         self.method.on_step_end()

@@ -55,16 +55,13 @@ class SharedBatchNorm(_BatchNorm):
         if not (self.training or self.running_mean is None):
             return super().forward(input)
         self._check_input_dim(input)
-        count, mean, variance = _statistics(input)
+        weight = torch.ones(self.num_features).to(input) if self.weight is None else self.weight
+        bias = torch.zeros(self.num_features).to(input) if self.bias is None else self.bias
+        count, mean, variance = _statistics(input.detach())
         if self.training and self.track_running_stats:
-            self._follow(count, mean.detach(), variance.detach())
-        shape = [1, -1, *[1] * (input.ndim - 2)]
-        scale = (variance + self.eps).rsqrt()
-        if self.weight is not None:
-            scale = scale * self.weight
-        shift = -mean * scale if self.bias is None else self.bias - mean * scale
-        # One multiplication and one addition of all values, as native code does it.
-        return input * scale.to(input.dtype).view(shape) + shift.to(input.dtype).view(shape)
+            self._follow(count, mean, variance)
+        normalised: Tensor = _Normalise.apply(input, weight, bias, mean, variance, count, self.eps)
+        return normalised
 
     @torch.no_grad()
     def _follow(self, count: float, mean: Tensor, variance: Tensor) -> None:
@@ -79,16 +76,17 @@ class SharedBatchNorm(_BatchNorm):
 
 
 def _statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
-    """Return how many values a channel has on all ranks, their mean (C,) and variance (C,), with gradients."""
+    """Return how many values a channel has on all ranks, their mean (C,) and variance (C,)."""
     channels = x.shape[1]
+    n = x.numel() // channels
     kept = [dimension for dimension in range(x.ndim) if dimension != 1]
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
-    n = x.numel() // channels if channels else 0
-    mean = wide.sum(kept) / max(n, 1)
-    spread = (wide - mean.view(1, -1, *[1] * (x.ndim - 2))).square().sum(kept)
-    own = torch.cat([mean, spread, mean.new_full((1,), float(n))])
-    every: Tensor = _Gather.apply(own)  # (R, 2C + 1)
-    means, spreads, counts = every[:, :channels], every[:, channels:-1], every[:, -1:].detach()
+    wide = torch.promote_types(x.dtype, torch.float32)
+    own = torch.zeros(2 * channels + 1, dtype=wide, device=x.device)
+    if n:
+        variance, mean = torch.var_mean(x.to(wide), kept, correction=0)
+        own = torch.cat([mean, variance * n, mean.new_full((1,), float(n))])
+    every = gather(own[None], dist.get_world_size())  # (R, 2C + 1)
+    means, spreads, counts = every[:, :channels], every[:, channels:-1], every[:, -1:]
     total = counts.sum()
     if float(total) < 2:
         raise ValueError("batch norms cannot train on one row of all ranks together: make the batches larger.")
@@ -97,15 +95,34 @@ def _statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
     return float(total), mean, variance
 
 
-class _Gather(Function):
-    """Rows of all ranks, (R, d); every rank goes on to a loss of its own, so gradients are added up."""
+class _Normalise(Function):
+    """(x - mean) / √(variance + ε) w + b, where mean and variance are made of all ranks' x.
+
+    With x̂ the normalised values, g the gradient that comes back and <·> a mean over all ranks,
+    dx = w / √(variance + ε) (g - <g> - x̂ <g x̂>). The kernels are those of a batch norm with fixed statistics.
+    """
 
     @staticmethod
-    def forward(_: Any, own: Tensor) -> Tensor:
-        return gather(own[None], dist.get_world_size())
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, count: float, eps: float
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, mean, variance)
+        ctx.count, ctx.eps = count, eps
+        return torch.batch_norm(x, weight, bias, mean, variance, False, 0.0, eps, False) if x.numel() else x.clone()
 
     @staticmethod
-    def backward(_: Any, gradient: Tensor) -> Tensor:
-        gradient = gradient.contiguous().clone()
-        dist.all_reduce(gradient)
-        return gradient[dist.get_rank()]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, variance = ctx.saved_tensors
+        if x.numel():
+            dx, dw, db = torch.ops.aten.native_batch_norm_backward(
+                gradient.contiguous(), x, weight, mean, variance, None, None, False, ctx.eps, [True, True, True]
+            )
+        else:
+            dx, dw, db = gradient, torch.zeros_like(weight), torch.zeros_like(weight)
+        said = torch.cat([db, dw])
+        dist.all_reduce(said)
+        of_g, of_gx = (said / ctx.count).chunk(2)
+        scale = -weight * (variance + ctx.eps).rsqrt().to(weight)
+        if x.numel():
+            dx = dx + torch.batch_norm(x, scale * of_gx, scale * of_g, mean, variance, False, 0.0, ctx.eps, False)
+        return dx, dw, db, None, None, None, None

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from permll.data.record import Data
 from permll.data.streams import Batch, Stream
 from permll.data.views.images import View
-from permll.methods._base import FitInfo, Method, Stage, Sweep
+from permll.layer.placement import LARGE, Placement, Where, placing
+from permll.methods._base import FitInfo, Meet, Method, Stage, Sweep
 from permll.ranks import Ranks
+from permll.training.checkpoint import load_state
 from permll.training.optimizers import load_optimizer_state, optimizer_state
 from permll.training.shared_network import meeting_in
 from permll.training.stages import Stages
@@ -38,6 +40,7 @@ class Standing:
         workers: processes that decode images.
         validation: with noisy labels, for methods that choose weights by them.
         trusted: (N,) whose labels are known to be right, for methods that need such rows.
+        placement: where the rows of a method's state live, if several ranks train; see ``permll.layer.placement``.
         fresh: (name of a network, number of a stage) -> a network with weights of its own, for stages that begin with
             some; default the initial weights once more.
     """
@@ -57,6 +60,7 @@ class Standing:
         workers: int = 0,
         validation: Data | None = None,
         trusted: Tensor | None = None,
+        placement: Where = "auto",
         fresh: Callable[[str, int], nn.Module] | None = None,
     ) -> None:
         self.fabric, self.method, self.data, self.views = fabric, method, data, views
@@ -68,25 +72,27 @@ class Standing:
         self._losses = 0
         self._sweep: Sweep | None = None
         self._streams: dict[str, Stream] = {}
-        self._stop = False
+        self._stop = self._stopped = False  # asked to stop; of ranks, whether one was when they last told each other
         self.due: Callable[[], bool] = lambda: (
             False
         )  # whether it is time to save; of ranks, the first one's clock counts
         self.was_due = False  # after the step before
         self.steps_per_epoch = len(Stream(data, batch_size))
-        method.on_fit_start(
-            FitInfo(
-                data.labels,
-                data.ids,
-                data.num_classes,
-                epochs,
-                self.steps_per_epoch,
-                trusted=trusted,
-                held_out=None if validation is None else validation.labels,
-            )
+        info = FitInfo(
+            data.labels,
+            data.ids,
+            data.num_classes,
+            epochs,
+            self.steps_per_epoch,
+            trusted=trusted,
+            held_out=None if validation is None else validation.labels,
         )
+        self.sharded = self._shards(placement, len(data) * data.num_classes)
+        self.meet: Meet = "nothing" if self.sharded else method.meet
+        with placing(Placement(self.ranks, self.sharded)):
+            method.on_fit_start(info)
         self.stages = Stages(method, epochs, optimizer, schedule or {"kind": "constant"}, fabric, fresh, self.ranks)
-        self.team = Team(method, self.stages, self.ranks)
+        self.team = Team(method, self.stages, self.ranks, self.meet)
 
     @property
     def optimizers(self) -> Mapping[str, Any]:
@@ -130,7 +136,7 @@ class Standing:
         return self._evaluated(self.method.predict, data)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that the next step depends on."""
+        """Return everything that the next step depends on; of rows that are shared between ranks, those here."""
         return {
             "epoch": self.epoch,
             "number": self.number,
@@ -145,6 +151,7 @@ class Standing:
             "streams": streams_state(self._streams),
             "random": self._random_state(),
             "precision": self.fabric.strategy.precision.state_dict(),
+            "parts": self.ranks.size if self.sharded else 1,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -153,6 +160,8 @@ class Standing:
         self.loss, self._losses = state["loss"], state["losses"]
         self.stages.load_state_dict(state["stage"])  # first: its optimizers are those the state is of
         self.method.load_own_state(state["method"])
+        for part in state.get("more", ()):  # rows that other ranks held
+            self.method.load_own_state(load_state(part)["method"])
         for name, network in self.method.networks.items():
             network.load_state_dict(state["networks"][name])
         for name, optimizer in self.optimizers.items():
@@ -165,6 +174,11 @@ class Standing:
         if "device" in state["random"] and self.fabric.device.type == "cuda":
             torch.cuda.set_rng_state(state["random"]["device"], self.fabric.device)
         self.fabric.strategy.precision.load_state_dict(state["precision"])
+
+    def _shards(self, placement: Where, numbers: int) -> bool:
+        """Return whether rows of state live on one rank each: if that is asked for, or by their size, and can be."""
+        wanted = placement == "sharded" or (placement == "auto" and 4 * numbers >= LARGE)
+        return wanted and self.method.shardable and not self.ranks.alone
 
     def _random_state(self) -> dict[str, Tensor]:
         state = {"cpu": torch.get_rng_state()}

@@ -33,7 +33,8 @@ def open_streams(sweep: Sweep, loop: "Standing") -> dict[str, Stream]:
             name=own,
             rank=loop.ranks.rank,
             ranks=loop.ranks.size,
-            share=SHARES[loop.method.meet],
+            share=SHARES[loop.meet],
+            owned=loop.sharded,
             workers=loop.workers,
         )
         if draw.labels is not None:

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.methods._base import Method
+from permll.methods._base import Meet, Method
 from permll.ranks import Ranks
 from permll.training.shared_network import SharedNetwork
 
@@ -27,22 +27,23 @@ class Team:
         method: with networks that are shared.
         stages: with the optimizers.
         ranks: who there is.
+        meet: where rows meet, see ``Method``.
     """
 
-    def __init__(self, method: Method, stages: "Stages", ranks: Ranks) -> None:
-        self.method, self.stages, self.ranks = method, stages, ranks
+    def __init__(self, method: Method, stages: "Stages", ranks: Ranks, meet: Meet) -> None:
+        self.method, self.stages, self.ranks, self.meet = method, stages, ranks, meet
 
     def before(self, moving: tuple[str, ...], batches: Mapping[str, Batch]) -> None:
         """Tell the networks what comes."""
         (batch, *_) = batches.values()
         for name, network in self.method.networks.items():
             if isinstance(network, SharedNetwork):
-                network.meet, network.moves = self.method.meet, name in moving
+                network.meet, network.moves = self.meet, name in moving
                 network.rows = len(batch.index) if batch.rows is None else batch.rows
 
     def mean(self, losses: Tensor, batches: Mapping[str, Batch]) -> Tensor:
         """Return this rank's part of the mean loss of all rows, or that mean where every rank has all of them."""
-        if self.method.meet != "nothing":
+        if self.meet != "nothing":
             return losses.mean()
         (batch,) = batches.values()
         return losses.sum() / (len(batch.index) if batch.rows is None else batch.rows)
@@ -57,10 +58,10 @@ class Team:
                         continue
                     if in_network:
                         parameter.grad.mul_(self.ranks.size)
-                    elif self.method.meet == "nothing":
+                    elif self.meet == "nothing":
                         dist.all_reduce(parameter.grad)
         said = self.ranks.total(
             torch.tensor([value, float(stop), float(due and self.ranks.first)], dtype=torch.float64)
         )
         together, stops, saves = said.tolist()
-        return together if self.method.meet == "nothing" else value, stops > 0, saves > 0
+        return together if self.meet == "nothing" else value, stops > 0, saves > 0

@@ -45,7 +45,7 @@ def write_tensors(file: IO[bytes], tensors: Mapping[str, Tensor], metadata: Mapp
     file.write(len(text).to_bytes(8, "little") + text)
     for name in order:
         for piece in pieces(tensors[name].detach()):
-            file.write(memoryview(piece.numpy()))
+            file.write(piece.numpy().data)
 
 
 def pieces(tensor: Tensor, size: int = PIECE) -> Iterator[Tensor]:

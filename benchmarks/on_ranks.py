@@ -1,0 +1,124 @@
+"""One rank of a benchmark: run by torchrun, prints as JSON what the first rank measured."""
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from permll.data import Data, Images, Vectors
+from permll.data.views import default_views
+from permll.methods import find_method
+from permll.networks import build_network
+from permll.training.carrying_out import save_together
+from permll.training.checkpoint import Checkpoints
+from permll.training.launching import launched
+from permll.training.loop import Loop
+from permll.training.recipe import TrainingSection
+
+BATCH = 128
+
+
+class Traffic:
+    """Counts the bytes that this rank hands to the others, apart from those of DDP."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        for name in ("all_reduce", "all_gather_into_tensor", "all_gather_single"):
+            if hasattr(dist, name):
+                setattr(dist, name, self._counted(getattr(dist, name)))
+
+    def _counted(self, function: Any) -> Any:
+        def counted(*arguments: Any, **more: Any) -> Any:
+            self.bytes += arguments[-1].nbytes  # of all_gather the second is what this rank says
+            return function(*arguments, **more)
+
+        return counted
+
+
+def made_up(kind: str, rows: int, classes: int) -> tuple[Data, Callable[[], torch.nn.Module]]:
+    """Return data of a kind, and what makes a network for them."""
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.randint(classes, (rows,), generator=draw)
+    names = tuple(map(str, range(classes))), tuple(map(str, range(rows)))
+    if kind == "images":
+        inputs: Any = Images(torch.randint(0, 256, (rows, 3, 32, 32), dtype=torch.uint8, generator=draw))
+        shape: dict[str, Any] = {"input_shape": (3, 32, 32), "num_classes": classes, "seed": 0}
+        return Data(inputs, labels, *names), partial(build_network, "resnet8", **shape)
+    inputs = Vectors(torch.randn(rows, 64, generator=draw))
+    shape = {"input_shape": (64,), "num_classes": classes, "seed": 0, "widths": [256]}
+    return Data(inputs, labels, *names), partial(build_network, "mlp", **shape)
+
+
+def measured(case: dict[str, Any], steps: int, fabric: Any, traffic: Traffic) -> dict[str, Any]:
+    """Return seconds and bytes of a step, bytes of state, and what a checkpoint takes."""
+    data, network = made_up(case["kind"], case["rows"], case["classes"])
+    method = find_method(case["method"]).build(**case.get("settings", {}))
+    for name in method.network_names:
+        method.networks[name] = network()
+    optimizer = {"name": "sgd", "lr": 0.01, "momentum": 0.9}
+    loop = Loop(
+        fabric,
+        method,
+        data,
+        default_views(data.inputs),
+        optimizer=optimizer,
+        epochs=10**6,
+        batch_size=BATCH,
+        placement=case["placement"],
+    )
+    batches = loop._batches()
+    for _ in range(3):
+        loop._train_on(*next(batches))
+    loop.ranks.wait()
+    before, start = traffic.bytes, time.perf_counter()
+    for _ in range(steps):
+        loop._train_on(*next(batches))
+    loop.ranks.wait()
+    seconds = (time.perf_counter() - start) / steps
+    weights = 0 if loop.ranks.alone else sum(parameter.nbytes for parameter in method.networks.parameters())
+    with tempfile.TemporaryDirectory() as own:
+        folder = [own]
+        if not loop.ranks.alone:
+            dist.broadcast_object_list(folder, 0)
+        start = time.perf_counter()
+        save_together(Checkpoints(Path(folder[0])), loop)
+        loop.ranks.wait()
+        saving = time.perf_counter() - start
+        size = sum(path.stat().st_size for path in Path(folder[0]).iterdir())
+        loop.ranks.wait()
+    rows = [module.table.nbytes for module in method.modules() if hasattr(module, "table")]
+    return {
+        "seconds": seconds,
+        "bytes": (traffic.bytes - before) / steps + weights,
+        "weights": weights,
+        "state": sum(rows),
+        "checkpoint_seconds": saving,
+        "checkpoint_bytes": size,
+    }
+
+
+def main() -> None:
+    """Measure the cases that are asked for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("cases", type=json.loads)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    fabric = launched(TrainingSection(epochs=1, accelerator="cpu"))
+    traffic = Traffic()
+    found = [measured(case, case["steps"], fabric, traffic) for case in args.cases]
+    if fabric.global_rank == 0:
+        print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""What a second rank brings and costs: steps a second, bytes exchanged, bytes of state, checkpoints.
+
+python benchmarks/ranks.py      prints a table and writes results/ranks.csv
+
+One and two ranks take turns, each rank with one thread: on a machine with two cores that are otherwise idle.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.timing import write_csv
+
+ROOT = Path(__file__).resolve().parent.parent
+ROUNDS = 5
+IMAGES = {"kind": "images", "rows": 4000, "classes": 10, "steps": 20}
+MANY = {"kind": "vectors", "rows": 100_000, "classes": 1000, "steps": 30}
+CASES: dict[str, dict[str, Any]] = {
+    "resnet8, 10 classes: ce": {**IMAGES, "method": "ce", "placement": "auto"},
+    "resnet8, 10 classes: permll, replicated": {**IMAGES, "method": "permll", "placement": "replicated"},
+    "resnet8, 10 classes: permll, sharded": {**IMAGES, "method": "permll", "placement": "sharded"},
+    "resnet8, 10 classes: co_teaching": {**IMAGES, "method": "co_teaching", "placement": "auto", "steps": 10},
+    "mlp, 1,000 classes: permll, replicated": {**MANY, "method": "permll", "placement": "replicated"},
+    "mlp, 1,000 classes: permll, sharded": {**MANY, "method": "permll", "placement": "sharded"},
+}
+TARGETS = {"resnet8, 10 classes: ce": 1.5, "resnet8, 10 classes: permll, sharded": 1.5}
+
+
+def on(ranks: int) -> list[dict[str, float]]:
+    """Return what so many ranks measure of every case."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)]
+    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", str(ROOT / "benchmarks" / "on_ranks.py")]
+    done = subprocess.run([*command, json.dumps(list(CASES.values()))], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-3000:])
+    found: list[dict[str, float]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> int:
+    """Measure everything; leave with 1 if a target is missed."""
+    rounds = [(on(1), on(2)) for _ in range(ROUNDS)]
+    rows = []
+    for place, (name, case) in enumerate(CASES.items()):
+        ones, twos = ([pair[side][place] for pair in rounds] for side in (0, 1))
+        ratios = sorted(one["seconds"] / two["seconds"] for one, two in zip(ones, twos, strict=True))
+        speed, target = statistics.median(ratios), TARGETS.get(name)
+        one, two = ones[0], twos[0]
+        rows.append(
+            {
+                "what": name,
+                "rows": case["rows"],
+                "classes": case["classes"],
+                "batch": 128,
+                "images_per_second_1_rank": round(128 / statistics.median(one["seconds"] for one in ones)),
+                "images_per_second_2_ranks": round(128 / statistics.median(two["seconds"] for two in twos)),
+                "ratio_median": round(speed, 3),
+                "ratio_low": round(ratios[0], 3),
+                "ratio_high": round(ratios[-1], 3),
+                "rounds": ROUNDS,
+                "target": target,
+                "met": None if target is None else speed >= target,
+                "bytes_per_step_and_rank": round(two["bytes"]),
+                "of_these_gradients": round(two["weights"]),
+                "state_bytes_1_rank": round(one["state"]),
+                "state_bytes_per_rank_of_2": round(two["state"]),
+                "checkpoint_seconds_1_rank": round(statistics.median(one["checkpoint_seconds"] for one in ones), 3),
+                "checkpoint_seconds_2_ranks": round(statistics.median(two["checkpoint_seconds"] for two in twos), 3),
+                "checkpoint_bytes": round(two["checkpoint_bytes"]),
+            }
+        )
+        print(f"{name:45s} {speed:.2f} x  {two['bytes']:12,.0f} B/step  {two['state']:12,.0f} B of state", flush=True)
+    write_csv("ranks", rows)
+    return 0 if all(row["met"] is not False for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
