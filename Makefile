@@ -27,10 +27,8 @@ types: $(VENV)/dev ## Type check
 
 check: lint types test ## All of the above
 
-bench: $(VENV)/dev ## Measure speed as ratios, into results/; with ROOT=... (CIFAR-10) input and training too
-	@$(BIN)/python benchmarks/layer.py
-	$(if $(ROOT),@$(BIN)/python benchmarks/input.py --root $(ROOT))
-	$(if $(ROOT),@$(BIN)/python benchmarks/training.py --root $(ROOT))
+bench: $(VENV)/dev ## Measure speed and room as ratios, into results/, against their targets; ROOT=... (CIFAR-10), FEATURES=... for more
+	@$(BIN)/python benchmarks/suite.py $(if $(ROOT),--root $(ROOT)) $(if $(FEATURES),--features $(FEATURES))
 
 results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, in some hours; ROOT=... LABELME=... TREC=... for more
 	@$(BIN)/python benchmarks/demo.py

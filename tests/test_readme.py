@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks import cleaning, cleaning_choices, do_no_harm
+from benchmarks import cleaning, cleaning_choices, do_no_harm, suite
 from benchmarks.timing import read_csv
 
 import permll
@@ -140,6 +140,13 @@ def test_the_tables_of_the_docs_are_those_of_the_results(name: str) -> None:
 def test_the_tables_of_cleaning_are_those_of_the_results(script: Any) -> None:
     name = script.__name__.rpartition(".")[2]
     assert (RESULTS / f"{name}.md").read_text() == script.table(read_csv(name))
+
+
+def test_all_targets_of_the_suite_are_met_by_the_results() -> None:
+    found = list(suite.verdicts())
+    assert (RESULTS / "suite.md").read_text() == suite.table(found)
+    assert {name for name, *_ in found} == {*suite.MEASURED, "cleaning"}
+    assert [what for _, what, *_, met in found if not met] == []
 
 
 def test_what_is_said_of_cleaning_is_in_the_results() -> None:

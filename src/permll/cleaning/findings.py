@@ -8,7 +8,7 @@ flagged rows, their order and their proposals cannot contradict each other.
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.util import find_spec
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CSV, PARQUET, ARRAYS, ABOUT = "findings.csv", "findings.parquet", "findings.npz", "findings.json"
 THRESHOLD = 0.5
+PORTION = 50_000  # labels that are written at a time
 REASONS = {
     1: "the training corrected it",
     2: "the network sees another class",
@@ -178,23 +179,24 @@ class Findings:
         return list(self._at(self.order[:limit]))
 
     def _at(self, rows: NDArray[np.int64]) -> Iterator[Finding]:
-        """Yield the findings at positions (n,), column by column: of a million labels, one by one takes minutes."""
-        beliefs = (
-            [round(value, 6) for value in one[rows].tolist()] for one in (self.belief, self.quality, self.least_belief)
-        )
+        """Yield the findings at positions (n,)."""
+        return map(Finding._make, zip(*self._columns(rows), strict=True))
+
+    def _columns(self, rows: NDArray[np.int64]) -> tuple[list[Any], ...]:
+        """Return the findings at positions (n,) by column: one by one, those of a million labels would take minutes."""
+        beliefs = (self.belief, self.quality, self.least_belief)
         words = {
             bits: "; ".join(word for bit, word in REASONS.items() if bits & bit) for bits in range(2 * max(REASONS))
         }
-        columns = (
+        return (
             [self.ids[row] for row in rows.tolist()],
             [self.classes[k] for k in self.given[rows].tolist()],
             [self.classes[k] for k in self.proposed[rows].tolist()],
-            *beliefs,
+            *([round(value, 6) for value in one[rows].tolist()] for one in beliefs),
             self.rank[rows].tolist(),
             self.flagged[rows].tolist(),
             [words[bits] for bits in self.reasons[rows].tolist()],
         )
-        return map(Finding._make, zip(*columns, strict=True))
 
     def chances(self, row: int) -> dict[str, float]:
         """Return the classes that the label of a sample may be, the most probable first, with their probabilities."""
@@ -213,13 +215,15 @@ class Findings:
             np.savez_compressed(file, ids=np.array(self.ids), classes=np.array(self.classes), **arrays)
         about = {"threshold": self.threshold, "duplicates": self.duplicates, "about": dict(self.about)}
         write_text(folder / ABOUT, json.dumps(about) + "\n")
-        listed = self.first()
-        write_text(folder / CSV, _csv(listed))
+        with write_whole(folder / CSV) as file:
+            file.write((",".join(Finding._fields) + "\n").encode())
+            for rows in np.array_split(self.order, len(self) // PORTION + 1):
+                file.write(_csv(self._at(rows)).encode())
         if find_spec("polars") is None:
             (folder / PARQUET).unlink(missing_ok=True)  # of other findings
             return
         with write_whole(folder / PARQUET) as file:
-            _frame(listed).write_parquet(file)
+            _frame(self._columns(self.order)).write_parquet(file)
 
     @classmethod
     def load(cls, folder: Path | str) -> "Findings":
@@ -238,17 +242,15 @@ class Findings:
 _ARRAYS_OF = ("given", "candidates", "probabilities", "quality", "least_belief", "reasons", "neighbours")
 
 
-def _csv(listed: Sequence[Finding]) -> str:
+def _csv(listed: Iterable[Finding]) -> str:
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(Finding._fields)
-    writer.writerows(listed)
+    csv.writer(file, lineterminator="\n").writerows(listed)
     return file.getvalue()
 
 
-def _frame(listed: Sequence[Finding]) -> "pl.DataFrame":
+def _frame(columns: tuple[list[Any], ...]) -> "pl.DataFrame":
     import polars as pl
 
     kinds = {str: pl.String, float: pl.Float64, int: pl.Int64, bool: pl.Boolean}
     schema = {name: kinds[kind] for name, kind in Finding.__annotations__.items()}
-    return pl.DataFrame(listed, schema, orient="row")
+    return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-BLOCK = 512  # rows at a time: a block of similarities to a million others is 2 GB
+BLOCK = 2**26  # similarities that are made at a time, 256 MB
 
 
 def nearest_rows(features: Tensor, rows: Sequence[int] | Tensor, count: int) -> Tensor:
@@ -23,12 +23,14 @@ def nearest_rows(features: Tensor, rows: Sequence[int] | Tensor, count: int) -> 
         >>> nearest_rows(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), [0], 2)
         tensor([[1, 2]])
     """
-    unit = nn.functional.normalize(features.float(), dim=1)
+    features = features.float()
+    lengths = features.norm(dim=1).clamp_min(torch.finfo(torch.float32).tiny)  # N of them: no second table of features
     rows = torch.as_tensor(rows, dtype=torch.int64)
-    count = min(count, len(unit) - 1)
+    count = min(count, len(features) - 1)
     found = []
-    for block in rows.split(BLOCK):
-        alike = unit[block] @ unit.T
+    for block in rows.split(max(BLOCK // len(features), 1)):
+        alike = (features[block] / lengths[block, None]) @ features.T
+        alike /= lengths
         alike[torch.arange(len(block)), block] = -torch.inf
         found.append(alike.topk(count, dim=1).indices)
     return torch.cat(found) if found else torch.empty(0, count, dtype=torch.int64)

@@ -114,6 +114,7 @@ def _about(info: "MethodInfo", width: int) -> list[str]:
         "state": info.state if info.state == "none" else f"{info.state} per sample",
         "networks": str(info.networks),
         "cost": f"{info.cost:g} times a step of cross-entropy",
+        "ranks": f"one: it {info.alone}" if info.alone else "any number",
     }
     lines = (line for key, text in facts.items() for line in _wrapped(f"  {key:<10}", text, width))
     return [f"{info.name}: {info.title}", *lines]

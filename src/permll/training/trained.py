@@ -110,12 +110,16 @@ class Trained:
         data = Data(inputs, unknown, self.classes, row_numbers(len(inputs)))
         stream = Stream(data, batch_size, views={"plain": self.view}, order="sequential", workers=workers)
         self.method.to(device)
-        found = []
+        found, done = torch.empty(0), 0
         with progress(what, len(inputs)) as advance:
             for batch in stream:
-                found.append(function(batch.x.to(device)).float().cpu())
+                some = function(batch.x.to(device)).float().cpu()
+                if not done:
+                    found = torch.empty(len(inputs), *some.shape[1:])  # at once: parts and their whole would be two
+                found[done : done + len(some)] = some
+                done += len(some)
                 advance(len(batch.index))
-        return torch.cat(found)
+        return found
 
 
 def write_network_card(run: Run, loop: "Loop", experiment: "Experiment") -> None:
