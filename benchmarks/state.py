@@ -52,7 +52,7 @@ class Visits:
 
     def __init__(self, rows: int, classes: int) -> None:
         self.logits = [torch.randn(BATCH, classes) for _ in range(4 if classes < 10_000 else 2)]
-        self.places = [torch.randint(rows, (BATCH,)) for _ in range(64)]
+        self.places = [_distinct(rows) for _ in range(64)]
         self.labels = torch.randint(classes, (rows,))
         self.turn = 0
 
@@ -72,6 +72,12 @@ class Visits:
         """Take the step everybody takes."""
         logits, index = self.batch()
         torch.nn.functional.cross_entropy(logits, self.labels[index]).backward()
+
+
+def _distinct(rows: int) -> Tensor:
+    """Draw the positions of a batch as a shuffled epoch has them: none comes twice, with few rows or many."""
+    some = torch.randint(rows, (4 * BATCH,)).unique()
+    return some[torch.randperm(len(some))[:BATCH]]
 
 
 def against_n() -> Iterator[Row]:
@@ -155,7 +161,7 @@ def _million(rows: int, classes: int) -> list[Row]:
     built = perf_counter() - begin
     visits.step_with(layer)
     stepped = _peak()
-    seconds = measure({"layer": partial(visits.step_with, layer), "ce": visits.step_with_cross_entropy}, 60)
+    seconds = measure({"layer": partial(visits.step_with, layer), "ce": visits.step_with_cross_entropy}, 200)
     result = ratio(seconds["layer"], seconds["ce"])
     begin = perf_counter()
     layer.corrected_labels(), layer.label_quality()
@@ -268,10 +274,11 @@ def table(rows: Sequence[Row]) -> str:
     lines = ["| what | case | classes | rows | |", "|---|---|---:|---:|---:|"]
     for one in (line for line in rows if line["part"] != "accuracy"):
         value, low, high = (str(one[key]) for key in ("value", "low95", "high95"))
+        shown = f"{float(value):,.0f}" if float(value) >= 1000 else f"{float(value):.4g}"
         between = f" [{float(low):.3g}, {float(high):.3g}]" if low else ""
         unit = "" if one["unit"] == "ratio" else f" {one['unit']}"
         counts = " | ".join(f"{int(str(one[key])):,}" for key in ("classes", "rows"))
-        lines.append(f"| {one['what']} | {one['case']} | {counts} | {float(value):.4g}{between}{unit} |")
+        lines.append(f"| {one['what']} | {one['case']} | {counts} | {shown}{between}{unit} |")
     found: dict[str, dict[str, dict[str, list[float]]]] = {}
     for one in (line for line in rows if line["part"] == "accuracy"):
         method, form = str(one["case"]).split(", ")

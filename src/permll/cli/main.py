@@ -68,6 +68,11 @@ def main() -> None:
     except BrokenPipeError:  # whoever read on has had enough: permll ... | head
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except ConnectionError as problem:  # LostRankError, whose module would import torch
+        typer.echo(f"permll: {problem}", err=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)  # taking leave of a rank that is gone would wait for it, or abort
     except (ArithmeticError, ImportError, OSError, ValueError) as problem:
         typer.echo(f"permll: {problem}", err=True)
         sys.exit(1)

@@ -204,7 +204,7 @@ class RowTable(nn.Module):
         """Return softmax of each row at its own label (N,); with ``top_k`` in O(N k)."""
         if self.whole is not None:
             return self.each(lambda rows, at: rows.softmax(-1).gather(1, labels[at, None])[:, 0])
-        portions = [self.read_kept(some) for some in self._portions(CHUNK // self.kept_entries)]
+        portions = (self.read_kept(some) for some in self._portions(CHUNK // (16 * self.kept_entries)))
         return torch.cat([(row.values[:, 0] - log_total(row, self.width)).exp() for row in portions])
 
     def state(self, name: str) -> dict[str, Tensor]:
