@@ -55,8 +55,7 @@ def verdicts() -> Iterator[Verdict]:
 
 def _state() -> Iterator[Verdict]:
     rows = {(row["what"], row["case"], int(row["classes"]), int(row["rows"])): row for row in read_csv("state")}
-    for *key, most in STATE:
-        what, case, classes, count = key
+    for what, case, classes, count, most in STATE:
         row = rows.get((what, case, classes, count))
         if row is not None:
             value, unit = float(row["value"]), "" if row["unit"] == "ratio" else f" {row['unit']}"
