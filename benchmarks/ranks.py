@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.timing import write_csv
 
 ROOT = Path(__file__).resolve().parent.parent
-ROUNDS = 5
+ROUNDS = 3
 IMAGES = {"kind": "images", "rows": 4000, "classes": 10, "steps": 20}
 MANY = {"kind": "vectors", "rows": 100_000, "classes": 1000, "steps": 30}
 CASES: dict[str, dict[str, Any]] = {

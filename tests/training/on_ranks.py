@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from permll.training.fitting import fit
 from permll.training.launching import launched
 from permll.training.loop import Loop
 from permll.training.recipe import TrainingSection
@@ -46,6 +47,9 @@ def main(jobs: Path, out: Path) -> None:
     torch.set_num_threads(1)
     fabric = launched(TrainingSection(epochs=1, accelerator="cpu", precision="64-true"))
     for job in json.loads(jobs.read_text()):
+        if "recipe" in job:
+            fit(**job["recipe"], out=out / job["id"], observers=[])
+            continue
         found = train(job, fabric, **job.get("more", {}))
         if fabric.global_rank == 0:
             save_file({name: value.contiguous().clone() for name, value in found.items()}, out / f"{job['id']}.st")

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from permll.methods import METHODS
 from permll.ranks import Ranks
+from permll.training.fitting import fit
 from permll.training.run import Run
 from tests.methods.test_contract import SETTINGS
 from tests.training.norms_on_ranks import passed
@@ -34,6 +35,18 @@ SHARDED = [
     if METHODS[job["name"]].method_class.shardable
 ]
 JOBS = REPLICATED + SHARDED
+DIGITS = {
+    f"digits {method} {placement}": {
+        "method": method,
+        "recipe": "tiny/digits",
+        "epochs": 3,
+        "training__precision": "64-true",
+        "training__accelerator": "cpu",
+        "training__placement": placement,
+    }
+    for method in ("ce", "permll", "elr", "co_teaching", "dividemix")
+    for placement in ("replicated", "sharded")
+}
 
 
 def torchrun(ranks: int, module: str, *arguments: Path) -> None:
@@ -60,7 +73,8 @@ def far(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, flo
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return on_ranks(2, JOBS, tmp_path_factory.mktemp("two ranks"))
+    digits = [{"id": name, "recipe": recipe} for name, recipe in DIGITS.items()]
+    return on_ranks(2, JOBS + digits, tmp_path_factory.mktemp("two ranks"))
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job["id"])
@@ -68,6 +82,12 @@ def test_two_ranks_come_to_what_one_process_comes_to(job: dict[str, Any], two: P
     alone = train(job, Fabric(accelerator="cpu", devices=1, precision="64-true"))
     assert far(alone, load_file(two / f"{job['id']}.st")) == {}
     assert bool(torch.stack([value.double().abs().sum() for value in alone.values()]).isfinite().all())
+
+
+@pytest.mark.parametrize("name", DIGITS)
+def test_two_ranks_find_the_same_labels_on_digits(name: str, two: Path, tmp_path: Path) -> None:
+    run = fit(**DIGITS[name], out=tmp_path / "run", observers=[])
+    assert alike(came_to(run.folder), came_to(two / name))
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
