@@ -45,8 +45,9 @@ def train(job: dict[str, Any], fabric: Any = None, **more: Any) -> dict[str, Ten
 def main(jobs: Path, out: Path) -> None:
     """Train everything that the file asks for; the first rank writes."""
     torch.set_num_threads(1)
-    fabric = launched(TrainingSection(epochs=1, accelerator="cpu", precision="64-true"))
-    for job in json.loads(jobs.read_text()):
+    told = json.loads(jobs.read_text())
+    fabric = launched(TrainingSection(epochs=1, accelerator="cpu", **told[0].get("on", {"precision": "64-true"})))
+    for job in told:
         if "recipe" in job:
             fit(**job["recipe"], out=out / job["id"], observers=[])
             continue

@@ -64,11 +64,11 @@ def on_ranks(ranks: int, jobs: list[dict[str, Any]], folder: Path) -> Path:
     return folder
 
 
-def far(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, float]:
+def far(one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float = 1e-6) -> dict[str, float]:
     """Return how far apart two results are, where they are."""
     assert one.keys() == other.keys()
     apart = {name: float((one[name].double() - other[name].double()).abs().max()) for name in one}
-    return {name: distance for name, distance in apart.items() if distance > 1e-6}
+    return {name: distance for name, distance in apart.items() if distance > tolerance}
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +82,15 @@ def test_two_ranks_come_to_what_one_process_comes_to(job: dict[str, Any], two: P
     alone = train(job, Fabric(accelerator="cpu", devices=1, precision="64-true"))
     assert far(alone, load_file(two / f"{job['id']}.st")) == {}
     assert bool(torch.stack([value.double().abs().sum() for value in alone.values()]).isfinite().all())
+
+
+def test_weights_may_be_shared_too(tmp_path: Path) -> None:
+    names = ("ce", "permll", "permll-sharded", "elr1", "co_teaching", "dividemix", "c_model1", "unicon")
+    jobs = [{**job, "on": {"strategy": "fsdp"}} for job in JOBS if job["id"] in names]
+    on_ranks(2, jobs, tmp_path)
+    for job in jobs:
+        alone = train(job, Fabric(accelerator="cpu", devices=1))
+        assert far(alone, load_file(tmp_path / f"{job['id']}.st"), tolerance=1e-4) == {}, job["id"]
 
 
 @pytest.mark.parametrize("name", DIGITS)
@@ -117,13 +126,13 @@ def came_to(folder: Path) -> dict[str, Any]:
     return {"findings": {one.id: (one.proposed, one.quality) for one in run.findings}, "metrics": run.metrics}
 
 
-def alike(one: Any, other: Any) -> bool:
-    """Return whether two results are the same, numbers to a millionth."""
+def alike(one: Any, other: Any, tolerance: float = 2e-6) -> bool:
+    """Return whether two results are the same, numbers to a millionth or so."""
     if isinstance(one, dict):
-        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(alike(one[key], other[key], tolerance) for key in one)
     if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(alike, one, other))
-    return one == other or (isinstance(one, float) and abs(one - other) < 2e-6)
+        return len(one) == len(other) and all(alike(*pair, tolerance) for pair in zip(one, other, strict=True))
+    return one == other or (isinstance(one, float) and abs(one - other) < tolerance)
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +156,20 @@ def test_a_run_goes_on_with_any_number_of_ranks(placement: str, undisturbed: dic
         assert "Traceback" not in done.stderr
         assert not stop or done.stderr.splitlines()[-1].startswith("permll: stopped and saved; permll train")
     assert alike(came_to(out), undisturbed)
+
+
+def test_a_run_with_shared_weights_goes_on_without(tmp_path: Path) -> None:
+    single = {"training.precision": "32-true"}
+    for out, more in (
+        (tmp_path / "alone", []),
+        (tmp_path / "run", ["--set", "training.strategy=fsdp", "--devices", "2"]),
+    ):
+        done = permll(*begun(out, **single), *more, end="0 25 15")
+        assert done.returncode == 130, done.stderr
+        assert permll(out, "--devices", "1").returncode == 0
+    one, other = (came_to(tmp_path / name) for name in ("alone", "run"))
+    assert alike(one["metrics"], other["metrics"], 1e-3)
+    assert alike(one["findings"], other["findings"], 1e-3)
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -9,10 +9,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed as dist
 
 from permll.ranks import LostRankError, Ranks
 from permll.training.recipe import TrainingSection
+from permll.training.weights_on_ranks import share_weights
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -55,11 +57,17 @@ def _asked(training: TrainingSection) -> tuple[int | str, int]:
 
 
 def _strategy(name: str, devices: int | str, nodes: int) -> Any:
-    """Return the strategy: for several ranks DDP, unless another is asked for."""
+    """Return the strategy: for several ranks DDP, "fsdp" for weights that are shared too, or what else is asked for."""
     from lightning_fabric.strategies.ddp import DDPStrategy
+    from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
     from torch.nn.parallel import DistributedDataParallel
 
-    if (devices == 1 and nodes == 1) or name not in ("auto", "ddp"):
+    if devices == 1 and nodes == 1:
+        return "auto"
+    if name == "fsdp":
+        here = devices if isinstance(devices, int) and devices > 0 else max(torch.cuda.device_count(), 1)
+        return ModelParallelStrategy(share_weights, here * nodes, tensor_parallel_size=1, timeout=PATIENCE)
+    if name not in ("auto", "ddp"):
         return name
     # Buffers are the same on all ranks without being sent, since batch norms count the rows of all of them; sending
     # them would change them under a second pass through the network. The option has two names, by PyTorch's version.

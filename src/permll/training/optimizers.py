@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.problems import nearest
+from permll.training.weights_on_ranks import dealt, is_shared, whole
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -36,23 +37,30 @@ def build_optimizer(network: nn.Module, name: str = "sgd", **settings: Any) -> t
         if not isinstance(value, int | float | bool | list | tuple | None):
             raise ValueError(f"the setting {key} of {name} must be a number, got {value!r}.")
     parameters = list(network.parameters())
-    # The fused form takes a fifth of the plain one's time. On the CPU its SGD leaves bfloat16 weights where they are.
-    fused = all(parameter.dtype in (torch.float32, torch.float64) for parameter in parameters)
+    # The fused form takes a fifth of the plain one's time. On the CPU its SGD leaves bfloat16 weights where they are,
+    # and weights that ranks share it does not know.
+    known_to_it = (torch.float32, torch.float64)
+    fused = all(parameter.dtype in known_to_it and not is_shared(parameter) for parameter in parameters)
     return OPTIMIZERS[name](parameters, **{"fused": fused, **settings})
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return what the optimizer remembers of each parameter, by its number."""
+    """Return what the optimizer remembers of each parameter, by its number; of weights that ranks share, whole."""
     state = optimizer.state_dict()["state"]
     return {str(number): _plain(entries) for number, entries in state.items()}
 
 
 def load_optimizer_state(optimizer: torch.optim.Optimizer, saved: Mapping[str, Any]) -> None:
     """Give it back; rates and decays stay those of the recipe."""
-    whole = optimizer.state_dict()
-    whole["state"] = {int(number): dict(entries) for number, entries in saved.items()}
-    optimizer.load_state_dict(whole)
+    state = optimizer.state_dict()
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    state["state"] = {
+        int(number): {name: dealt(value, parameters[int(number)]) for name, value in entries.items()}
+        for number, entries in saved.items()
+    }
+    optimizer.load_state_dict(state)
 
 
 def _plain(entries: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in entries.items() if value is None or isinstance(value, Tensor | int | float)}
+    kept = {name: value for name, value in entries.items() if value is None or isinstance(value, Tensor | int | float)}
+    return {name: whole(value) for name, value in kept.items()}

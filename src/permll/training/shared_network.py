@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from permll.methods._base import Meet
 from permll.ranks import Ranks
 from permll.training.shared_norm import share_norms
+from permll.training.weights_on_ranks import dealt, whole
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -66,12 +67,17 @@ class SharedNetwork(nn.Module):
             torch.set_rng_state(outside)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the bare network's: a checkpoint does not know how many ranks there were."""
-        return self.network.state_dict(*args, **kwargs)
+        """Return the bare network's, whole: a checkpoint does not know how many ranks there were. All have to ask."""
+        state = self.network.state_dict(*args, **kwargs)
+        for name, value in state.items():
+            state[name] = whole(value)
+        return state
 
     def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Give it back."""
-        return self.network.load_state_dict(state_dict, *args, **kwargs)
+        here = self.network.state_dict()
+        state = {name: dealt(value, here[name]) if name in here else value for name, value in state_dict.items()}
+        return self.network.load_state_dict(state, *args, **kwargs)
 
 
 @contextmanager
