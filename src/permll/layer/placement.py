@@ -48,6 +48,16 @@ class Placement:
         return self.ranks.join(own, rows) if self.sharded else own
 
 
+def choose(where: Where, nbytes: int, ranks: Ranks) -> bool:
+    """Return whether ranks share rows that are so large in all, dense: as they are told, or by the size.
+
+    Examples:
+        >>> choose("auto", 2**20, Ranks(0, 2)), choose("auto", 2**30, Ranks(0, 2)), choose("sharded", 9, Ranks())
+        (False, True, False)
+    """
+    return not ranks.alone and (where == "sharded" or (where == "auto" and nbytes >= LARGE))
+
+
 _HERE = Placement()
 _present: ContextVar[Placement] = ContextVar("placement", default=_HERE)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from permll.data.record import Data
 from permll.data.streams import Batch, Stream
 from permll.data.views.images import View
-from permll.layer.placement import LARGE, Placement, Where, placing
+from permll.layer.placement import Placement, Where, choose, placing
 from permll.methods._base import FitInfo, Meet, Method, Stage, Sweep
 from permll.ranks import Ranks
 from permll.training.checkpoint import load_state
@@ -87,7 +87,7 @@ class Standing:
             trusted=trusted,
             held_out=None if validation is None else validation.labels,
         )
-        self.sharded = self._shards(placement, len(data) * data.num_classes)
+        self.sharded = method.shardable and choose(placement, 4 * len(data) * data.num_classes, self.ranks)
         self.meet: Meet = "nothing" if self.sharded else method.meet
         with placing(Placement(self.ranks, self.sharded)):
             method.on_fit_start(info)
@@ -174,11 +174,6 @@ class Standing:
         if "device" in state["random"] and self.fabric.device.type == "cuda":
             torch.cuda.set_rng_state(state["random"]["device"], self.fabric.device)
         self.fabric.strategy.precision.load_state_dict(state["precision"])
-
-    def _shards(self, placement: Where, numbers: int) -> bool:
-        """Return whether rows of state live on one rank each: if that is asked for, or by their size, and can be."""
-        wanted = placement == "sharded" or (placement == "auto" and 4 * numbers >= LARGE)
-        return wanted and self.method.shardable and not self.ranks.alone
 
     def _random_state(self) -> dict[str, Tensor]:
         state = {"cpu": torch.get_rng_state()}
