@@ -62,6 +62,8 @@ def main(out: Path) -> None:
     found = passed(Ranks(rank, size))
     if rank == 0:
         save_file(found, out)
+    torch.distributed.barrier()
+    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

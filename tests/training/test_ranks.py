@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from lightning_fabric import Fabric
 from safetensors.torch import load_file
 from torch import Tensor
@@ -71,17 +70,18 @@ def far(one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float
     return {name: distance for name, distance in apart.items() if distance > tolerance}
 
 
-@pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def test_two_ranks_come_to_what_one_process_comes_to(tmp_path: Path) -> None:
+    """In one test: the ranks are started once for all methods."""
     digits = [{"id": name, "recipe": recipe} for name, recipe in DIGITS.items()]
-    return on_ranks(2, JOBS + digits, tmp_path_factory.mktemp("two ranks"))
-
-
-@pytest.mark.parametrize("job", JOBS, ids=lambda job: job["id"])
-def test_two_ranks_come_to_what_one_process_comes_to(job: dict[str, Any], two: Path) -> None:
-    alone = train(job, Fabric(accelerator="cpu", devices=1, precision="64-true"))
-    assert far(alone, load_file(two / f"{job['id']}.st")) == {}
-    assert bool(torch.stack([value.double().abs().sum() for value in alone.values()]).isfinite().all())
+    on_ranks(2, JOBS + digits, tmp_path)
+    fabric = Fabric(accelerator="cpu", devices=1, precision="64-true")
+    alone = {job["id"]: train(job, fabric) for job in JOBS}
+    assert all(bool(value.isfinite().all()) for found in alone.values() for value in found.values())
+    apart = {name: far(found, load_file(tmp_path / f"{name}.st")) for name, found in alone.items()}
+    assert {name: where for name, where in apart.items() if where} == {}
+    for name, recipe in DIGITS.items():
+        run = fit(**recipe, out=tmp_path / "alone" / name, observers=[])
+        assert alike(came_to(run.folder), came_to(tmp_path / name)), name
 
 
 def test_weights_may_be_shared_too(tmp_path: Path) -> None:
@@ -91,12 +91,6 @@ def test_weights_may_be_shared_too(tmp_path: Path) -> None:
     for job in jobs:
         alone = train(job, Fabric(accelerator="cpu", devices=1))
         assert far(alone, load_file(tmp_path / f"{job['id']}.st"), tolerance=1e-4) == {}, job["id"]
-
-
-@pytest.mark.parametrize("name", DIGITS)
-def test_two_ranks_find_the_same_labels_on_digits(name: str, two: Path, tmp_path: Path) -> None:
-    run = fit(**DIGITS[name], out=tmp_path / "run", observers=[])
-    assert alike(came_to(run.folder), came_to(two / name))
 
 
 @pytest.mark.parametrize("ranks", [2, 3])

@@ -15,6 +15,7 @@ from permll.cleaning.suiting import suited_like, suited_to
 from permll.data.loading import load
 from permll.data.own.door import read
 from permll.data.record import Data
+from permll.ranks import this_is_first
 from permll.training.fitting import fit
 from permll.training.observers import Observer
 from permll.training.recipe_files import choose_recipe
@@ -95,8 +96,9 @@ def clean(
     watchers = default_watchers() if observers is None else list(observers)
     fit(data=None if named else samples, recipe=recipe, out=run.folder, observers=[*watchers, Memory()])
     findings = judge(run, samples, threshold)
-    findings.save(run.folder)
-    write_report(run.folder, findings, samples)
+    if this_is_first():  # of several ranks, all know
+        findings.save(run.folder)
+        write_report(run.folder, findings, samples)
     return findings
 
 

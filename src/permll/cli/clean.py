@@ -41,6 +41,7 @@ def clean(
 ) -> None:
     """Find wrong labels: trains once, and says of every label whether it is right. Ctrl-C saves; the same goes on."""
     from permll.cleaning.cleaning import clean
+    from permll.ranks import this_is_first
     from permll.report.findings_text import findings_facts, findings_summary
     from permll.training.watching import Display, Lines
 
@@ -68,6 +69,8 @@ def clean(
         )
     except KeyboardInterrupt as stopped:
         raise StoppedError(str(stopped) or "stopped; the same command goes on.") from None
+    if not this_is_first():
+        return
     if as_json:
         typer.echo(json.dumps(findings_facts(findings) | {"run": findings.about["run"]}))
         return

@@ -1,5 +1,6 @@
 """Launching: one process, several on this machine, or those that somebody else has started."""
 
+import atexit
 import inspect
 import logging
 import os
@@ -45,7 +46,16 @@ def launched(training: TrainingSection, alone: str = "") -> "Fabric":
         raise ValueError(f"{alone}: set training.devices and num_nodes to 1.")
     with _quiet():
         fabric.launch()
+    if fabric.world_size > 1:
+        atexit.unregister(_leave)
+        atexit.register(_leave)
     return fabric
+
+
+def _leave() -> None:
+    """Take leave of the other ranks: a connection that breaks while this process ends would abort it."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _asked(training: TrainingSection) -> tuple[int | str, int]:
