@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from lightning_fabric import Fabric
 from safetensors.torch import load_file
 from torch import Tensor
 
+from permll.cleaning.findings import Findings
+from permll.data import load
 from permll.methods import METHODS
 from permll.ranks import Ranks
 from permll.training.fitting import fit
 from permll.training.run import Run
+from permll.training.trained import load_trained
 from tests.methods.test_contract import SETTINGS
 from tests.training.norms_on_ranks import passed
 from tests.training.on_ranks import train
@@ -82,6 +86,9 @@ def test_two_ranks_come_to_what_one_process_comes_to(tmp_path: Path) -> None:
     for name, recipe in DIGITS.items():
         run = fit(**recipe, out=tmp_path / "alone" / name, observers=[])
         assert alike(came_to(run.folder), came_to(tmp_path / name)), name
+        digits = load("digits", split="test").inputs
+        one, other = (load_trained(Run(folder)).predict(digits) for folder in (run.folder, tmp_path / name))
+        assert torch.allclose(one, other, atol=1e-5), name
 
 
 def test_weights_may_be_shared_too(tmp_path: Path) -> None:
@@ -99,18 +106,23 @@ def test_norms_count_the_rows_of_all_ranks(ranks: int, tmp_path: Path) -> None:
     assert far(passed(Ranks()), load_file(tmp_path / "found")) == {}
 
 
-def permll(*arguments: str | Path, end: str = "0 -1 0") -> subprocess.CompletedProcess[str]:
+def permll(*arguments: str | Path, end: str = "0 -1 0", command: str = "train") -> subprocess.CompletedProcess[str]:
     """Run the command line, with an end that ``Mortal`` meets."""
     environment = os.environ | {"END": end, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "permll", "train", *map(str, arguments)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
+    words = [sys.executable, "-m", "permll", command, *map(str, arguments)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
 
 
 def begun(out: Path, **settings: Any) -> list[str]:
     """Return the arguments of a training of four epochs, nineteen steps each."""
     more = {"training.precision": "64-true", "training.accelerator": "cpu", "network.widths": [32], **settings}
     arguments = ["tiny/digits", "--method", "tests.training.mortal:Mortal", "--epochs", "4", "--out", str(out)]
-    return arguments + [part for key, value in more.items() for part in ("--set", f"{key}={json.dumps(value)}")]
+    return arguments + as_arguments(more)
+
+
+def as_arguments(values: dict[str, Any]) -> list[str]:
+    """Return values of a recipe as arguments."""
+    return [part for key, value in values.items() for part in ("--set", f"{key}={json.dumps(value)}")]
 
 
 def came_to(folder: Path) -> dict[str, Any]:
@@ -164,6 +176,19 @@ def test_a_run_with_shared_weights_goes_on_without(tmp_path: Path) -> None:
     one, other = (came_to(tmp_path / name) for name in ("alone", "run"))
     assert alike(one["metrics"], other["metrics"], 1e-3)
     assert alike(one["findings"], other["findings"], 1e-3)
+
+
+def test_two_ranks_clean_as_one_does(tmp_path: Path) -> None:
+    found = []
+    for ranks in (1, 2):
+        out = tmp_path / str(ranks)
+        more = {"training.devices": ranks, "training.precision": "64-true", "training.accelerator": "cpu"}
+        done = permll("digits", "--epochs", "2", "--out", out, "--json", *as_arguments(more), command="clean")
+        assert done.returncode == 0, done.stderr
+        assert len(done.stdout.splitlines()) == 1
+        assert (out / "report.html").is_file()
+        found.append({one.id: (one.proposed, one.quality) for one in Findings.load(out).first()})
+    assert alike(*found, tolerance=1e-4)  # predictions are remembered in single precision
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -30,6 +30,7 @@ class SharedNetwork(nn.Module):
 
     def __init__(self, network: nn.Module, fabric: "Fabric", ranks: Ranks) -> None:
         super().__init__()
+        self.kind = type(network)  # before it is wrapped, or made another by whoever shares its weights
         self.network = fabric.setup_module(share_norms(network, fabric.device))
         self._fabric, self.ranks = fabric, ranks
         self.meet: Meet = "inputs"

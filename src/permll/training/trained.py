@@ -28,6 +28,7 @@ from permll.training.features import FEATURES, encoder_of, keeping
 from permll.training.preprocessing import steps_of, view_of
 from permll.training.recipe import GIVEN
 from permll.training.run import Run, write_text, write_whole
+from permll.training.shared_network import SharedNetwork
 
 if TYPE_CHECKING:
     from permll.training.experiment import Experiment
@@ -273,9 +274,12 @@ def _class_of(method: Method) -> str:
     from lightning_fabric.wrappers import _FabricModule
 
     network = next(iter(method.networks.values()))
+    if isinstance(network, SharedNetwork):
+        return class_name(network.kind)
     return class_name(network.module if isinstance(network, _FabricModule) else network)
 
 
-def class_name(network: nn.Module) -> str:
+def class_name(network: nn.Module | type[nn.Module]) -> str:
     """Return module and class of a network."""
-    return f"{type(network).__module__}.{type(network).__qualname__}"
+    kind = network if isinstance(network, type) else type(network)
+    return f"{kind.__module__}.{kind.__qualname__}"
