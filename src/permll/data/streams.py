@@ -30,6 +30,11 @@ class Batch:
     rows: int | None = None  # of all ranks together, where this rank has a part of them; default B
 
     @property
+    def total(self) -> int:
+        """How many rows the batch has on all ranks together."""
+        return len(self.index) if self.rows is None else self.rows
+
+    @property
     def x(self) -> Tensor:
         """Return the only view."""
         (view,) = self.views.values()

@@ -245,7 +245,7 @@ class RowTable(nn.Module):
 
     @property
     def _main(self) -> Tensor:
-        return self._buffers["kept" if self.kept_entries else "rows"]  # type: ignore[return-value]
+        return self._tensors["kept" if self.kept_entries else "rows"]
 
     @property
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""State per sample: a row for each, found by id, saved with the method, merged between ranks by a stated rule."""
+"""State per sample: a row for each, found by id, saved with the method."""
 
 from typing import Any, Literal
 
@@ -10,7 +10,6 @@ from permll.layer.placement import present
 from permll.layer.rows import RowIds
 from permll.layer.table import File, RowTable
 
-Merge = Literal["last", "mean", "sum"]
 State = Literal["float32", "bfloat16", "disk"]
 
 
@@ -43,7 +42,6 @@ class SampleBuffer(KeyedRows):
         shape: of a row.
         fill: what every row starts with.
         at_label: what the entry of the given label starts with, of rows with one for each class; default ``fill``.
-        merge: what becomes of a row that two ranks wrote in one step: the last one, their mean or their sum.
         dtype: of the rows.
         top_k: keep so many entries of a row, and one number for the others, their mean; see ``RowTable``.
         file: keep rows in this file; ``True`` for a temporary one.
@@ -67,7 +65,6 @@ class SampleBuffer(KeyedRows):
         *,
         fill: float = 0.0,
         at_label: float | None = None,
-        merge: Merge = "last",
         dtype: torch.dtype = torch.float32,
         top_k: int | None = None,
         file: File = None,
@@ -86,7 +83,6 @@ class SampleBuffer(KeyedRows):
             own=rows,
         )
         super().__init__(labels.clone(), RowIds(ids, len(labels)), table, "values")
-        self.merge = merge
 
     @property
     def values(self) -> Tensor:

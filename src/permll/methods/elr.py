@@ -61,15 +61,6 @@ class ELR(Method):
         return {"turned": turned.double().mean().item()}
 
 
-def contradicted(labels: Tensor, *memories: SampleBuffer) -> Tensor:
-    """Return which labels (N,) memories that know something of the sample contradict, one or the sum of several."""
-    turned = []
-    for parts in zip(*(memory.table.chunks() for memory in memories), strict=True):
-        at, t = parts[0][0], sum((rows for _, rows in parts[1:]), parts[0][1])
-        turned.append((t.argmax(-1) != labels[at].to(t.device)) & (t.sum(-1) > 0))
-    return torch.cat(turned)
-
-
 def one_hot(labels: Tensor, like: Tensor) -> Tensor:
     """Return the one-hot form (n, c) of labels (n,), of the width and kind of ``like`` (n, c)."""
     return nn.functional.one_hot(labels, like.shape[1]).to(like)

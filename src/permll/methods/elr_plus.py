@@ -11,7 +11,7 @@ from permll.functional.memory import elr_regulariser, normalised, supported_labe
 from permll.functional.meta import ramp_up
 from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep
 from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
-from permll.methods.elr import contradicted, one_hot, remember
+from permll.methods.elr import one_hot, remember
 
 
 class ELRPlus(Method):
@@ -137,7 +137,7 @@ class ELRPlus(Method):
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that the memories contradict."""
-        return {"turned": contradicted(self.target0.labels, *self._targets).double().mean().item()}
+        return {"turned": _contradicted(self.target0.labels, *self._targets).double().mean().item()}
 
     @property
     def _targets(self) -> tuple[SampleBuffer, SampleBuffer]:
@@ -146,3 +146,12 @@ class ELRPlus(Method):
     def _rise(self, own: int, share: float) -> float:
         """Return a factor that has risen to 1 after a share of the steps."""
         return ramp_up(int(self.steps[own]) / (share * self._total)) if share > 0 else 1.0
+
+
+def _contradicted(labels: Tensor, *memories: SampleBuffer) -> Tensor:
+    """Return which labels (N,) memories that know something of the sample contradict, one or the sum of several."""
+    turned = []
+    for parts in zip(*(memory.table.chunks() for memory in memories), strict=True):
+        at, t = parts[0][0], sum((rows for _, rows in parts[1:]), parts[0][1])
+        turned.append((t.argmax(-1) != labels[at].to(t.device)) & (t.sum(-1) > 0))
+    return torch.cat(turned)

@@ -44,6 +44,12 @@ def launched(training: TrainingSection, alone: str = "") -> "Fabric":
     )
     if fabric.world_size > 1 and alone:
         raise ValueError(f"{alone}: set training.devices and num_nodes to 1.")
+    rows, ranks = training.batch_size, fabric.world_size
+    if isinstance(rows, int) and rows < 2 * ranks:  # before they are started
+        raise ValueError(
+            f"a batch of {rows} is too small for {ranks} ranks, each of which needs two rows of it: set fewer "
+            "training.devices, or a larger training.batch_size."
+        )
     with _quiet():
         fabric.launch()
     if fabric.world_size > 1:

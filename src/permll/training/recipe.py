@@ -115,8 +115,8 @@ class TrainingSection(Section):
     workers: int = Field(default=0, ge=0)
     threads: int | None = None
     accelerator: str = "auto"
-    devices: int | str = 1
-    num_nodes: int = 1
+    devices: Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^(auto|\d+(,\d+)+)$")] = 1
+    num_nodes: int = Field(default=1, ge=1)
     strategy: str = "auto"
     placement: Literal["auto", "replicated", "sharded"] = "auto"
     precision: Literal["32-true", "bf16-mixed", "bf16-true", "64-true"] = "32-true"

@@ -39,14 +39,14 @@ class Team:
         for name, network in self.method.networks.items():
             if isinstance(network, SharedNetwork):
                 network.meet, network.moves = self.meet, name in moving
-                network.rows = len(batch.index) if batch.rows is None else batch.rows
+                network.rows = batch.total
 
     def mean(self, losses: Tensor, batches: Mapping[str, Batch]) -> Tensor:
         """Return this rank's part of the mean loss of all rows, or that mean where every rank has all of them."""
         if self.meet != "nothing":
             return losses.mean()
         (batch,) = batches.values()
-        return losses.sum() / (len(batch.index) if batch.rows is None else batch.rows)
+        return losses.sum() / batch.total
 
     def after(self, moving: tuple[str, ...], value: float, stop: bool, due: bool) -> tuple[float, bool, bool]:
         """Add the gradients up; return the mean loss of all rows, whether any rank stops, whether the first saves."""
