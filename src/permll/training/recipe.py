@@ -2,10 +2,12 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from permll.data.problems import nearest
 
@@ -115,13 +117,20 @@ class TrainingSection(Section):
     workers: int = Field(default=0, ge=0)
     threads: int | None = None
     accelerator: str = "auto"
-    devices: Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^(auto|\d+(,\d+)+)$")] = 1
+    devices: int | str = 1
     num_nodes: int = Field(default=1, ge=1)
     strategy: str = "auto"
     placement: Literal["auto", "replicated", "sharded"] = "auto"
     precision: Literal["32-true", "bf16-mixed", "bf16-true", "64-true"] = "32-true"
     evaluate_every: int = Field(default=1, ge=1)
     checkpoint_minutes: float = Field(default=10.0, gt=0)
+
+    @field_validator("devices")
+    @classmethod
+    def _can_be(cls, devices: int | str) -> int | str:
+        if not re.fullmatch(r"auto|[1-9]\d*|\d+(,\d+)+", str(devices)):
+            raise PydanticCustomError("devices", "it must be how many, from 1, or auto, or their numbers as in 0,2")
+        return devices
 
     @property
     def rows_of_a_batch(self) -> int:
