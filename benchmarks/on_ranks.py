@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import statistics
 import sys
 import tempfile
 import time
@@ -80,11 +81,12 @@ def measured(case: dict[str, Any], steps: int, fabric: Any, traffic: Traffic) ->
     for _ in range(3):
         loop._train_on(*next(batches))
     loop.ranks.wait()
-    before, start = traffic.bytes, time.perf_counter()
+    before, seconds = traffic.bytes, []
     for _ in range(steps):
-        loop._train_on(*next(batches))
+        start = time.perf_counter()
+        loop._train_on(*next(batches))  # ends with what ranks tell each other, so they leave a step together
+        seconds.append(time.perf_counter() - start)
     loop.ranks.wait()
-    seconds = (time.perf_counter() - start) / steps
     weights = 0 if loop.ranks.alone else sum(parameter.nbytes for parameter in method.networks.parameters())
     with tempfile.TemporaryDirectory() as own:
         folder = [own]
@@ -98,7 +100,7 @@ def measured(case: dict[str, Any], steps: int, fabric: Any, traffic: Traffic) ->
         loop.ranks.wait()
     rows = [module.table.nbytes for module in method.modules() if hasattr(module, "table")]
     return {
-        "seconds": seconds,
+        "seconds": statistics.median(seconds),  # what else the machine does stops a step now and then
         "bytes": (traffic.bytes - before) / steps + weights,
         "weights": weights,
         "state": sum(rows),
