@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from lightning_fabric import Fabric
+from lightning_fabric.strategies.single_device import SingleDeviceStrategy
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -60,34 +62,65 @@ def made_up(kind: str, rows: int, classes: int) -> tuple[Data, Callable[[], torc
     return Data(inputs, labels, *names), partial(build_network, "mlp", **shape)
 
 
-def measured(case: dict[str, Any], steps: int, fabric: Any, traffic: Traffic) -> dict[str, Any]:
-    """Return seconds and bytes of a step, bytes of state, and what a checkpoint takes."""
+def made(case: dict[str, Any], fabric: Any) -> Loop:
+    """Return the loop of a case, at its beginning."""
     data, network = made_up(case["kind"], case["rows"], case["classes"])
-    method = find_method(case["method"]).build(**case.get("settings", {}))
+    method = find_method(case["method"]).build()
     for name in method.network_names:
         method.networks[name] = network()
-    optimizer = {"name": "sgd", "lr": 0.01, "momentum": 0.9}
-    loop = Loop(
+    return Loop(
         fabric,
         method,
         data,
         default_views(data.inputs),
-        optimizer=optimizer,
+        optimizer={"name": "sgd", "lr": 0.01, "momentum": 0.9},
         epochs=10**6,
         batch_size=BATCH,
         placement=case["placement"],
     )
-    batches = loop._batches()
-    for _ in range(3):
-        loop._train_on(*next(batches))
-    loop.ranks.wait()
-    before, seconds = traffic.bytes, []
-    for _ in range(steps):
-        start = time.perf_counter()
-        loop._train_on(*next(batches))  # ends with what ranks tell each other, so they leave a step together
-        seconds.append(time.perf_counter() - start)
-    loop.ranks.wait()
-    weights = 0 if loop.ranks.alone else sum(parameter.nbytes for parameter in method.networks.parameters())
+
+
+class Stepping:
+    """Takes steps of a loop, a few at a time."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop, self._batches = loop, loop._batches()
+        self.seconds(3)
+
+    def seconds(self, steps: int) -> float:
+        """Take so many steps, and return the median time of one."""
+        found = []
+        for _ in range(steps):
+            start = time.perf_counter()
+            self.loop._train_on(*next(self._batches))  # ends with what ranks tell each other: they leave it together
+            found.append(time.perf_counter() - start)
+        return statistics.median(found)
+
+
+def measured(case: dict[str, Any], together: Any, alone: Any, traffic: Traffic) -> dict[str, Any]:
+    """Return seconds of a step of one rank and of all, taking turns; bytes of a step, of state and of a checkpoint."""
+    team = Stepping(made(case, together))
+    lone = Stepping(made(case, alone)) if team.loop.ranks.first else None
+    ones, twos, sent = [], [], 0
+    for _ in range(case["rounds"]):
+        if lone is not None:
+            ones.append(lone.seconds(case["steps"]))
+        team.loop.ranks.wait()
+        before = traffic.bytes
+        twos.append(team.seconds(case["steps"]))
+        sent = traffic.bytes - before
+        team.loop.ranks.wait()
+    weights = sum(parameter.nbytes for parameter in team.loop.method.networks.parameters())
+    found = {"ones": ones, "twos": twos, "bytes": sent / case["steps"] + weights, "weights": weights}
+    for name, stepping in {"1": lone, "2": team}.items():
+        if stepping is not None:
+            found |= {f"{what}_{name}": value for what, value in kept(stepping.loop).items()}
+        team.loop.ranks.wait()
+    return found
+
+
+def kept(loop: Loop) -> dict[str, float]:
+    """Return bytes of state, and what a checkpoint takes."""
     with tempfile.TemporaryDirectory() as own:
         folder = [own]
         if not loop.ranks.alone:
@@ -98,15 +131,8 @@ def measured(case: dict[str, Any], steps: int, fabric: Any, traffic: Traffic) ->
         saving = time.perf_counter() - start
         size = sum(path.stat().st_size for path in Path(folder[0]).iterdir())
         loop.ranks.wait()
-    rows = [module.table.nbytes for module in method.modules() if hasattr(module, "table")]
-    return {
-        "seconds": statistics.median(seconds),  # what else the machine does stops a step now and then
-        "bytes": (traffic.bytes - before) / steps + weights,
-        "weights": weights,
-        "state": sum(rows),
-        "checkpoint_seconds": saving,
-        "checkpoint_bytes": size,
-    }
+    tables: list[Any] = [module.table for module in loop.method.modules() if hasattr(module, "table")]
+    return {"state": sum(table.nbytes for table in tables), "checkpoint_seconds": saving, "checkpoint_bytes": size}
 
 
 def main() -> None:
@@ -115,10 +141,11 @@ def main() -> None:
     parser.add_argument("cases", type=json.loads)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    fabric = launched(TrainingSection(epochs=1, accelerator="cpu"))
+    together = launched(TrainingSection(epochs=1, accelerator="cpu"))
+    alone = Fabric(accelerator="cpu", devices=1, strategy=SingleDeviceStrategy(torch.device("cpu")))
     traffic = Traffic()
-    found = [measured(case, case["steps"], fabric, traffic) for case in args.cases]
-    if fabric.global_rank == 0:
+    found = [measured(case, together, alone, traffic) for case in args.cases]
+    if together.global_rank == 0:
         print(json.dumps(found), flush=True)
 
 

@@ -131,5 +131,5 @@ class _Normalise(Function):
         of_g, of_gx = (said / ctx.count).chunk(2)
         scale = -weight * (variance + ctx.eps).rsqrt().to(weight)
         if x.numel():
-            dx = dx + torch.batch_norm(x, scale * of_gx, scale * of_g, mean, variance, False, 0.0, ctx.eps, False)
+            dx.add_(torch.batch_norm(x, scale * of_gx, scale * of_g, mean, variance, False, 0.0, ctx.eps, False))
         return dx, dw, db, None, None, None, None
