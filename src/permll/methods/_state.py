@@ -97,6 +97,10 @@ class SampleBuffer(KeyedRows):
         """Replace the rows at ``index`` (B,) by ``rows`` (B, ...), which are detached."""
         self.table.write(self._place(index), rows)
 
+    def add(self, index: Tensor, rows: Tensor, scale: float = 1.0) -> None:
+        """Add ``scale`` times ``rows`` (B, ...) to those at ``index`` (B,), as often as a sample is named."""
+        self.table.add(self._place(index), rows.detach(), scale)
+
 
 class SampleParameter(SampleBuffer):
     """Rows that are learned: calling it gives the rows of a batch, with gradients; ``step`` moves them.
@@ -126,5 +130,5 @@ class SampleParameter(SampleBuffer):
         """Move each row that went through ``backward`` since the last step by ``-lr`` times its gradient."""
         for index, rows in self._visits:
             if rows.grad is not None:
-                self.table.add(self._place(index), rows.grad, scale=-lr)
+                self.add(index, rows.grad, scale=-lr)
         self._visits.clear()

@@ -1,0 +1,73 @@
+"""How far a given label is believed before its sample has a say, and how predictions are held to the classes' shares.
+
+Letters: ``g`` the head start of the given label in α, in nats; ``ρ`` the share of a class's samples whose labels went
+to one other class; ``q`` the shares that the classes should have; ``π`` those they have in the network's predictions.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def largest_gap(flipped: float) -> float:
+    """Return log((1 - ρ) / ρ), 0 at least: the head start below which a network grows certain of the class.
+
+    Let a share ρ of the samples of class A be labelled B, and all of them look alike. As long as α rests, the target of
+    those with their own label is r_A = p e^g / (p e^g + 1 - p), of the others r_A = p / (p + (1 - p) e^g). Their mean
+    (1 - ρ) r_A + ρ r_A' lies above p for every p in (0, 1) exactly if g < log((1 - ρ) / ρ).
+
+    Examples:
+        >>> round(largest_gap(0.4), 2), largest_gap(0.6)
+        (0.41, 0.0)
+    """
+    return max(math.log((1 - flipped) / flipped), 0.0) if 0 < flipped < 1 else (0.0 if flipped >= 1 else math.inf)
+
+
+def pull_of_alike(p: float, gap: float, flipped: float) -> float:
+    """Return what the targets of look-alikes move a prediction p by: (1 - ρ) r + ρ r' - p; see ``largest_gap``.
+
+    Examples:
+        >>> pull_of_alike(0.6, 0.2, 0.4) > 0, pull_of_alike(0.99, 1.58, 0.4) > 0
+        (True, False)
+    """
+    with_own = p * math.exp(gap) / (p * math.exp(gap) + 1 - p)
+    with_other = p / (p + (1 - p) * math.exp(gap))
+    return (1 - flipped) * with_own + flipped * with_other - p
+
+
+def earned_gap(right: Float[Tensor, " classes"], most: float) -> Float[Tensor, " classes"]:
+    """Return log(R / (1 - R)), within [0, ``most``]: the head start that labels deserve of which a share R is right.
+
+    It is ``largest_gap`` in the worst case, in which all wrong ones belong to one other class.
+
+    Examples:
+        >>> earned_gap(torch.tensor([0.2, 0.5, 0.8]), 3.0)
+        tensor([0.0000, 0.0000, 1.3863])
+    """
+    return torch.logit(right, eps=1e-6).clamp(0.0, most)
+
+
+def closing_gap(gap: float, progress: float, opens: float, closes: float) -> float:
+    """Return ``gap`` up to the share ``opens`` of training, then less and less, and 0 from ``closes`` on.
+
+    Examples:
+        >>> [closing_gap(1.5, progress, 0.1, 0.3) for progress in (0.0, 0.1, 0.25, 0.3, 1.0)]
+        [1.5, 1.5, 0.375, 0.0, 0.0]
+    """
+    if progress >= closes:
+        return 0.0
+    return gap * min((closes - progress) / (closes - opens), 1.0)
+
+
+def aligned(
+    log_p: Float[Tensor, "batch classes"], prior: Float[Tensor, " classes"], shares: Float[Tensor, " classes"]
+) -> Float[Tensor, "batch classes"]:
+    """Return log(p q / π), up to a constant of each row: what is said of a sample if the classes had their shares.
+
+    Examples:
+        >>> aligned(torch.tensor([[0.8, 0.2]]).log(), torch.tensor([0.5, 0.5]), torch.tensor([0.8, 0.2])).softmax(-1)
+        tensor([[0.5000, 0.5000]])
+    """
+    return log_p + (prior.log() - shares.log())

@@ -1,0 +1,173 @@
+"""PermLL+: the permutation layer for noise of any kind and rate, which the user need not know."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from permll.data.streams import Batch
+from permll.functional.head_start import aligned, closing_gap, earned_gap
+from permll.functional.memory import in_order
+from permll.layer.equations import initial_gap, posterior
+from permll.layer.turning import choose_init, choose_step
+from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
+from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
+
+Prior = Literal["even", "given", "free"]
+TINY = 1e-8  # below which a memory says nothing
+MOST = 3.0  # nats: of labels that are right in 95 of 100 cases, or more
+SPAN = 1000  # samples of a class, the latest, that its share and its labels are judged by
+
+
+class PermLLPlus(Method):
+    """PermLL whose head start closes to what the labels of a class deserve, on remembered and balanced predictions.
+
+    Of a sample with the given label y, its row β (own, begins with 0), its memory t of predictions, and for all:
+
+        t ← b t + (1 - b) p                         what the network said of it
+        α = β + g_y e_y                              g_y: the head start of all labels y
+        r = softmax(α + log t + log q - log π)       π: the mean of p, q: the shares that classes should have
+        loss = -Σ_k r_k log p_k,    β ← β + lr (r - softmax(α))
+
+    With b = 0, q = π and g at rest these are the steps of PermLL: the gradient of -log <a, p> is p - r in the logits
+    and a - r in α. After a warm-up with cross-entropy, g_y closes from PermLL's gap to log(R_y / (1 - R_y)), R_y being
+    the mean of t_y over samples with the label y: how often such labels are right, as far as the network can tell.
+
+    Args:
+        init: the initial weight of the given label; default as in ``PermutationLayer``.
+        turn_after: the fraction of training after which a row turns that every visit contradicts.
+        warm_up: share of the epochs, or so many, with cross-entropy.
+        close: the share of training after which g_y is what the labels of the class deserve.
+        earned: whether they deserve anything; without it g closes to 0.
+        beta: b, how much of the memory a visit leaves; 0 for none.
+        prior: q: ``"even"``, as in the ``"given"`` labels, or ``"free"``, which is q = π.
+        top_k: keep so many entries of the rows, and one number for the others; for many classes. Default all.
+        state: how they are kept: ``"float32"``, ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
+    """
+
+    meet = "losses"
+    own: SampleBuffer
+    memory: SampleBuffer
+    steps: Tensor
+    shares: Tensor
+    right: Tensor
+    wanted: Tensor
+
+    def __init__(
+        self,
+        *,
+        init: float | None = None,
+        turn_after: float = 0.4,
+        warm_up: float = 0.1,
+        close: float = 0.3,
+        earned: bool = True,
+        beta: float = 0.7,
+        prior: Prior = "even",
+        top_k: int | None = None,
+        state: State = "float32",
+    ) -> None:
+        super().__init__()
+        check_top_k(top_k)
+        if not 0 <= beta < 1:
+            raise ValueError(f"beta must lie in [0, 1), got {beta}.")
+        if not 0 <= close <= 1:
+            raise ValueError(f"close is a share of training, in [0, 1]; got {close}.")
+        self.init, self.turn_after, self.warm_up, self.close = init, turn_after, warm_up, close
+        self.earned, self.beta, self.prior = earned, beta, prior
+        self.top_k, self.state = top_k, state
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def on_fit_start(self, info: FitInfo) -> None:
+        """Make the rows, which begin with nothing, and what is followed for each class."""
+        super().on_fit_start(info)
+        classes = info.num_classes
+        init = choose_init(self.init, classes)
+        self.gap = initial_gap(classes, init)
+        self.lr = choose_step(
+            None, self.turn_after, info.epochs, num_classes=classes, init=init, on="prediction", loss="ce"
+        )
+        kept = how_kept(self.top_k, self.state)
+        self.own, self.memory = (SampleBuffer(info.labels, info.ids, (classes,), **kept) for _ in range(2))
+        self._warm_up = in_epochs(self.warm_up, info.epochs) / info.epochs
+        self._total = info.epochs * info.steps_per_epoch
+        given = info.labels.bincount(minlength=classes).float().clamp_min(1) / len(info.labels)
+        even = torch.full((classes,), 1 / classes)
+        self._span = info.labels.bincount(minlength=classes).clamp(1, SPAN).float()
+        self.register_buffer("shares", even.clone())
+        self.register_buffer("right", torch.full((classes,), 0.5))
+        self.register_buffer("wanted", given if self.prior == "given" else even, persistent=False)
+
+    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+        """Return one sweep over all rows, with the loss of the time."""
+        assert self.info is not None
+        warm = epoch < self._warm_up * self.info.epochs
+        return Sweep(loss="plain_loss" if warm else "loss") if number == 0 else None
+
+    def plain_loss(self, batch: Batch) -> Tensor:
+        """Return -log p_y (B,), and note what the network says."""
+        logits = self.networks["net"](batch.x)
+        self._note(batch, logits.detach().float())
+        return nn.functional.cross_entropy(logits, batch.labels, reduction="none")
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Return -Σ_k r_k log p_k (B,), and move the rows; see the class."""
+        logits = self.networks["net"](batch.x)
+        said = self._note(batch, logits.detach().float())
+        alpha = self._alpha(self.own.read(batch.index), batch.labels)
+        r = posterior(alpha, said if self.prior == "free" else aligned(said, self.wanted, self.shares))
+        self.own.add(batch.index, r - alpha.softmax(-1), self.lr)
+        return nn.functional.cross_entropy(logits, r.to(logits), reduction="none")
+
+    def on_step_end(self) -> None:
+        """Count it."""
+        self.steps += 1
+
+    def corrected_labels(self, scan: Scan) -> Tensor:
+        """Return a = softmax(α), (N, c): what training has come to believe of each label."""
+        return self.own.each(lambda own, labels: self._alpha(own, labels).softmax(-1))
+
+    def label_quality(self, scan: Scan) -> Tensor:
+        """Return r_y = softmax(α + logits)_y (N,): what input and label together say."""
+        logits = scan()
+        alpha, labels = self.own.each(self._alpha).to(logits), self.own.labels.to(logits.device)
+        return posterior(alpha, logits).gather(1, labels[:, None])[:, 0]
+
+    def metrics(self) -> Mapping[str, float]:
+        """Return the share of labels that turned, and of those that are right as far as the network can tell."""
+        turned = self.own.each(lambda own, labels: self._alpha(own, labels).argmax(-1) != labels)
+        labels = self.own.labels
+        return {
+            "turned": turned.double().mean().item(),
+            "right": self.right.to(labels.device)[labels].double().mean().item(),
+        }
+
+    def settings(self) -> dict[str, Any]:
+        """Return what follows from the number of classes and epochs."""
+        return {"gap": self.gap, "lr": self.lr}
+
+    def _alpha(self, own: Tensor, labels: Tensor) -> Tensor:
+        """Return own rows (B, c) with the head start of their labels (B,)."""
+        progress = int(self.steps) / self._total
+        gaps = torch.full_like(self.right, closing_gap(self.gap, progress, self._warm_up, self.close))
+        if self.earned:
+            gaps = torch.maximum(gaps, earned_gap(self.right, MOST))
+        at = labels[:, None].to(own.device)
+        return own.scatter_add(1, at, gaps.to(own)[at])
+
+    @torch.no_grad()
+    def _note(self, batch: Batch, logits: Tensor) -> Tensor:
+        """Follow what is said of samples and classes; return the logarithms of the memories (B, c) after it."""
+        p = logits.softmax(-1)
+        said = torch.empty_like(p)
+        for visits in in_order(batch.index):
+            samples = batch.index[visits]
+            said[visits] = (self.beta * self.memory.read(samples) + (1 - self.beta) * p[visits]).to(said)
+            self.memory.write(samples, said[visits])
+        believed = said.gather(1, batch.labels[:, None])[:, 0] / said.sum(-1)
+        count = batch.labels.bincount(minlength=len(self.right)).to(self.right)
+        mean = torch.zeros_like(self.right).index_add_(0, batch.labels, believed.to(self.right)) / count.clamp_min(1)
+        span = self._span.to(self.right)
+        self.right.lerp_(mean, (count / span).clamp_max(1))
+        self.shares.lerp_(p.mean(0).to(self.shares), min(len(p) / span.sum().item(), 1.0))
+        return said.clamp_min(TINY).log()

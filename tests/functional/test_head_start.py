@@ -1,0 +1,81 @@
+"""The head start of labels: its bound, what closes it, and predictions that keep the classes' shares."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from permll.functional.head_start import aligned, closing_gap, earned_gap, largest_gap, pull_of_alike
+from permll.layer.equations import posterior
+
+SHARES = st.floats(0.02, 0.98)
+
+
+@given(SHARES, st.floats(0.05, 0.49))
+def test_below_the_bound_look_alikes_pull_towards_certainty(p: float, flipped: float) -> None:
+    assert pull_of_alike(p, 0.9 * largest_gap(flipped), flipped) > 0
+
+
+@given(st.floats(0.05, 0.49), st.floats(1.05, 3.0))
+def test_above_it_they_stop_at_the_closed_form(flipped: float, times: float) -> None:
+    gap = times * largest_gap(flipped)
+    assume(gap > 0.01)
+    high, low = math.exp(gap), 1.0  # a_A : a_B of labels A, up to a factor
+    p = ((1 - flipped) * high - flipped * low) / (high - low)
+    assert 0 < p < 1
+    assert pull_of_alike(p, gap, flipped) == pytest.approx(0, abs=1e-9)
+    assert pull_of_alike(min(p + 0.01, (1 + p) / 2), gap, flipped) < 0 < pull_of_alike(p / 2, gap, flipped)
+
+
+@given(SHARES, st.floats(0, 4), SHARES)
+def test_the_pull_is_that_of_the_posteriors(p: float, gap: float, flipped: float) -> None:
+    logits = torch.tensor([[p, 1 - p]], dtype=torch.float64).log()
+    targets = [posterior(gap * torch.eye(2, dtype=torch.float64)[[label]], logits)[0, 0].item() for label in (0, 1)]
+    expected = (1 - flipped) * targets[0] + flipped * targets[1] - p
+    assert pull_of_alike(p, gap, flipped) == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.floats(0.51, 0.95))
+def test_labels_earn_the_bound_of_the_worst_case(right: float) -> None:
+    assert earned_gap(torch.tensor([right]), 9.0).item() == pytest.approx(largest_gap(1 - right), rel=1e-4)
+
+
+def test_labels_that_are_mostly_wrong_earn_nothing_and_others_not_too_much() -> None:
+    assert earned_gap(torch.tensor([0.0, 0.3, 1.0]), 3.0).tolist() == [0.0, 0.0, 3.0]
+    assert (largest_gap(0.0), largest_gap(1.0)) == (math.inf, 0.0)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.5), st.floats(0.5, 1))
+def test_a_gap_only_closes(one: float, other: float, opens: float, closes: float) -> None:
+    assume(opens < closes)
+    early, late = sorted((one, other))
+    assert 2.0 >= closing_gap(2.0, early, opens, closes) >= closing_gap(2.0, late, opens, closes) >= 0
+    assert closing_gap(2.0, opens, opens, closes) == pytest.approx(2.0)
+    assert closing_gap(2.0, closes, opens, closes) == 0
+
+
+def test_with_their_own_shares_nothing_changes_and_with_others_odds_do() -> None:
+    p = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]], dtype=torch.float64)
+    shares, prior = p.mean(0), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+    assert_close(aligned(p.log(), shares, shares).softmax(-1), p)
+    found = aligned(p.log(), prior, shares).softmax(-1)
+    for row in range(2):
+        for k in range(3):
+            expected = p[row, k] / p[row, 0] * (prior[k] / prior[0]) / (shares[k] / shares[0])
+            assert_close(found[row, k] / found[row, 0], expected)
+
+
+def test_without_the_shares_classes_merge_and_with_them_they_do_not() -> None:
+    """Two classes that look alike by a third, labels that say little: the larger one swallows the other, or not."""
+    p_first = torch.tensor([0.9, 0.7, 0.6, 0.55, 0.45, 0.3], dtype=torch.float64)
+    start = torch.stack([p_first, 1 - p_first], 1)
+    for prior, swallowed in ((None, True), (torch.full((2,), 0.5, dtype=torch.float64), False)):
+        p = start
+        for _ in range(400):  # the network follows its targets, a little sharper each time
+            said = p.log() if prior is None else aligned(p.log(), prior, p.mean(0))
+            p = 0.8 * p + 0.2 * (1.2 * said).softmax(-1)
+            p = 0.95 * p + 0.05 * p.mean(0)  # and cannot tell them apart wholly
+        assert ((p.argmax(-1) == 0).all().item(), p.mean(0)[0].item() > 0.9) == (swallowed, swallowed)

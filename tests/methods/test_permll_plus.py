@@ -1,0 +1,95 @@
+"""PermLL+: its steps against a straight line, and PermLL as a special case."""
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from permll.layer.equations import initial_gap
+from tests.methods.by_hand import batch_of, prepare, take_step, weights
+from tests.training.toy import points
+
+HOME = "permll.methods.permll_plus:PermLLPlus"
+ROWS = [[0, 3, 5, 7], [3, 1, 0, 3], [7, 6, 7, 2]]  # some samples twice in a batch
+
+
+def test_steps_are_those_of_the_straight_line() -> None:
+    data, epochs = points(12), 10
+    settings = {"init": 0.6, "turn_after": 0.3, "warm_up": 1, "close": 0.5, "beta": 0.6}
+    method = prepare(HOME, data, settings, epochs=epochs)
+    by_hand = weights(method)
+    own, memory = torch.zeros(12, 3), torch.zeros(12, 3)
+    shares, right = [1 / 3] * 3, [0.5] * 3
+    sizes = [int((data.labels == k).sum()) for k in range(3)]
+    for step, rows in enumerate(ROWS):
+        gaps = [initial_gap(3, 0.6) * (min((0.5 - step / epochs) / 0.4, 1.0)) for _ in range(3)]
+        losses, believed, said, told = [], [[], [], []], [], []
+        for row in rows:
+            x, y = data.inputs.batch(torch.tensor([row]))[0], int(data.labels[row])
+            p = (by_hand["weight"] @ x + by_hand["bias"]).softmax(0)
+            memory[row] = 0.6 * memory[row] + 0.4 * p.detach()
+            said.append(p)
+            told.append(memory[row].clone())
+            believed[y].append(float(memory[row, y] / memory[row].sum()))
+        for k in range(3):
+            share = min(len(believed[k]) / sizes[k], 1.0)
+            if believed[k]:
+                right[k] += share * (sum(believed[k]) / len(believed[k]) - right[k])
+            shares[k] += len(rows) / 12 * (sum(p[k].item() for p in said) / len(said) - shares[k])
+        moves = torch.zeros(12, 3)
+        for row, p, t in zip(rows, said, told, strict=True):
+            y = int(data.labels[row])
+            alpha = own[row].clone()
+            alpha[y] += max(gaps[y], min(max(math.log(right[y] / (1 - right[y])), 0.0), 3.0))
+            score = [math.exp(float(alpha[k])) * float(t[k]) / 3 / shares[k] for k in range(3)]
+            r = torch.tensor([one / sum(score) for one in score])
+            moves[row] += method.lr * (r - alpha.softmax(0))
+            losses.append(-(r * p.log()).sum())
+        own += moves
+        expected = torch.stack(losses).mean()
+        for value, gradient in zip(
+            by_hand.values(), torch.autograd.grad(expected, list(by_hand.values())), strict=True
+        ):
+            value.data -= 0.1 * gradient
+        assert take_step(method, batch_of(data, rows)) == pytest.approx(expected.item(), rel=1e-4)
+    assert_close(method.memory.values, memory)
+    assert_close(method.own.values, own)
+    assert_close(method.right, torch.tensor(right))
+    for name, value in method.networks["net"].named_parameters():
+        assert_close(value.detach(), by_hand[name].detach())
+
+
+def test_without_memory_shares_and_closing_it_is_permll() -> None:
+    data = points(12)
+    plain = {"beta": 0.0, "prior": "free", "earned": False, "warm_up": 1, "close": 1.0, "init": 0.6}
+    plus = prepare(HOME, data, plain, epochs=10**7)  # in which three steps close nothing
+    plus.lr = 0.3
+    permll = prepare("permll", data, {"init": 0.6, "lr": 0.3})
+    permll.networks["net"].load_state_dict(plus.networks["net"].state_dict())
+    for rows in ([0, 3, 5, 7], [3, 1, 0, 6], [7, 6, 5, 2]):
+        for method in (plus, permll):
+            take_step(method, batch_of(data, rows))
+    assert_close(plus.corrected_labels(torch.zeros), permll.corrected_labels(torch.zeros), rtol=1e-4, atol=1e-6)
+    for ours, theirs in zip(plus.networks["net"].parameters(), permll.networks["net"].parameters(), strict=True):
+        assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_a_warm_up_remembers_and_moves_no_row() -> None:
+    data = points(12)
+    method = prepare(HOME, data)
+    batch = batch_of(data, [0, 3, 5, 7])
+    logits = method.networks["net"](batch.x)
+    expected = torch.nn.functional.cross_entropy(logits, batch.labels).item()
+    assert take_step(method, batch, loss="plain_loss") == pytest.approx(expected)
+    assert (method.own.values == 0).all()
+    assert_close(method.memory.values[[0, 3, 5, 7]], 0.3 * logits.softmax(-1).detach())
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [({"beta": 1.0}, "beta must lie"), ({"close": 2.0}, "close is a share")],
+)
+def test_settings_that_cannot_be_are_refused(settings: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        prepare(HOME, points(12), settings)
