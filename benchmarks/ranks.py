@@ -2,8 +2,8 @@
 
 python benchmarks/ranks.py      prints a table and writes results/ranks.csv
 
-One and two ranks take turns of a few steps, each rank with one thread: on a machine with two cores that are otherwise
-idle.
+One and two ranks take turns of some steps, each rank with one thread: on a machine with two cores that are otherwise
+idle. A turn is long enough for a second core to wake up.
 """
 
 import json
@@ -18,15 +18,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.timing import write_csv
 
 ROOT = Path(__file__).resolve().parent.parent
-ROUNDS = 8
+ROUNDS = 4
 # An epoch has more steps than are measured.
-IMAGES = {"kind": "images", "rows": 8000, "classes": 10, "steps": 5, "rounds": ROUNDS}
-MANY = {"kind": "vectors", "rows": 100_000, "classes": 1000, "steps": 10, "rounds": ROUNDS}
+IMAGES = {"kind": "images", "rows": 16_000, "classes": 10, "steps": 25, "rounds": ROUNDS}
+MANY = {"kind": "vectors", "rows": 100_000, "classes": 1000, "steps": 50, "rounds": ROUNDS}
 CASES: dict[str, dict[str, Any]] = {
     "resnet8, 10 classes: ce": {**IMAGES, "method": "ce", "placement": "auto"},
     "resnet8, 10 classes: permll, replicated": {**IMAGES, "method": "permll", "placement": "replicated"},
     "resnet8, 10 classes: permll, sharded": {**IMAGES, "method": "permll", "placement": "sharded"},
-    "resnet8, 10 classes: co_teaching": {**IMAGES, "method": "co_teaching", "placement": "auto", "steps": 3},
+    "resnet8, 10 classes: co_teaching": {**IMAGES, "method": "co_teaching", "placement": "auto", "steps": 10},
     "mlp, 1,000 classes: permll, replicated": {**MANY, "method": "permll", "placement": "replicated"},
     "mlp, 1,000 classes: permll, sharded": {**MANY, "method": "permll", "placement": "sharded"},
 }
