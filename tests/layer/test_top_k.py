@@ -100,7 +100,7 @@ def test_the_loss_and_both_gradients_are_those_of_the_dense_form(sample: Samples
     k = data.draw(some_k(num_classes))
     row = compress(sample.alpha, sample.labels, k, "logmeanexp")
     expected = equations.prediction_ce(expand(row, num_classes), sample.logits, sample.labels)
-    got = top_k.prediction_ce(row, sample.logits, sample.labels)
+    got = top_k.prediction_ce(row, sample.logits)
     assert_close(got.loss, expected.loss, **EXACT)
     assert_close(got.grad_logits, expected.grad_logits, **EXACT)
     change = got.grad_alpha
@@ -118,7 +118,7 @@ def test_a_step_in_parts_is_that_of_the_whole_row(sample: Samples, data: st.Data
     num_classes = sample.alpha.shape[1]
     k, lr = data.draw(some_k(num_classes)), data.draw(st.sampled_from([0.001, 0.02]))
     row = compress(sample.alpha, sample.labels, k, "logmeanexp")
-    got = top_k.prediction_ce(row, sample.logits, sample.labels)
+    got = top_k.prediction_ce(row, sample.logits)
     dense = expand(row, num_classes)
     dense = dense - lr * equations.prediction_ce(dense, sample.logits, sample.labels).grad_alpha
     expected = expand(compress(dense, sample.labels, k, "logmeanexp"), num_classes)
@@ -181,7 +181,7 @@ def test_the_error_is_small_where_a_network_doubts_between_few_classes() -> None
             logits = 0.3 * torch.randn(64, 100, generator=visits)
             logits.scatter_add_(1, meant, 6 + 2 * torch.randn(64, 5, generator=visits))
             dense = dense - 0.02 * equations.prediction_ce(dense, logits, labels).grad_alpha
-            row = moved(row, top_k.prediction_ce(row, logits, labels).grad_alpha, -0.02, 100)
+            row = moved(row, top_k.prediction_ce(row, logits).grad_alpha, -0.02, 100)
         errors[k] = float((expand(row, 100).softmax(-1) - dense.softmax(-1)).abs().max())
     assert max(errors[8], errors[16]) < 1e-5  # rounding in float32
     assert errors[4] < errors[2] < 0.05

@@ -105,7 +105,7 @@ def posterior(
 def prediction_ce(
     alpha: Float[Tensor, "batch classes"],
     logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],  # noqa: ARG001 -- α already knows it: <a, p> is symmetric in the classes
+    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001 -- α already knows it: <a, p> is symmetric in the classes
 ) -> Correction:
     """Return -log <a, p>; with r = a p / <a, p>: ∂/∂z = p - r, ∂/∂α = a - r. KL(e_y || P̄ p) is the same number."""
     a, p = alpha.softmax(-1), logits.softmax(-1)
@@ -113,14 +113,14 @@ def prediction_ce(
     a = a.clamp_min_(torch.finfo(a.dtype).tiny)
     joint = a * p
     evidence = joint.sum(-1, keepdim=True)
-    r = joint.div_(evidence)
-    return Correction(evidence.squeeze(-1).log().neg_(), p.sub_(r), a.sub_(r))
+    by_logits = p.addcdiv_(joint, evidence, value=-1)  # r itself is never written down
+    return Correction(evidence.squeeze(-1).log().neg_(), by_logits, a.addcdiv_(joint, evidence, value=-1))
 
 
 def prediction_l1(
     alpha: Float[Tensor, "batch classes"],
     logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],  # noqa: ARG001 -- as above
+    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001 -- as above
 ) -> Correction:
     """Return ‖P̄ p - e_y‖₁ = 2 (1 - <a, p>)."""
     a, p = alpha.softmax(-1), logits.softmax(-1)
@@ -150,7 +150,7 @@ def prediction_l2(
 def label_ce(
     alpha: Float[Tensor, "batch classes"],
     logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],  # noqa: ARG001 -- α is the corrected label
+    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001 -- α is the corrected label
 ) -> Correction:
     """Return -Σ_k a_k log p_k; by Jensen never below ``prediction_ce``."""
     a, log_p = alpha.softmax(-1), logits.log_softmax(-1)
@@ -160,7 +160,7 @@ def label_ce(
 def label_kl(
     alpha: Float[Tensor, "batch classes"],
     logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],  # noqa: ARG001 -- as above
+    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001 -- as above
 ) -> Correction:
     """Return KL(a || p) = Σ_k a_k (log a_k - log p_k)."""
     log_a, log_p = alpha.log_softmax(-1), logits.log_softmax(-1)
@@ -171,7 +171,7 @@ def label_kl(
 def label_l1(
     alpha: Float[Tensor, "batch classes"],
     logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],  # noqa: ARG001 -- as above
+    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001 -- as above
 ) -> Correction:
     """Return ‖p - a‖₁."""
     a, p = alpha.softmax(-1), logits.softmax(-1)
@@ -183,7 +183,7 @@ def label_l1(
 def label_l2(
     alpha: Float[Tensor, "batch classes"],
     logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],  # noqa: ARG001 -- as above
+    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001 -- as above
 ) -> Correction:
     """Return ‖p - a‖₂ (the norm, not its square)."""
     a, p = alpha.softmax(-1), logits.softmax(-1)
@@ -191,7 +191,7 @@ def label_l2(
     return Correction(loss, _through_softmax(p, v), _through_softmax(a, -v))
 
 
-CLOSED_FORMS: dict[tuple[Side, LossName], Callable[[Tensor, Tensor, Tensor], Correction]] = {
+CLOSED_FORMS: dict[tuple[Side, LossName], Callable[..., Correction]] = {
     ("prediction", "ce"): prediction_ce,
     ("prediction", "kl"): prediction_ce,  # against a one-hot target the two losses are one
     ("prediction", "l1"): prediction_l1,
@@ -201,6 +201,7 @@ CLOSED_FORMS: dict[tuple[Side, LossName], Callable[[Tensor, Tensor, Tensor], Cor
     ("label", "l1"): label_l1,
     ("label", "l2"): label_l2,
 }
+ASK_FOR_LABELS = (("prediction", "l2"),)  # the others find all they need in α
 
 
 def plain_loss(

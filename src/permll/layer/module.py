@@ -1,6 +1,7 @@
 """``PermutationLayer``: the closed forms, with the rows of α they move."""
 
 import warnings
+from functools import partial
 from typing import Any, get_args
 
 import torch
@@ -148,18 +149,20 @@ class PermutationLayer(KeyedRows):
             if looks_like_probabilities(logits.detach()):
                 _warn("the first logits look like probabilities: pass the network's raw scores, without softmax.")
         place = self._place(index)
-        labels = self._labels(index).to(logits.device)
         table = self.table
         logits = logits.to(torch.promote_types(logits.dtype, table.dtype))  # float32 at least: α is
         if not self.training:
+            labels = self._labels(index).to(logits.device)
             return reduced(equations.plain_loss(logits, labels, self.loss), reduction)
         # The rows go where the network is: the table may stay on the host.
         if table.kept_entries and (self.on, self.loss) in IN_PARTS:
             kept = kept_rows.Kept(*(part.to(logits.device) for part in table.read_kept(place)))
-            return VisitedLoss.apply(logits, kept, labels, place, kept_rows.prediction_ce, self._visits, reduction)
+            return VisitedLoss.apply(logits, kept, place, kept_rows.prediction_ce, self._visits, reduction)
         alpha = table.read(place).to(logits)
         closed_form = equations.CLOSED_FORMS[self.on, self.loss]
-        return VisitedLoss.apply(logits, alpha, labels, place, closed_form, self._visits, reduction)
+        if (self.on, self.loss) in equations.ASK_FOR_LABELS:  # else not looked up: memory gone cold is slow
+            closed_form = partial(closed_form, labels=self._labels(index).to(logits.device))
+        return VisitedLoss.apply(logits, alpha, place, closed_form, self._visits, reduction)
 
     def step(self) -> None:
         """Move each row that went through ``backward`` since the last step by ``-lr`` times its own gradient."""

@@ -182,7 +182,7 @@ def largest_entries(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, places.gather(1, found)
 
 
-def prediction_ce(row: Kept, logits: Tensor, labels: Tensor) -> KeptCorrection:  # noqa: ARG001 -- as its dense form
+def prediction_ce(row: Kept, logits: Tensor) -> KeptCorrection:
     """Return -log <a, p> and its gradients p - r and a - r, without ever making a row of c entries of α.
 
     With ā the weight of every class that is not kept, <a, p> = Σ_kept a_k p_k + ā (1 - Σ_kept p_k), and there r = ā p /

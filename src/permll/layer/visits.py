@@ -41,14 +41,13 @@ class VisitedLoss(Function):
         ctx: Any,
         logits: Tensor,
         alpha: Tensor | Kept,
-        labels: Tensor,
         index: Tensor,
-        closed_form: Callable[[Any, Tensor, Tensor], Correction | KeptCorrection],
+        closed_form: Callable[[Any, Tensor], Correction | KeptCorrection],
         visits: list[Visit],
         reduction: Reduction,
     ) -> Tensor:
         """Compute loss and gradients together: they share every term."""
-        loss, grad_logits, grad_alpha = closed_form(alpha, logits, labels)
+        loss, grad_logits, grad_alpha = closed_form(alpha, logits)
         if not loss.is_cpu:
             grad_alpha = _each_part(finite_only, grad_alpha, loss)  # on the CPU bad logits were looked for
         parts = (grad_alpha,) if isinstance(grad_alpha, Tensor) else grad_alpha
@@ -70,13 +69,13 @@ class VisitedLoss(Function):
             weight = grad_output.item()
             if weight != 0:
                 _note(ctx.visits, index, grad_alpha)
-            return grad_logits * (ctx.share * weight), *[None] * 6
+            return grad_logits * (ctx.share * weight), *[None] * 5
         # Where it can be read without waiting, "all samples count" saves four operations, a tenth of the layer's time.
         if not (grad_output.is_cpu and grad_output.all()):
             grad_alpha = _each_part(counted_only, grad_alpha, grad_output)
         _note(ctx.visits, index, grad_alpha)
         weights = grad_output if ctx.share == 1 else ctx.share * grad_output
-        return grad_logits * weights.unsqueeze(-1), *[None] * 6
+        return grad_logits * weights.unsqueeze(-1), *[None] * 5
 
 
 def finite_only(gradient: Tensor, loss: Tensor) -> Tensor:
