@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from permll.functional.head_start import aligned, closing_gap, earned_gap, largest_gap, pull_of_alike
+from permll.functional.head_start import aligned, cautious_shares, closing_gap, earned_gap, largest_gap, pull_of_alike
 from permll.layer.equations import posterior
 
 SHARES = st.floats(0.02, 0.98)
@@ -79,3 +79,23 @@ def test_without_the_shares_classes_merge_and_with_them_they_do_not() -> None:
             p = 0.8 * p + 0.2 * (1.2 * said).softmax(-1)
             p = 0.95 * p + 0.05 * p.mean(0)  # and cannot tell them apart wholly
         assert ((p.argmax(-1) == 0).all().item(), p.mean(0)[0].item() > 0.9) == (swallowed, swallowed)
+
+
+@given(st.lists(st.floats(0.01, 1.0), min_size=2, max_size=20), st.floats(1.0, 4.0))
+def test_cautious_shares_keep_the_order_and_lie_between(sizes: list[float], factor: float) -> None:
+    shares = torch.tensor(sizes, dtype=torch.float64)
+    shares /= shares.sum()
+    found = cautious_shares(shares, factor)
+    assert found.sum().item() == pytest.approx(1)
+    order = shares.argsort()
+    assert (found[order].diff() >= -1e-12).all()
+    assert (found.max() / found.min()).item() <= (shares.max() / shares.min()).item() * (1 + 1e-9)
+    assert_close(cautious_shares(shares, 1.0), shares)
+
+
+@given(st.lists(st.floats(0.02, 0.5), min_size=2, max_size=12))
+def test_noise_below_a_half_never_makes_even_classes_look_rare(flipped: list[float]) -> None:
+    """Every class loses less than half of its labels, to the next one: its share of the labels stays above a half."""
+    lost = torch.tensor(flipped, dtype=torch.float64) * 0.99
+    labels = (1 - lost + lost.roll(1)) / len(lost)
+    assert_close(cautious_shares(labels), torch.full_like(labels, 1 / len(labels)))

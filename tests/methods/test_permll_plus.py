@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from permll.functional.head_start import cautious_shares
 from permll.layer.equations import initial_gap
 from tests.methods.by_hand import batch_of, prepare, take_step, weights
 from tests.training.toy import points
@@ -16,14 +17,14 @@ ROWS = [[0, 3, 5, 7], [3, 1, 0, 3], [7, 6, 7, 2]]  # some samples twice in a bat
 
 def test_steps_are_those_of_the_straight_line() -> None:
     data, epochs = points(12), 10
-    settings = {"init": 0.6, "turn_after": 0.3, "warm_up": 1, "close": 0.5, "beta": 0.6}
+    settings = {"init": 0.6, "turn_after": 0.3, "warm_up": 0, "close": 0.5, "beta": 0.6, "prior": "even"}
     method = prepare(HOME, data, settings, epochs=epochs)
     by_hand = weights(method)
     own, memory = torch.zeros(12, 3), torch.zeros(12, 3)
     shares, right = [1 / 3] * 3, [0.5] * 3
     sizes = [int((data.labels == k).sum()) for k in range(3)]
     for step, rows in enumerate(ROWS):
-        gaps = [initial_gap(3, 0.6) * (min((0.5 - step / epochs) / 0.4, 1.0)) for _ in range(3)]
+        gaps = [initial_gap(3, 0.6) * (0.5 - step / epochs) / 0.5 for _ in range(3)]
         losses, believed, said, told = [], [[], [], []], [], []
         for row in rows:
             x, y = data.inputs.batch(torch.tensor([row]))[0], int(data.labels[row])
@@ -62,7 +63,7 @@ def test_steps_are_those_of_the_straight_line() -> None:
 
 def test_without_memory_shares_and_closing_it_is_permll() -> None:
     data = points(12)
-    plain = {"beta": 0.0, "prior": "free", "earned": False, "warm_up": 1, "close": 1.0, "init": 0.6}
+    plain = {"beta": 0.0, "prior": "free", "earned": False, "warm_up": 0, "close": 1.0, "init": 0.6}
     plus = prepare(HOME, data, plain, epochs=10**7)  # in which three steps close nothing
     plus.lr = 0.3
     permll = prepare("permll", data, {"init": 0.6, "lr": 0.3})
@@ -84,6 +85,31 @@ def test_a_warm_up_remembers_and_moves_no_row() -> None:
     assert take_step(method, batch, loss="plain_loss") == pytest.approx(expected)
     assert (method.own.values == 0).all()
     assert_close(method.memory.values[[0, 3, 5, 7]], 0.3 * logits.softmax(-1).detach())
+
+
+@pytest.mark.parametrize(
+    ("grows", "ended"), [([1.0, 1.3, 1.5, 1.55], 4), ([1.0, 1.01], 2), ([1.0, 2.0, 3.0, 4.0, 5.0], 5)]
+)
+def test_a_warm_up_ends_when_the_labels_are_known_hardly_better(grows: list[float], ended: int) -> None:
+    method = prepare(HOME, points(12), epochs=20)
+    for epoch, mean in enumerate(grows):
+        assert method.sweep(epoch, 0, torch.zeros).loss == "plain_loss"
+        method.agreed[:2] = torch.tensor([10 * mean, 10.0])
+        method.on_epoch_end(epoch, torch.zeros)
+    assert int(method.warm) == ended == len(grows)
+    assert method.sweep(ended, 0, torch.zeros).loss == "loss"
+    assert method.sweep(ended, 1, torch.zeros) is None
+
+
+def test_shares_are_those_of_the_named_classes_made_cautious() -> None:
+    data = points(12)
+    method = prepare(HOME, data, {"warm_up": 1})
+    with torch.no_grad():
+        method.networks["net"].weight.zero_()
+        method.networks["net"].bias.copy_(torch.tensor([3.0, 0.0, 0.0]))
+    method.plain_loss(batch_of(data, list(range(12))))
+    method.on_epoch_end(0, torch.zeros)
+    assert_close(method.wanted, cautious_shares(torch.tensor([1.0, 0.0, 0.0])))
 
 
 @pytest.mark.parametrize(

@@ -71,3 +71,19 @@ def aligned(
         tensor([[0.5000, 0.5000]])
     """
     return log_p + (prior.log() - shares.log())
+
+
+def cautious_shares(shares: Float[Tensor, " classes"], factor: float = 2.0) -> Float[Tensor, " classes"]:
+    """Return shares as far as they differ from even ones by more than a factor, which is taken off.
+
+    As long as most labels of a class are right, wrong ones can at most halve its share of the labels; what is smaller
+    than half of an even share is small in truth.
+
+    Examples:
+        >>> cautious_shares(torch.tensor([0.45, 0.35, 0.20]))
+        tensor([0.3333, 0.3333, 0.3333])
+        >>> cautious_shares(torch.tensor([0.5, 0.49, 0.01]))
+        tensor([0.4854, 0.4854, 0.0291])
+    """
+    ratio = (shares * len(shares)).clamp_min(torch.finfo(shares.dtype).tiny).log()
+    return (ratio.sign() * (ratio.abs() - math.log(factor)).clamp_min(0)).softmax(-1)

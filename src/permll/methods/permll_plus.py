@@ -7,16 +7,18 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.head_start import aligned, closing_gap, earned_gap
+from permll.functional.head_start import aligned, cautious_shares, closing_gap, earned_gap
 from permll.functional.memory import in_order
 from permll.layer.equations import initial_gap, posterior
 from permll.layer.turning import choose_init, choose_step
 from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
 from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
 
-Prior = Literal["even", "given", "free"]
+Prior = Literal["estimated", "even", "given", "free"]
 TINY = 1e-8  # below which a memory says nothing
 MOST = 3.0  # nats: of labels that are right in 95 of 100 cases, or more
+GROWTH = 1.05  # by less than which what the network says of the labels grows in the last epoch of a warm-up
+LONGEST = 0.25  # of training: a warm-up that does not end by itself
 SPAN = 1000  # samples of a class, the latest, that its share and its labels are judged by
 
 
@@ -37,11 +39,13 @@ class PermLLPlus(Method):
     Args:
         init: the initial weight of the given label; default as in ``PermutationLayer``.
         turn_after: the fraction of training after which a row turns that every visit contradicts.
-        warm_up: share of the epochs, or so many, with cross-entropy.
-        close: the share of training after which g_y is what the labels of the class deserve.
+        warm_up: share of the epochs, or so many, with cross-entropy; default until in an epoch the mean of p_y, which
+            is how well the network knows the labels, grows by less than a twentieth.
+        close: the share of training, after the warm-up, in which g_y becomes what the labels of the class deserve.
         earned: whether they deserve anything; without it g closes to 0.
         beta: b, how much of the memory a visit leaves; 0 for none.
-        prior: q: ``"even"``, as in the ``"given"`` labels, or ``"free"``, which is q = π.
+        prior: q: ``"estimated"`` from the classes that the network names at the end of the warm-up, even unless some
+            are rare (``cautious_shares``); ``"even"``; as in the ``"given"`` labels; or ``"free"``, which is q = π.
         top_k: keep so many entries of the rows, and one number for the others; for many classes. Default all.
         state: how they are kept: ``"float32"``, ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
@@ -53,17 +57,19 @@ class PermLLPlus(Method):
     shares: Tensor
     right: Tensor
     wanted: Tensor
+    agreed: Tensor
+    warm: Tensor
 
     def __init__(
         self,
         *,
         init: float | None = None,
         turn_after: float = 0.4,
-        warm_up: float = 0.1,
-        close: float = 0.3,
+        warm_up: float | None = None,
+        close: float = 0.2,
         earned: bool = True,
         beta: float = 0.7,
-        prior: Prior = "even",
+        prior: Prior = "estimated",
         top_k: int | None = None,
         state: State = "float32",
     ) -> None:
@@ -89,20 +95,21 @@ class PermLLPlus(Method):
         )
         kept = how_kept(self.top_k, self.state)
         self.own, self.memory = (SampleBuffer(info.labels, info.ids, (classes,), **kept) for _ in range(2))
-        self._warm_up = in_epochs(self.warm_up, info.epochs) / info.epochs
+        longest = LONGEST if self.warm_up is None else self.warm_up
+        self._longest = min(max(in_epochs(longest, info.epochs), self.warm_up is None), info.epochs)
         self._total = info.epochs * info.steps_per_epoch
         given = info.labels.bincount(minlength=classes).float().clamp_min(1) / len(info.labels)
         even = torch.full((classes,), 1 / classes)
         self._span = info.labels.bincount(minlength=classes).clamp(1, SPAN).float()
         self.register_buffer("shares", even.clone())
         self.register_buffer("right", torch.full((classes,), 0.5))
-        self.register_buffer("wanted", given if self.prior == "given" else even, persistent=False)
+        self.register_buffer("wanted", given if self.prior == "given" else even.clone())  # named ones in the warm-up
+        self.register_buffer("agreed", torch.zeros(3, dtype=torch.float64))  # Σ p_y, visits, their ratio an epoch ago
+        self.register_buffer("warm", torch.tensor(-1 if self._longest else 0))  # epochs of the warm-up, once it is over
 
     def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, with the loss of the time."""
-        assert self.info is not None
-        warm = epoch < self._warm_up * self.info.epochs
-        return Sweep(loss="plain_loss" if warm else "loss") if number == 0 else None
+        return Sweep(loss="plain_loss" if self.warm < 0 else "loss") if number == 0 else None
 
     def plain_loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,), and note what the network says."""
@@ -122,6 +129,18 @@ class PermLLPlus(Method):
     def on_step_end(self) -> None:
         """Count it."""
         self.steps += 1
+
+    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
+        """End the warm-up, if it is time, and settle the classes' shares."""
+        if self.warm >= 0:
+            return
+        total, visits, before = self.agreed.tolist()
+        mean = total / max(visits, 1)
+        if epoch + 1 >= self._longest or (self.warm_up is None and mean < GROWTH * before):
+            self.warm.fill_(epoch + 1)
+            if self.prior == "estimated":
+                self.wanted.copy_(cautious_shares(self.wanted))
+        self.agreed.copy_(torch.tensor([0.0, 0.0, mean]))
 
     def corrected_labels(self, scan: Scan) -> Tensor:
         """Return a = softmax(α), (N, c): what training has come to believe of each label."""
@@ -144,12 +163,15 @@ class PermLLPlus(Method):
 
     def settings(self) -> dict[str, Any]:
         """Return what follows from the number of classes and epochs."""
-        return {"gap": self.gap, "lr": self.lr}
+        return {"gap": self.gap, "lr": self.lr, "longest_warm_up": self._longest}
 
     def _alpha(self, own: Tensor, labels: Tensor) -> Tensor:
         """Return own rows (B, c) with the head start of their labels (B,)."""
-        progress = int(self.steps) / self._total
-        gaps = torch.full_like(self.right, closing_gap(self.gap, progress, self._warm_up, self.close))
+        assert self.info is not None
+        gap, opens = self.gap, int(self.warm) / self.info.epochs
+        if opens >= 0:
+            gap = closing_gap(gap, int(self.steps) / self._total, opens, opens + self.close)
+        gaps = torch.full_like(self.right, gap)
         if self.earned:
             gaps = torch.maximum(gaps, earned_gap(self.right, MOST))
         at = labels[:, None].to(own.device)
@@ -169,5 +191,11 @@ class PermLLPlus(Method):
         mean = torch.zeros_like(self.right).index_add_(0, batch.labels, believed.to(self.right)) / count.clamp_min(1)
         span = self._span.to(self.right)
         self.right.lerp_(mean, (count / span).clamp_max(1))
-        self.shares.lerp_(p.mean(0).to(self.shares), min(len(p) / span.sum().item(), 1.0))
+        part = min(len(p) / float(self._span.sum()), 1.0)
+        self.shares.lerp_(p.mean(0).to(self.shares), part)
+        if self.warm < 0:
+            self.agreed[:2] += torch.tensor([p.gather(1, batch.labels[:, None]).sum().item(), len(p)]).to(self.agreed)
+            if self.prior == "estimated":
+                named = said.argmax(-1).bincount(minlength=len(self.right)) / len(said)
+                self.wanted.lerp_(named.to(self.wanted), part)
         return said.clamp_min(TINY).log()
