@@ -1,0 +1,123 @@
+"""What PermLL+ owes to each of its parts: each is taken back in turn, at tier mini and with pair flips.
+
+python benchmarks/plus_choices.py                   trains what results/plus_choices.csv does not have yet
+python benchmarks/plus_choices.py --only-render     trains nothing
+python benchmarks/plus_choices.py --again           trains all of it
+
+Noise seeds 100 to 102, with which the parts were chosen: no table of results has them. Accuracy is that on 10,000
+training images that the runs do not have; the test images were not looked at. Written are results/plus_choices.csv and
+results/plus_choices.md.
+"""
+
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.growing import grow, in_processes
+from benchmarks.recorded import arguments
+from benchmarks.timing import RESULTS
+from permll import fit
+from permll.data import Data, load
+from permll.training.experiment import prepare
+from permll.training.recipe_files import choose_recipe
+
+PLUS = "permll.methods.permll_plus:PermLLPlus"
+CHOICES: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "plus": ("PermLL+", PLUS, {}),
+    "no-memory": ("without a memory of predictions", PLUS, {"beta": 0.0}),
+    "no-shares": ("without the classes' shares", PLUS, {"prior": "free"}),
+    "given-shares": ("shares of the given labels", PLUS, {"prior": "given"}),
+    "even-shares": ("even shares", PLUS, {"prior": "even"}),
+    "nothing-earned": ("the head start closes to 0", PLUS, {"earned": False}),
+    "no-closing": ("the head start closes at the end", PLUS, {"close": 1.0}),
+    "no-warm-up": ("without a warm-up", PLUS, {"warm_up": 0}),
+    "four-epochs": ("four epochs of warm-up", PLUS, {"warm_up": 4}),
+    "no-rows": ("rows that hardly move", PLUS, {"turn_after": 100.0}),
+    "permll": ("PermLL", "permll", {}),
+    "elr": ("ELR", "elr", {}),
+    "ce": ("Cross-entropy", "ce", {}),
+}
+NOISES = {
+    "sym-20": "permll:sym:0.2",
+    "sym-40": "permll:sym:0.4",
+    "sym-60": "permll:sym:0.6",
+    "sym-80": "permll:sym:0.8",
+    "asym-20": "permll:asym:0.2",
+    "asym-40": "permll:asym:0.4",
+    "pair-45": "permll:pair:0.45",
+}
+SEEDS = (100, 101, 102)
+UNSEEN = 10_000
+
+
+@cache
+def unseen(seed: int) -> Data:
+    """Return training images that a run with this seed does not have."""
+    section = {"data.noise_seed": seed, "data.split_seed": seed}
+    own = prepare(choose_recipe("mini/sym-20", section))
+    assert own.validation is not None
+    used = {*own.train.ids, *own.validation.ids}
+    whole = load("fashion_mnist")
+    others = torch.tensor([row for row, name in enumerate(whole.ids) if name not in used])
+    drawn = torch.randperm(len(others), generator=torch.Generator().manual_seed(seed))[:UNSEEN]
+    return whole.take(others[drawn])
+
+
+def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:  # noqa: ARG001 -- needs no file
+    """Return what one choice comes to with one noise ("plus/sym-20")."""
+    torch.set_num_threads(1)
+    choice, noise = name.split("/")
+    method, settings = CHOICES[choice][1:]
+    with tempfile.TemporaryDirectory() as folder:
+        run = fit(
+            method,
+            recipe="mini/sym-20",
+            noise=NOISES[noise],
+            out=folder,
+            seed=seed,
+            test=unseen(seed),
+            observers=[],
+            data__noise_seed=seed,
+            data__split_seed=seed,
+            training__evaluate_every=1000,
+            **{f"method__{key}": value for key, value in settings.items()},
+        )
+        final = run.result["final"]
+    found = {key: f"{final[key]:.4f}" for key in ("test_accuracy", "correction_accuracy_after")}
+    return {"set": name, "seed": seed, **found}
+
+
+def table(rows: Iterable[dict[str, Any]]) -> str:
+    """Return accuracy and labels right after of every choice, the means over the seeds, as Markdown."""
+    rows = list(rows)
+    lines = ["| accuracy / labels right | " + " | ".join(NOISES) + " |", "|---|" + "---:|" * len(NOISES)]
+    for choice, (title, *_) in CHOICES.items():
+        shown = []
+        for noise in NOISES:
+            own = [row for row in rows if row["set"] == f"{choice}/{noise}"]
+            pairs = [statistics.mean(100 * float(row[key]) for row in own) for key in list(own[0])[2:4]] if own else []
+            shown.append(" / ".join(f"{value:.1f}" for value in pairs) or "-")
+        lines.append(f"| {title} | " + " | ".join(shown) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Measure what is missing, and write."""
+    args = arguments(__doc__)
+    torch.set_num_threads(1)
+    wanted = [(f"{choice}/{noise}", seed) for seed in SEEDS for choice in CHOICES for noise in NOISES]
+    text = table(grow("plus_choices", args, wanted, lambda cells: in_processes(cell, cells, {})))
+    (RESULTS / "plus_choices.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
