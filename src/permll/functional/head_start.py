@@ -53,7 +53,7 @@ def closing_gap(gap: float, progress: float, opens: float, closes: float) -> flo
     """Return ``gap`` up to the share ``opens`` of training, then less and less, and 0 from ``closes`` on.
 
     Examples:
-        >>> [closing_gap(1.5, progress, 0.1, 0.3) for progress in (0.0, 0.1, 0.25, 0.3, 1.0)]
+        >>> [round(closing_gap(1.5, progress, 0.1, 0.3), 3) for progress in (0.0, 0.1, 0.25, 0.3, 1.0)]
         [1.5, 1.5, 0.375, 0.0, 0.0]
     """
     if progress >= closes:
