@@ -12,6 +12,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def main() -> None:
     real = {name: path for name in ("labelme", "trec") if (path := getattr(args, name)) is not None}
     known = [data for data in SETS if data in real or "-" in data or args.only_render]
     wanted = [(f"{choice}/{data}", seed) for choice in CHOICES for data in known for seed in SEEDS]
-    text = table(grow("cleaning_choices", args, wanted, lambda cells: in_processes(cell, cells, real)))
+    text = table(grow("cleaning_choices", args, wanted, lambda cells: in_processes(partial(cell, real=real), cells)))
     (RESULTS / "cleaning_choices.md").write_text(text)
     print(text)
 

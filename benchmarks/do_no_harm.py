@@ -12,6 +12,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def main() -> None:
     torch.set_num_threads(1)
     real = {} if args.labelme is None else {"labelme": args.labelme}
     wanted = [(name, seed) for seed in SEEDS for name in SETS if name in real or "-" in name or args.only_render]
-    text = table(grow("do_no_harm", args, wanted, lambda cells: in_processes(cell, cells, real)))
+    text = table(grow("do_no_harm", args, wanted, lambda cells: in_processes(partial(cell, real=real), cells)))
     (RESULTS / "do_no_harm.md").write_text(text)
     print(text)
 

@@ -1,10 +1,9 @@
 """A CSV file of results that grows: what it has is not measured again, and what is measured is written at once."""
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 from benchmarks.timing import RESULTS, read_csv, write_csv
@@ -39,12 +38,10 @@ def grow(
     return known
 
 
-def in_processes(
-    cell: Callable[[str, int, Mapping[str, Path]], Row], cells: Sequence[Cell], real: Mapping[str, Path], jobs: int = 2
-) -> Iterator[Row]:
-    """Yield the rows of cells, several processes at work; ``real`` says where the files of data sets are."""
+def in_processes(measure: Callable[[str, int], Row], cells: Sequence[Cell], jobs: int = 2) -> Iterator[Row]:
+    """Yield the rows of cells, several processes at work."""
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        yield from pool.map(cell, *zip(*cells, strict=True), [real] * len(cells))
+        yield from pool.map(measure, *zip(*cells, strict=True))
 
 
 def _cell(row: Row) -> Cell:

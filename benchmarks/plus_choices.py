@@ -12,7 +12,7 @@ results/plus_choices.md.
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,7 @@ NOISES = {
     "pair-45": "permll:pair:0.45",
 }
 SEEDS = (100, 101, 102)
+SHOWN = ("test_accuracy", "correction_accuracy_after")
 UNSEEN = 10_000
 
 
@@ -71,7 +72,7 @@ def unseen(seed: int) -> Data:
     return whole.take(others[drawn])
 
 
-def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:  # noqa: ARG001 -- needs no file
+def cell(name: str, seed: int) -> dict[str, object]:
     """Return what one choice comes to with one noise ("plus/sym-20")."""
     torch.set_num_threads(1)
     choice, noise = name.split("/")
@@ -91,7 +92,7 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:  
             **{f"method__{key}": value for key, value in settings.items()},
         )
         final = run.result["final"]
-    found = {key: f"{final[key]:.4f}" for key in ("test_accuracy", "correction_accuracy_after")}
+    found = {key: f"{final[key]:.4f}" for key in SHOWN}
     return {"set": name, "seed": seed, **found}
 
 
@@ -103,8 +104,8 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
         shown = []
         for noise in NOISES:
             own = [row for row in rows if row["set"] == f"{choice}/{noise}"]
-            pairs = [statistics.mean(100 * float(row[key]) for row in own) for key in list(own[0])[2:4]] if own else []
-            shown.append(" / ".join(f"{value:.1f}" for value in pairs) or "-")
+            means = [statistics.mean(100 * float(row[key]) for row in own) for key in SHOWN] if own else []
+            shown.append(" / ".join(f"{mean:.1f}" for mean in means) or "-")
         lines.append(f"| {title} | " + " | ".join(shown) + " |")
     return "\n".join(lines) + "\n"
 
@@ -114,7 +115,7 @@ def main() -> None:
     args = arguments(__doc__)
     torch.set_num_threads(1)
     wanted = [(f"{choice}/{noise}", seed) for seed in SEEDS for choice in CHOICES for noise in NOISES]
-    text = table(grow("plus_choices", args, wanted, lambda cells: in_processes(cell, cells, {})))
+    text = table(grow("plus_choices", args, wanted, lambda cells: in_processes(cell, cells)))
     (RESULTS / "plus_choices.md").write_text(text)
     print(text)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.on_ranks import BATCH
 from benchmarks.timing import write_csv
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +31,6 @@ CASES: dict[str, dict[str, Any]] = {
     "mlp, 1,000 classes: permll, replicated": {**MANY, "method": "permll", "placement": "replicated"},
     "mlp, 1,000 classes: permll, sharded": {**MANY, "method": "permll", "placement": "sharded"},
 }
-BATCH = 128
 TARGETS = {"resnet8, 10 classes: ce": 1.2, "resnet8, 10 classes: permll, sharded": 1.2}
 
 
@@ -62,7 +62,7 @@ def main() -> int:
                 "ratio_median": round(speed, 3),
                 "ratio_low": round(ratios[0], 3),
                 "ratio_high": round(ratios[-1], 3),
-                "rounds": ROUNDS,
+                "rounds": case["rounds"],
                 "target": target,
                 "met": None if target is None else speed >= target,
                 "bytes_per_step_and_rank": round(found["bytes"]),

@@ -42,3 +42,9 @@ def take_step(method: Method, batch: Batch, *, lr: float = 0.1, loss: str = "los
 def weights(method: Method) -> dict[str, torch.Tensor]:
     """Return the network's weights as they are now, to move by hand."""
     return {name: value.detach().clone().requires_grad_() for name, value in method.networks["net"].named_parameters()}
+
+
+def move(by_hand: dict[str, torch.Tensor], loss: torch.Tensor, *, lr: float = 0.1) -> None:
+    """Move weights by the plain step that ``take_step`` takes."""
+    for value, gradient in zip(by_hand.values(), torch.autograd.grad(loss, list(by_hand.values())), strict=True):
+        value.data -= lr * gradient

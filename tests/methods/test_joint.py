@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from permll.methods import Method, find_method
 from permll.training.loop import Loop
-from tests.methods.by_hand import batch_of, prepare, take_step, weights
+from tests.methods.by_hand import batch_of, move, prepare, take_step, weights
 from tests.training.toy import make_loop, points
 
 
@@ -58,9 +58,7 @@ def test_steps_are_those_of_the_straight_line() -> None:
             prior = (shares * (shares / p.mean(0)).log()).sum()
             expected = fit + 0.7 * prior - 0.3 * (p * p.log()).sum(1).mean()
             said[epoch % 2, rows] = p.detach()
-            gradients = torch.autograd.grad(expected, list(by_hand.values()))
-            for value, gradient in zip(by_hand.values(), gradients, strict=True):
-                value.data -= 0.1 * gradient
+            move(by_hand, expected)
             assert take_step(method, batch_of(data, rows)) == pytest.approx(expected.item(), rel=1e-5)
         method.on_epoch_end(epoch, torch.zeros)
         labels = said[: epoch + 1].mean(0)

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from permll.training.loop import Loop
-from tests.methods.by_hand import batch_of, prepare, take_step, weights
+from tests.methods.by_hand import batch_of, move, prepare, take_step, weights
 from tests.training.toy import make_loop, points
 
 
@@ -50,9 +50,7 @@ def test_steps_are_those_of_the_straight_line(compatibility: str) -> None:
             moves.append((row, *torch.autograd.grad(loss, own, retain_graph=True)))
             losses.append(loss)
         expected = torch.stack(losses).mean()
-        gradients = torch.autograd.grad(expected, list(by_hand.values()))
-        for value, gradient in zip(by_hand.values(), gradients, strict=True):
-            value.data -= 0.1 * gradient
+        move(by_hand, expected)
         for row, gradient in moves:
             label_logits[row] -= 6.0 * gradient
         got = take_step(method, batch_of(data, rows), loss="moving_loss")

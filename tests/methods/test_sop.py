@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from permll.data import Vectors
 from permll.methods import find_method
-from tests.methods.by_hand import batch_of, prepare, take_step, weights
+from tests.methods.by_hand import batch_of, move, prepare, take_step, weights
 from tests.training.toy import points
 
 ROWS = [[0, 3, 3, 7], [3, 1, 0, 4], [7, 2, 0]]
@@ -45,10 +45,7 @@ def test_steps_are_those_of_the_straight_line(more: dict[str, float]) -> None:
         expected = torch.stack(losses).mean()
         if more:
             expected = expected + 0.1 * (torch.tensor(1 / 3) * (1 / 3 / torch.stack(predictions).mean(0)).log()).sum()
-        for value, gradient in zip(
-            by_hand.values(), torch.autograd.grad(expected, list(by_hand.values())), strict=True
-        ):
-            value.data -= 0.1 * gradient
+        move(by_hand, expected)
         for row, by_u, by_v in moves:
             u[row] -= 0.4 * by_u
             v[row] -= 0.3 * by_v

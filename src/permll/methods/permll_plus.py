@@ -25,14 +25,14 @@ SPAN = 1000  # samples of a class, the latest, that its share and its labels are
 class PermLLPlus(Method):
     """PermLL whose head start closes to what the labels of a class deserve, on remembered and balanced predictions.
 
-    Of a sample with the given label y, its row β (own, begins with 0), its memory t of predictions, and for all:
+    Of a sample with the given label y, its own row δ, which begins with 0, and its memory t of predictions:
 
-        t ← b t + (1 - b) p                         what the network said of it
-        α = β + g_y e_y                              g_y: the head start of all labels y
+        t ← β t + (1 - β) p                         what the network said of it
+        α = δ + g_y e_y                              g_y: the head start of all labels y
         r = softmax(α + log t + log q - log π)       π: the mean of p, q: the shares that classes should have
-        loss = -Σ_k r_k log p_k,    β ← β + lr (r - softmax(α))
+        loss = -Σ_k r_k log p_k,    δ ← δ + lr (r - softmax(α))
 
-    With b = 0, q = π and g at rest these are the steps of PermLL: the gradient of -log <a, p> is p - r in the logits
+    With β = 0, q = π and g at rest these are the steps of PermLL: the gradient of -log <a, p> is p - r in the logits
     and a - r in α. After a warm-up with cross-entropy, g_y closes from PermLL's gap to log(R_y / (1 - R_y)), R_y being
     the mean of t_y over samples with the label y: how often such labels are right, as far as the network can tell.
 
@@ -43,7 +43,7 @@ class PermLLPlus(Method):
             is how well the network knows the labels, grows by less than a twentieth.
         close: the share of training, after the warm-up, in which g_y becomes what the labels of the class deserve.
         earned: whether they deserve anything; without it g closes to 0.
-        beta: b, how much of the memory a visit leaves; 0 for none.
+        beta: β, how much of the memory a visit leaves; 0 for none.
         prior: q: ``"estimated"`` from the classes that the network names at the end of the warm-up, even unless some
             are rare (``cautious_shares``); ``"even"``; as in the ``"given"`` labels; or ``"free"``, which is q = π.
         top_k: keep so many entries of the rows, and one number for the others; for many classes. Default all.
