@@ -3,13 +3,15 @@
 export class Refused extends Error {}
 
 const ask = async (path, options) => {
-  let answer;
+  let answer, body;
   try {
     answer = await fetch(path, { credentials: "same-origin", ...options });
+    body = await answer.json();
   } catch {
-    throw new Refused("The review does not answer: is permll review still running? Your earlier decisions are kept.");
+    if (!answer || answer.ok) // an answer may break off
+      throw new Refused("The review does not answer: is permll review still running? Your earlier decisions are kept.");
+    body = {};
   }
-  const body = await answer.json().catch(() => ({}));
   if (answer.ok || (answer.status === 409 && body.items)) return body;
   if (answer.status === 403 || answer.status === 421)
     throw new Refused("This page belongs to a review that has ended: open the address that permll review printed last.");
