@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from permll.methods import METHODS, Sweep, find_method
+from permll.methods import METHODS, Method, Sweep, find_method
 from permll.training.checkpoint import load_state, save_state
 from permll.training.loop import Loop
 from tests.training.toy import make_loop, points
@@ -208,3 +208,17 @@ def test_records_say_what_there_is(name: str) -> None:
 def test_an_unknown_method_is_answered_with_the_nearest() -> None:
     with pytest.raises(ValueError, match="'pemrll' is no method, did you mean permll"):
         find_method("pemrll")
+
+
+class Quick(Method):
+    """Somebody's own, whose settings have no types."""
+
+    def __init__(self, *, steps=3):  # type: ignore[no-untyped-def]
+        super().__init__()
+        self.steps = steps
+
+
+def test_settings_without_types_are_taken_as_they_are() -> None:
+    method = find_method(f"{__name__}:Quick").build(steps="many")
+    assert isinstance(method, Quick)
+    assert method.steps == "many"

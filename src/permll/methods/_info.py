@@ -3,7 +3,7 @@
 import importlib
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from permll.data.problems import nearest
 
@@ -72,7 +72,7 @@ class MethodInfo:
         """Return a setting as the type that the constructor names, or say what it must be."""
         from pydantic import TypeAdapter, ValidationError
 
-        wanted = inspect.signature(self.method_class).parameters[name].annotation
+        wanted = get_type_hints(self.method_class.__init__).get(name, Any)
         try:
             return TypeAdapter(wanted).validate_python(value)
         except ValidationError as wrong:
