@@ -7,7 +7,7 @@ to one other class; ``q`` the shares that the classes should have; ``π`` those 
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -71,6 +71,24 @@ def aligned(
         tensor([[0.5000, 0.5000]])
     """
     return log_p + (prior.log() - shares.log())
+
+
+def how_right(
+    p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], more: float = 10.0
+) -> Float[Tensor, " classes"]:
+    """Return R (c,): the mean of p_y over samples with the label y, as if ``more`` had been seen at the mean of all.
+
+    Of samples that the network was not trained on: what it says of others it may know by heart. It errs downwards,
+    as the network does not know everything.
+
+    Examples:
+        >>> p = torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.4, 0.6]])
+        >>> how_right(p, torch.tensor([0, 0, 1]), more=0.0)
+        tensor([0.7000, 0.6000])
+    """
+    believed = p.gather(1, labels[:, None])[:, 0]
+    total = torch.zeros(p.shape[1], dtype=p.dtype, device=p.device).index_add_(0, labels, believed)
+    return (total + more * believed.mean()) / (labels.bincount(minlength=p.shape[1]) + more)
 
 
 def cautious_shares(shares: Float[Tensor, " classes"], factor: float = 2.0) -> Float[Tensor, " classes"]:

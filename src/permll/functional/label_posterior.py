@@ -25,11 +25,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from permll.functional.noise_rate import cautious_transition, fit_likelihood, joint_given, rate_of
+from permll.functional.noise_rate import (
+    cautious_transition,
+    fit_likelihood,
+    fit_temperature,
+    guess_transition,
+    joint_given,
+    joint_of_beliefs,
+    rate_of,
+)
 
 MOST_LEAN = 20.0  # nats: what leans further has been learned by heart, and taking that back would be guessing
 SCEPTICISM = 0.25  # times the mistakes that the network expects to make
 CAUTION = 3.0  # see cautious_transition: here entries of T decide on single labels, not on their number alone
+AT_ONCE = 100_000  # rows, where the doubles of all of them would not do
 _HALVINGS = 50
 
 
@@ -204,3 +213,62 @@ def find_lean(
         wrong = (others / (others + r_y * math.exp(-lean))).mean().item()
         low, high = (lean, high) if wrong < wanted else (low, lean)
     return low
+
+
+class Others(NamedTuple):
+    """Rows that the network was not trained on: logits (n, c), and labels as given (n,)."""
+
+    logits: Float[Tensor, "others classes"]
+    labels: Int[Tensor, " others"]
+
+
+def posterior_of_seen(
+    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], others: Others | None = None
+) -> Float[Tensor, "samples classes"]:
+    """Return r (N, c), in float32, for rows that the network was trained on with targets that hold their labels.
+
+    r[k] ∝ q[k] T[k, y], q = softmax(z / τ). The network is surer of rows it was trained on than it may be: τ makes it
+    as sure of them as of others (``match_confidence``), and surer if the labels of those would be likelier then. T is
+    the one that makes ``labels`` likeliest, as in ``fit_channel``. Without others τ is 1, and T the joint distribution
+    of q and labels: one step towards the likeliest, since with all of them what is known by heart would pass for right.
+
+    Args:
+        logits: z (N, c).
+        labels: as given.
+        others: that the network was not trained on, with labels as noisy as these.
+
+    Examples:
+        >>> logits = torch.tensor([[3.0, 0.0]] * 8 + [[0.0, 3.0]] * 8)
+        >>> labels = torch.tensor([0] * 8 + [1] * 7 + [0])
+        >>> posterior_of_seen(logits, labels).argmax(1)[-1]
+        tensor(1)
+    """
+    if others is None or len(others.labels) == 0:
+        temperature = 1.0
+        joint = joint_of_beliefs(logits.softmax(-1), labels)
+    else:
+        temperature = match_confidence(logits, others.logits) * min(fit_temperature(*others), 1.0)
+        start = guess_transition(logits.shape[1]).to(logits.device)
+        joint = joint_given((logits.double() / temperature).softmax(-1), labels, start)
+    channel = Channel(cautious_transition(joint, len(labels)), temperature, rate_of(joint), error=0.0)
+    parts = zip(logits.split(AT_ONCE), labels.split(AT_ONCE), strict=True)
+    return torch.cat([label_posterior(rows, own, channel).float() for rows, own in parts])
+
+
+def match_confidence(logits: Float[Tensor, "samples classes"], others: Float[Tensor, "others classes"]) -> float:
+    """Return the τ in [1/8, 8] for which the mean of max softmax(z / τ) is that of max softmax(z) over other rows.
+
+    Examples:
+        >>> logits = torch.tensor([[2.0, 0.0], [0.0, 4.0]])
+        >>> round(match_confidence(logits, logits / 3), 4)
+        3.0
+    """
+    wanted = others.double().softmax(-1).amax(-1).mean()
+    rows = torch.arange(min(len(logits), AT_ONCE), device=logits.device) * len(logits) // min(len(logits), AT_ONCE)
+    some = logits[rows].double()
+    low, high = -math.log(8), math.log(8)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        sure = (some / math.exp(middle)).softmax(-1).amax(-1).mean()
+        low, high = (middle, high) if bool(sure > wanted) else (low, middle)
+    return math.exp(low)

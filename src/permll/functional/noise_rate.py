@@ -156,6 +156,17 @@ def joint_by_likelihood(
     return _best_fit(logits, labels)[1]
 
 
+def fit_temperature(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
+    """Return the temperature of ``fit_likelihood``.
+
+    Examples:
+        >>> labels = torch.tensor([0, 1]).repeat(50)
+        >>> fit_temperature(0.2 * torch.eye(2).repeat(50, 1), labels) < 1  # far surer than it says
+        True
+    """
+    return _best_fit(*_enough(logits, labels))[2]
+
+
 def fit_likelihood(
     logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], *, groups: int = 20, caution: float = 1.0
 ) -> LikelihoodFit:
@@ -193,6 +204,16 @@ def fit_likelihood(
     rates = torch.tensor([rate_of(without) for _, without in left_out], dtype=torch.float64)
     error = ((groups - 1) * rates.var(unbiased=False)).sqrt().item()
     return LikelihoodFit(joint, temperature, error)
+
+
+def guess_transition(classes: int) -> Float[Tensor, "classes classes"]:
+    """Return the T that EM begins with: symmetric noise, a little of it.
+
+    Examples:
+        >>> guess_transition(3)[0]
+        tensor([0.8000, 0.1000, 0.1000], dtype=torch.float64)
+    """
+    return 0.3 / classes + 0.7 * torch.eye(classes, dtype=torch.float64)
 
 
 def joint_given(
@@ -241,7 +262,7 @@ def explain(
     logits, labels = _enough(logits, labels)
     last = len(TEMPERATURES) - 1
     if before is None:
-        start, places = _guess(logits), set(range(0, len(TEMPERATURES), 4))
+        start, places = guess_transition(logits.shape[1]).to(logits.device), set(range(0, len(TEMPERATURES), 4))
     else:
         start, places = before.transition, {max(before.place - 2, 0), before.place, min(before.place + 2, last)}
     fits = {place: _fit(logits.double() / TEMPERATURES[place], labels, start, 1.0, ROUGHLY) for place in places}
@@ -258,15 +279,9 @@ def _enough(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return logits[rows], labels[rows]
 
 
-def _guess(logits: Tensor) -> Tensor:
-    """Return the T that EM begins with: symmetric noise, a little of it."""
-    classes = logits.shape[1]
-    return 0.3 / classes + 0.7 * torch.eye(classes, dtype=torch.float64, device=logits.device)
-
-
 def _best_fit(logits: Tensor, labels: Tensor, caution: float = 1.0) -> tuple[float, Tensor, float]:
     """Return the likeliest fit over the temperatures: every fourth first, then ever nearer to the best."""
-    start = _guess(logits)
+    start = guess_transition(logits.shape[1]).to(logits.device)
     fits: dict[int, tuple[float, Tensor]] = {}
     tried: Iterable[int] = range(0, len(TEMPERATURES), 4)
     for apart in (2, 1, 0):

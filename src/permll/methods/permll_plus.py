@@ -7,19 +7,20 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.head_start import aligned, cautious_shares, closing_gap, earned_gap
+from permll.functional.head_start import aligned, cautious_shares, closing_gap, earned_gap, how_right
+from permll.functional.label_posterior import Others, posterior_of_seen
 from permll.functional.memory import in_order
 from permll.layer.equations import initial_gap, posterior
 from permll.layer.turning import choose_init, choose_step
 from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
 from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
 
-Prior = Literal["estimated", "even", "given", "free"]
+Prior = Literal["cautious", "even", "given", "free"]
 TINY = 1e-8  # below which a memory says nothing
 MOST = 3.0  # nats: of labels that are right in 95 of 100 cases, or more
 GROWTH = 1.05  # by less than which what the network says of the labels grows in the last epoch of a warm-up
 LONGEST = 0.25  # of training: a warm-up that does not end by itself
-SPAN = 1000  # samples of a class, the latest, that its share and its labels are judged by
+SPAN = 1000  # samples of a class, the latest, that its share is judged by
 
 
 class PermLLPlus(Method):
@@ -34,7 +35,8 @@ class PermLLPlus(Method):
 
     With β = 0, q = π and g at rest these are the steps of PermLL: the gradient of -log <a, p> is p - r in the logits
     and a - r in α. After a warm-up with cross-entropy, g_y closes from PermLL's gap to log(R_y / (1 - R_y)), R_y being
-    the mean of t_y over samples with the label y: how often such labels are right, as far as the network can tell.
+    the mean of p_y over samples with the label y that are not trained on: how often such labels are right, as far as
+    the network can tell. Without such samples it closes to 0.
 
     Args:
         init: the initial weight of the given label; default as in ``PermutationLayer``.
@@ -44,8 +46,8 @@ class PermLLPlus(Method):
         close: the share of training, after the warm-up, in which g_y becomes what the labels of the class deserve.
         earned: whether they deserve anything; without it g closes to 0.
         beta: β, how much of the memory a visit leaves; 0 for none.
-        prior: q: ``"estimated"`` from the classes that the network names at the end of the warm-up, even unless some
-            are rare (``cautious_shares``); ``"even"``; as in the ``"given"`` labels; or ``"free"``, which is q = π.
+        prior: q: ``"cautious"``, as far as the given labels differ from even shares by more than noise may
+            (``cautious_shares``); ``"even"``; as in the ``"given"`` labels; or ``"free"``, which is q = π.
         top_k: keep so many entries of the rows, and one number for the others; for many classes. Default all.
         state: how they are kept: ``"float32"``, ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
@@ -68,8 +70,8 @@ class PermLLPlus(Method):
         warm_up: float | None = None,
         close: float = 0.2,
         earned: bool = True,
-        beta: float = 0.7,
-        prior: Prior = "estimated",
+        beta: float = 0.5,
+        prior: Prior = "cautious",
         top_k: int | None = None,
         state: State = "float32",
     ) -> None:
@@ -100,10 +102,11 @@ class PermLLPlus(Method):
         self._total = info.epochs * info.steps_per_epoch
         given = info.labels.bincount(minlength=classes).float().clamp_min(1) / len(info.labels)
         even = torch.full((classes,), 1 / classes)
-        self._span = info.labels.bincount(minlength=classes).clamp(1, SPAN).float()
+        self._span = float(info.labels.bincount(minlength=classes).clamp(1, SPAN).sum())
         self.register_buffer("shares", even.clone())
         self.register_buffer("right", torch.full((classes,), 0.5))
-        self.register_buffer("wanted", given if self.prior == "given" else even.clone())  # named ones in the warm-up
+        wanted = {"cautious": cautious_shares(given), "given": given}.get(self.prior, even)
+        self.register_buffer("wanted", wanted.clone())
         self.register_buffer("agreed", torch.zeros(3, dtype=torch.float64))  # Σ p_y, visits, their ratio an epoch ago
         self.register_buffer("warm", torch.tensor(-1 if self._longest else 0))  # epochs of the warm-up, once it is over
 
@@ -131,29 +134,30 @@ class PermLLPlus(Method):
         self.steps += 1
 
     def on_epoch_end(self, epoch: int, scan: Scan) -> None:
-        """End the warm-up, if it is time, and settle the classes' shares."""
-        if self.warm >= 0:
-            return
-        total, visits, before = self.agreed.tolist()
-        mean = total / max(visits, 1)
-        if epoch + 1 >= self._longest or (self.warm_up is None and mean < GROWTH * before):
-            self.warm.fill_(epoch + 1)
-            if self.prior == "estimated":
-                self.wanted.copy_(cautious_shares(self.wanted))
-        self.agreed.copy_(torch.tensor([0.0, 0.0, mean]))
+        """End the warm-up, if it is time; after it, ask how right the labels are."""
+        assert self.info is not None
+        if self.warm < 0:
+            total, visits, before = self.agreed.tolist()
+            mean = total / max(visits, 1)
+            if epoch + 1 >= self._longest or (self.warm_up is None and mean < GROWTH * before):
+                self.warm.fill_(epoch + 1)
+            self.agreed.copy_(torch.tensor([0.0, 0.0, mean]))
+        held_out = self.info.held_out
+        if self.warm >= 0 and self.earned and held_out is not None and len(held_out) > 0:
+            said = scan(held_out=True).float().softmax(-1)
+            self.right.copy_(how_right(said, held_out.to(said.device)))
 
     def corrected_labels(self, scan: Scan) -> Tensor:
-        """Return a = softmax(α), (N, c): what training has come to believe of each label."""
-        return self.own.each(lambda own, labels: self._alpha(own, labels).softmax(-1))
-
-    def label_quality(self, scan: Scan) -> Tensor:
-        """Return r_y = softmax(α + logits)_y (N,): what input and label together say."""
-        logits = scan()
-        alpha, labels = self.own.each(self._alpha).to(logits), self.own.labels.to(logits.device)
-        return posterior(alpha, logits).gather(1, labels[:, None])[:, 0]
+        """Return what input and label together say (N, c): ``posterior_of_seen``; with ``top_k``, a = softmax(α)."""
+        assert self.info is not None
+        if self.top_k is not None:  # for more classes than a table of all their pairs is made for
+            return self.own.each(lambda own, labels: self._alpha(own, labels).softmax(-1))
+        logits, held_out = scan().float(), self.info.held_out
+        others = None if held_out is None else Others(scan(held_out=True).float(), held_out.to(logits.device))
+        return posterior_of_seen(logits, self.info.labels.to(logits.device), others)
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the share of labels that turned, and of those that are right as far as the network can tell."""
+        """Return the share of labels that turned, and of those that are right as far as others tell."""
         turned = self.own.each(lambda own, labels: self._alpha(own, labels).argmax(-1) != labels)
         labels = self.own.labels
         return {
@@ -186,16 +190,8 @@ class PermLLPlus(Method):
             samples = batch.index[visits]
             said[visits] = (self.beta * self.memory.read(samples) + (1 - self.beta) * p[visits]).to(said)
             self.memory.write(samples, said[visits])
-        believed = said.gather(1, batch.labels[:, None])[:, 0] / said.sum(-1)
-        count = batch.labels.bincount(minlength=len(self.right)).to(self.right)
-        mean = torch.zeros_like(self.right).index_add_(0, batch.labels, believed.to(self.right)) / count.clamp_min(1)
-        span = self._span.to(self.right)
-        self.right.lerp_(mean, (count / span).clamp_max(1))
-        part = min(len(p) / float(self._span.sum()), 1.0)
-        self.shares.lerp_(p.mean(0).to(self.shares), part)
+        self.shares.lerp_(p.mean(0).to(self.shares), min(len(p) / self._span, 1.0))
         if self.warm < 0:
-            self.agreed[:2] += torch.tensor([p.gather(1, batch.labels[:, None]).sum().item(), len(p)]).to(self.agreed)
-            if self.prior == "estimated":
-                named = said.argmax(-1).bincount(minlength=len(self.right)) / len(said)
-                self.wanted.lerp_(named.to(self.wanted), part)
+            self.agreed[0] += p.gather(1, batch.labels[:, None]).sum()
+            self.agreed[1] += len(p)
         return said.clamp_min(TINY).log()
