@@ -11,12 +11,20 @@ from permll.data.streams import Batch
 from permll.methods import FitInfo, Method, find_method
 
 
-def prepare(name: str, data: Data, settings: dict[str, Any] | None = None, *, epochs: int = 10) -> Method:
+def prepare(
+    name: str,
+    data: Data,
+    settings: dict[str, Any] | None = None,
+    *,
+    epochs: int = 10,
+    held_out: torch.Tensor | None = None,
+) -> Method:
     """Return a method that is ready to train a linear network on points."""
     method = find_method(name).build(**(settings or {}))
     width = data.inputs.batch(torch.arange(1)).shape[1]
     method.networks["net"] = nn.Linear(width, data.num_classes)
-    method.on_fit_start(FitInfo(data.labels, data.ids, data.num_classes, epochs, steps_per_epoch=1))
+    told = FitInfo(data.labels, data.ids, data.num_classes, epochs, steps_per_epoch=1, held_out=held_out)
+    method.on_fit_start(told)
     return method
 
 

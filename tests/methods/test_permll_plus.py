@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from permll.functional.head_start import cautious_shares
+from permll.functional.head_start import cautious_shares, how_right
 from permll.layer.equations import initial_gap
 from tests.methods.by_hand import batch_of, move, prepare, take_step, weights
 from tests.training.toy import points
 
-HOME = "permll.methods.permll_plus:PermLLPlus"
+HOME = "permll_plus"
 ROWS = [[0, 3, 5, 7], [3, 1, 0, 3], [7, 6, 7, 2]]  # some samples twice in a batch
 
 
@@ -21,22 +21,18 @@ def test_steps_are_those_of_the_straight_line() -> None:
     method = prepare(HOME, data, settings, epochs=epochs)
     by_hand = weights(method)
     own, memory = torch.zeros(12, 3), torch.zeros(12, 3)
-    shares, right = [1 / 3] * 3, [0.5] * 3
-    sizes = [int((data.labels == k).sum()) for k in range(3)]
+    method.right.copy_(torch.tensor([0.7, 0.5, 0.95]))
+    shares, right = [1 / 3] * 3, method.right.tolist()
     for step, rows in enumerate(ROWS):
         gaps = [initial_gap(3, 0.6) * (0.5 - step / epochs) / 0.5 for _ in range(3)]
-        losses, believed, said, told = [], [[], [], []], [], []
+        losses, said, told = [], [], []
         for row in rows:
-            x, y = data.inputs.batch(torch.tensor([row]))[0], int(data.labels[row])
+            x = data.inputs.batch(torch.tensor([row]))[0]
             p = (by_hand["weight"] @ x + by_hand["bias"]).softmax(0)
             memory[row] = 0.6 * memory[row] + 0.4 * p.detach()
             said.append(p)
             told.append(memory[row].clone())
-            believed[y].append(float(memory[row, y] / memory[row].sum()))
         for k in range(3):
-            share = min(len(believed[k]) / sizes[k], 1.0)
-            if believed[k]:
-                right[k] += share * (sum(believed[k]) / len(believed[k]) - right[k])
             shares[k] += len(rows) / 12 * (sum(p[k].item() for p in said) / len(said) - shares[k])
         moves = torch.zeros(12, 3)
         for row, p, t in zip(rows, said, told, strict=True):
@@ -53,7 +49,6 @@ def test_steps_are_those_of_the_straight_line() -> None:
         assert take_step(method, batch_of(data, rows)) == pytest.approx(expected.item(), rel=1e-4)
     assert_close(method.memory.values, memory)
     assert_close(method.own.values, own)
-    assert_close(method.right, torch.tensor(right))
     for name, value in method.networks["net"].named_parameters():
         assert_close(value.detach(), by_hand[name].detach())
 
@@ -68,9 +63,10 @@ def test_without_memory_shares_and_closing_it_is_permll() -> None:
     for rows in ([0, 3, 5, 7], [3, 1, 0, 6], [7, 6, 5, 2]):
         for method in (plus, permll):
             take_step(method, batch_of(data, rows))
-    assert_close(plus.corrected_labels(torch.zeros), permll.corrected_labels(torch.zeros), rtol=1e-4, atol=1e-6)
-    for ours, theirs in zip(plus.networks["net"].parameters(), permll.networks["net"].parameters(), strict=True):
-        assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+    ours = plus.own.each(plus._alpha).softmax(-1)
+    assert_close(ours, permll.corrected_labels(torch.zeros), rtol=1e-4, atol=1e-6)
+    for own, theirs in zip(plus.networks["net"].parameters(), permll.networks["net"].parameters(), strict=True):
+        assert_close(own, theirs, rtol=1e-4, atol=1e-6)
 
 
 def test_a_warm_up_remembers_and_moves_no_row() -> None:
@@ -81,7 +77,7 @@ def test_a_warm_up_remembers_and_moves_no_row() -> None:
     expected = torch.nn.functional.cross_entropy(logits, batch.labels).item()
     assert take_step(method, batch, loss="plain_loss") == pytest.approx(expected)
     assert (method.own.values == 0).all()
-    assert_close(method.memory.values[[0, 3, 5, 7]], 0.3 * logits.softmax(-1).detach())
+    assert_close(method.memory.values[[0, 3, 5, 7]], 0.5 * logits.softmax(-1).detach())
 
 
 @pytest.mark.parametrize(
@@ -98,15 +94,28 @@ def test_a_warm_up_ends_when_the_labels_are_known_hardly_better(grows: list[floa
     assert method.sweep(ended, 1, torch.zeros) is None
 
 
-def test_shares_are_those_of_the_named_classes_made_cautious() -> None:
-    data = points(12)
-    method = prepare(HOME, data, {"warm_up": 1})
-    with torch.no_grad():
-        method.networks["net"].weight.zero_()
-        method.networks["net"].bias.copy_(torch.tensor([3.0, 0.0, 0.0]))
-    method.plain_loss(batch_of(data, list(range(12))))
-    method.on_epoch_end(0, torch.zeros)
-    assert_close(method.wanted, cautious_shares(torch.tensor([1.0, 0.0, 0.0])))
+def test_shares_are_those_of_the_given_labels_made_cautious() -> None:
+    data = points(12).relabel(torch.tensor([0] * 10 + [1, 2]))
+    given = torch.tensor([10.0, 1.0, 1.0]) / 12
+    assert_close(prepare(HOME, data).wanted, cautious_shares(given))
+    assert_close(prepare(HOME, data, {"prior": "given"}).wanted, given)
+    assert_close(prepare(HOME, data, {"prior": "even"}).wanted, torch.full((3,), 1 / 3))
+
+
+def test_labels_earn_by_rows_that_are_not_trained_on() -> None:
+    """What the network says of training rows, which it may know by heart, does not count."""
+    data, others = points(12), torch.tensor([0, 0, 1, 2])
+    said = torch.tensor([[3.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+
+    def scan(*_: object, held_out: bool = False, **__: object) -> torch.Tensor:
+        return said if held_out else torch.full((12, 3), math.nan)
+
+    method = prepare(HOME, data, {"warm_up": 1}, held_out=others)
+    method.on_epoch_end(0, scan)
+    assert_close(method.right, how_right(said.softmax(-1), others))
+    untold = prepare(HOME, data, {"warm_up": 1})
+    untold.on_epoch_end(0, scan)
+    assert (untold.right == 0.5).all()  # with which nothing is earned
 
 
 @pytest.mark.parametrize(

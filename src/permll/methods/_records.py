@@ -535,4 +535,14 @@ RECORDS = (
             "Warm-up of n steps is n steps; the authors' code takes n + 1.",
         ),
     ),
+    MethodInfo(
+        name="permll_plus",
+        title="PermLL+",
+        idea="PermLL for noise of any kind and rate",
+        year=None,
+        paper="Ours: PermLL whose head start closes to what labels deserve; see docs/theory.md",
+        home="permll.methods.permll_plus:PermLLPlus",
+        needs=("index", "validation"),
+        state="δ and a memory, 2 c numbers",
+    ),
 )

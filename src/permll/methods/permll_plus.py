@@ -66,7 +66,7 @@ class PermLLPlus(Method):
         self,
         *,
         init: float | None = None,
-        turn_after: float = 0.4,
+        turn_after: float = 0.6,
         warm_up: float | None = None,
         close: float = 0.2,
         earned: bool = True,
