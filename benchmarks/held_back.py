@@ -44,7 +44,7 @@ Frame = dict[str, Any]
 def instance(folder: Path, draw: int) -> Frame:
     """Return Fashion-MNIST with labels that go wrong by what is in the image, 40 % of them."""
     data = some_rows(load("fashion_mnist"), draw)
-    pixels = data.inputs.pixels.numpy() / 255
+    pixels = data.inputs.batch(torch.arange(len(data))).numpy() / 255
     return on_mini(data, part_dependent(pixels, data.labels.numpy(), 10, 0.4, draw), folder)
 
 
@@ -151,7 +151,8 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
     for key, title in SHOWN.items():
         lines += [f"| {title} | " + " | ".join(names) + " |", "|---|" + "---:|" * len(names)]
         if key == "last":
-            lines.append("| Cross-entropy, best epoch | " + " | ".join(_spread(rows, "ce", n, "best_test") for n in names) + " |")
+            best = [_spread(rows, "ce", name, "best_test") for name in names]
+            lines.append("| Cross-entropy, best epoch | " + " | ".join(best) + " |")
         for method in METHODS:
             shown = [_spread(rows, method, name, key) for name in names]
             lines.append(f"| {RECORDS[method].title} | " + " | ".join(shown) + " |")

@@ -29,21 +29,18 @@ from permll.data import Data, load
 from permll.training.experiment import prepare
 from permll.training.recipe_files import choose_recipe
 
-PLUS = "permll.methods.permll_plus:PermLLPlus"
+PLUS = "permll_plus"
 CHOICES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "plus": ("PermLL+", PLUS, {}),
     "no-memory": ("without a memory of predictions", PLUS, {"beta": 0.0}),
     "no-shares": ("without the classes' shares", PLUS, {"prior": "free"}),
     "given-shares": ("shares of the given labels", PLUS, {"prior": "given"}),
-    "even-shares": ("even shares", PLUS, {"prior": "even"}),
     "nothing-earned": ("the head start closes to 0", PLUS, {"earned": False}),
     "no-closing": ("the head start closes at the end", PLUS, {"close": 1.0}),
     "no-warm-up": ("without a warm-up", PLUS, {"warm_up": 0}),
-    "four-epochs": ("four epochs of warm-up", PLUS, {"warm_up": 4}),
     "no-rows": ("rows that hardly move", PLUS, {"turn_after": 100.0}),
     "permll": ("PermLL", "permll", {}),
     "elr": ("ELR", "elr", {}),
-    "ce": ("Cross-entropy", "ce", {}),
 }
 NOISES = {
     "sym-20": "permll:sym:0.2",

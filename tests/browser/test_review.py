@@ -180,7 +180,7 @@ def test_by_mouse_through_a_reload_two_tabs_and_a_crash(visit: Visitor, fresh: P
 def test_an_answer_that_breaks_off_is_told(visit: Visitor, fresh: Path) -> None:
     with visit.review(fresh, "--reviewer", "Bob") as server:
         page = visit(server.url)
-        page.route("**/api/list*", lambda route: route.fulfill(status=200, body='{"items": [', content_type="text/json"))
+        page.route("**/api/list*", lambda route: route.fulfill(body='{"items": [', content_type="application/json"))
         press(page, "ArrowRight")
         says(page, "#message", "does not answer")
 

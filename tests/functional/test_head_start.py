@@ -8,7 +8,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from permll.functional.head_start import aligned, cautious_shares, closing_gap, earned_gap, largest_gap, pull_of_alike
+from permll.functional.head_start import (
+    aligned,
+    cautious_shares,
+    closing_gap,
+    earned_gap,
+    how_right,
+    largest_gap,
+    pull_of_alike,
+)
 from permll.layer.equations import posterior
 
 SHARES = st.floats(0.02, 0.98)
@@ -99,3 +107,14 @@ def test_noise_below_a_half_never_makes_even_classes_look_rare(flipped: list[flo
     lost = torch.tensor(flipped, dtype=torch.float64) * 0.99
     labels = (1 - lost + lost.roll(1)) / len(lost)
     assert_close(cautious_shares(labels), torch.full_like(labels, 1 / len(labels)))
+
+
+@given(st.integers(1, 40), st.integers(2, 6), st.integers(0, 100), st.floats(0.5, 20))
+def test_how_right_is_a_mean_drawn_to_that_of_all(rows: int, classes: int, seed: int, more: float) -> None:
+    draw = torch.Generator().manual_seed(seed)
+    p = torch.randn(rows, classes, generator=draw, dtype=torch.float64).softmax(-1)
+    labels = torch.randint(classes, (rows,), generator=draw)
+    said = [float(p[n, labels[n]]) for n in range(rows)]
+    for k, found in enumerate(how_right(p, labels, more).tolist()):
+        own = [one for one, label in zip(said, labels.tolist(), strict=True) if label == k]
+        assert found == pytest.approx((sum(own) + more * sum(said) / rows) / (len(own) + more))

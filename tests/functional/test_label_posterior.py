@@ -14,12 +14,15 @@ from permll.functional.label_posterior import (
     MOST_LEAN,
     SCEPTICISM,
     Channel,
+    Others,
     believed,
     doubted,
     find_lean,
     fit_channel,
     label_posterior,
+    match_confidence,
     mistakes,
+    posterior_of_seen,
 )
 from permll.functional.noise_rate import cautious_transition
 
@@ -200,3 +203,42 @@ def test_a_sceptic_does_not_believe_a_network_that_mixes_two_classes_up() -> Non
     doubts = doubts.gather(1, 1 - labels[sure][:, None])
     assert believes.mean() > 0.95  # no label is wrong: it cannot know
     assert doubts.max() < 0.9
+
+
+def test_of_seen_rows_without_others_is_one_step_from_the_predictions() -> None:
+    log_p, labels, _ = some(40, 3, 7)
+    p = log_p.exp().double()
+    joint = [[sum(float(p[n, k]) for n in range(40) if labels[n] == y) / 40 for y in range(3)] for k in range(3)]
+    T = cautious_transition(torch.tensor(joint, dtype=torch.float64), 40)
+    found = posterior_of_seen(log_p, labels)
+    for n in range(40):
+        parts = [float(p[n, k] * T[k, labels[n]]) for k in range(3)]
+        assert found[n].tolist() == pytest.approx([part / sum(parts) for part in parts], rel=1e-5)
+
+
+@given(st.floats(0.3, 4.0), st.integers(0, 100))
+def test_a_network_that_is_too_sure_is_made_as_sure_as_of_others(times: float, seed: int) -> None:
+    log_p = some(50, 4, seed)[0]
+    assert match_confidence(times * log_p, log_p) == pytest.approx(times, rel=1e-4)
+
+
+def test_others_tell_how_far_predictions_for_seen_rows_may_be_trusted() -> None:
+    """A network three times too sure of rows it was trained on: the posterior is as right as with its true logits."""
+    log_p, clean, labels, channel = through_a_channel(seed=3, rows=8000)
+    seen, rest = slice(0, 4000), slice(4000, None)
+    found = posterior_of_seen(3 * log_p[seen], labels[seen], Others(log_p[rest], labels[rest]))
+    ideal = label_posterior(log_p[seen], labels[seen], channel)
+    right, best, alone = (
+        (one.argmax(1) == clean[seen]).double().mean().item()
+        for one in (found, ideal, posterior_of_seen(3 * log_p[seen], labels[seen]))
+    )
+    assert right > best - 0.01
+    assert right > alone + 0.02
+    # Of the classes that it holds for probable in a share s of cases, about a share s is right.
+    assert found.amax(1).mean().item() == pytest.approx(right, abs=0.03)
+
+
+def test_nobody_set_aside_is_nobody_asked() -> None:
+    log_p, labels, _ = some(20, 3, 1)
+    nobody = Others(log_p[:0], labels[:0])
+    assert torch.equal(posterior_of_seen(log_p, labels, nobody), posterior_of_seen(log_p, labels))

@@ -45,6 +45,7 @@ FLOORS = {
     "elr_plus": 0.94,
     "unicon": 0.91,
     "permll": 0.91,
+    "permll_plus": 0.91,
 }
 EPOCHS = {"dividemix": 10, "unicon": 10}  # each of them costs ten; of the others, twenty are enough to learn by heart
 
