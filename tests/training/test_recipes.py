@@ -58,6 +58,7 @@ def test_tier_mini_has_what_the_search_chose() -> None:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     every = {spelled(method, variant): (method, variant) for method, variant in contestants()}
+    del every["permll_plus"]  # has its defaults everywhere: see the next test
     assert {row["method"] for row in rows} == set(every), "every method is searched for, and none is left out"
     for spelling, (name, variant) in every.items():
         (chosen,) = (row for row in rows if row["method"] == spelling and row["chosen"])
@@ -71,6 +72,14 @@ def test_tier_mini_has_what_the_search_chose() -> None:
                 of_method = {**defaults, **recipe.method.settings}
                 found = of_method[setting] if section == "method" else getattr(getattr(recipe, section), setting)
                 assert found == value, (spelling, key)
+
+
+@pytest.mark.parametrize("recipe", ["mini/asym-40", "paper/cifar10-sym-60", "lite/cifar100-asym-40", "own/default"])
+def test_permll_plus_has_one_setting_for_everything(recipe: str) -> None:
+    plain, plus = (load_recipe(recipe, {"method.name": name}) for name in ("ce", "permll_plus"))
+    assert plus.method.settings == {}
+    assert plus.optimizer == plain.optimizer
+    assert plus.schedule == plain.schedule
 
 
 @pytest.mark.parametrize(
