@@ -93,6 +93,15 @@ def test_the_costs_are_those_of_the_results() -> None:
     assert f"takes {longest:.2f} times as long as one with 10 thousand" in README
 
 
+def test_the_cost_of_permll_plus_is_that_of_the_results() -> None:
+    own = [
+        float(row["ratio_median"])
+        for row in results("training")
+        if row["what"].startswith("permll_plus") and row["met"]
+    ]
+    assert f"With PermLL+ it takes {min(own):.3f} to {max(own):.3f} times as long" in README
+
+
 def test_the_speed_of_the_input_is_that_of_the_results() -> None:
     rows = {row["what"]: row for row in results("input")}
     plain, workers = (rows[f"images/s: crop, flip, normalise{more}"] for more in ("", ", PIL in 2 workers"))
