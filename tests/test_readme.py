@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks import cleaning, cleaning_choices, do_no_harm, held_back, suite
+from benchmarks import cleaning, cleaning_choices, do_no_harm, held_back, plus_choices, suite
 from benchmarks.timing import read_csv
 
 import permll
@@ -166,7 +166,7 @@ def test_the_tables_of_the_docs_are_those_of_the_results(name: str) -> None:
     assert (RESULTS / name).read_text() == render_tables(rows, table=table, format="markdown")
 
 
-@pytest.mark.parametrize("script", [cleaning, cleaning_choices, do_no_harm, held_back])
+@pytest.mark.parametrize("script", [cleaning, cleaning_choices, do_no_harm, held_back, plus_choices])
 def test_the_tables_of_cleaning_are_those_of_the_results(script: Any) -> None:
     name = script.__name__.rpartition(".")[2]
     assert (RESULTS / f"{name}.md").read_text() == script.table(read_csv(name))
