@@ -120,7 +120,7 @@ def test_labels_earn_by_rows_that_are_not_trained_on() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
-    [({"beta": 1.0}, "beta must lie"), ({"close": 2.0}, "close is a share")],
+    [({"beta": 1.0}, "beta must lie"), ({"close": 2.0}, "close is a share"), ({"warm_up": -1}, "warm_up must be")],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from permll.functional.noise_rate import (
     cautious_transition,
+    enough,
     fit_likelihood,
     fit_temperature,
     guess_transition,
@@ -247,9 +248,10 @@ def posterior_of_seen(
         temperature = 1.0
         joint = joint_of_beliefs(logits.softmax(-1), labels)
     else:
-        temperature = match_confidence(logits, others.logits) * min(fit_temperature(*others), 1.0)
+        some, given = enough(logits, labels)
+        temperature = match_confidence(some, others.logits) * min(fit_temperature(*others), 1.0)
         start = guess_transition(logits.shape[1]).to(logits.device)
-        joint = joint_given((logits.double() / temperature).softmax(-1), labels, start)
+        joint = joint_given((some.double() / temperature).softmax(-1), given, start)
     channel = Channel(cautious_transition(joint, len(labels)), temperature, rate_of(joint), error=0.0)
     parts = zip(logits.split(AT_ONCE), labels.split(AT_ONCE), strict=True)
     return torch.cat([label_posterior(rows, own, channel).float() for rows, own in parts])
@@ -264,11 +266,10 @@ def match_confidence(logits: Float[Tensor, "samples classes"], others: Float[Ten
         3.0
     """
     wanted = others.double().softmax(-1).amax(-1).mean()
-    rows = torch.arange(min(len(logits), AT_ONCE), device=logits.device) * len(logits) // min(len(logits), AT_ONCE)
-    some = logits[rows].double()
+    own = logits.double()
     low, high = -math.log(8), math.log(8)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        sure = (some / math.exp(middle)).softmax(-1).amax(-1).mean()
+        sure = (own / math.exp(middle)).softmax(-1).amax(-1).mean()
         low, high = (middle, high) if bool(sure > wanted) else (low, middle)
     return math.exp(low)

@@ -81,6 +81,22 @@ def transition_of(joint: Float[Tensor, "classes classes"]) -> Float[Tensor, "cla
     )
 
 
+def enough(
+    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
+) -> tuple[Float[Tensor, "some classes"], Int[Tensor, " some"]]:
+    """Return as many rows as are needed, evenly spaced, the same each time.
+
+    Examples:
+        >>> logits, labels = enough(torch.zeros(3 * ENOUGH, 2), torch.arange(3 * ENOUGH))
+        >>> len(logits) == ENOUGH, labels[:3]
+        (True, tensor([0, 3, 6]))
+    """
+    if len(labels) <= ENOUGH:
+        return logits, labels
+    rows = torch.arange(ENOUGH, device=labels.device) * len(labels) // ENOUGH
+    return logits[rows], labels[rows]
+
+
 def joint_of_beliefs(
     beliefs: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
 ) -> Float[Tensor, "classes classes"]:
@@ -152,7 +168,7 @@ def joint_by_likelihood(
         tensor([[0.7000, 0.3000],
                 [0.0000, 1.0000]], dtype=torch.float64)
     """
-    logits, labels = _enough(logits, labels)
+    logits, labels = enough(logits, labels)
     return _best_fit(logits, labels)[1]
 
 
@@ -164,7 +180,7 @@ def fit_temperature(logits: Float[Tensor, "samples classes"], labels: Int[Tensor
         >>> fit_temperature(0.2 * torch.eye(2).repeat(50, 1), labels) < 1  # far surer than it says
         True
     """
-    return _best_fit(*_enough(logits, labels))[2]
+    return _best_fit(*enough(logits, labels))[2]
 
 
 def fit_likelihood(
@@ -192,7 +208,7 @@ def fit_likelihood(
         >>> round(rate_of(fit.joint), 2), round(fit.error, 2)
         (0.1, 0.03)
     """
-    logits, labels = _enough(logits, labels)
+    logits, labels = enough(logits, labels)
     _, joint, temperature = _best_fit(logits, labels, caution)
     groups = min(groups, len(labels))
     if groups < 2:
@@ -231,7 +247,7 @@ def joint_given(
         >>> round(rate_of(joint_given(p, labels, torch.tensor([[0.7, 0.3], [0.3, 0.7]]))), 2)
         0.1
     """
-    p, labels = _enough(p, labels)
+    p, labels = enough(p, labels)
     return _fit(p.double().log(), labels, start.double(), caution)[1]
 
 
@@ -259,7 +275,7 @@ def explain(
         >>> explain(knows, labels).likelihood > explain(guesses, labels).likelihood
         True
     """
-    logits, labels = _enough(logits, labels)
+    logits, labels = enough(logits, labels)
     last = len(TEMPERATURES) - 1
     if before is None:
         start, places = guess_transition(logits.shape[1]).to(logits.device), set(range(0, len(TEMPERATURES), 4))
@@ -269,14 +285,6 @@ def explain(
     best = max(fits, key=lambda place: fits[place][0])
     likelihood, joint = fits[best]
     return Explained(likelihood, cautious_transition(joint, len(labels)), best)
-
-
-def _enough(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return as many rows as are needed, evenly spaced, the same each time."""
-    if len(labels) <= ENOUGH:
-        return logits, labels
-    rows = torch.arange(ENOUGH, device=labels.device) * len(labels) // ENOUGH
-    return logits[rows], labels[rows]
 
 
 def _best_fit(logits: Tensor, labels: Tensor, caution: float = 1.0) -> tuple[float, Tensor, float]:

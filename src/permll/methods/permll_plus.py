@@ -79,6 +79,8 @@ class PermLLPlus(Method):
         check_top_k(top_k)
         if not 0 <= beta < 1:
             raise ValueError(f"beta must lie in [0, 1), got {beta}.")
+        if warm_up is not None and warm_up < 0:
+            raise ValueError(f"warm_up must be 0 or more, got {warm_up}.")
         if not 0 <= close <= 1:
             raise ValueError(f"close is a share of training, in [0, 1]; got {close}.")
         self.init, self.turn_after, self.warm_up, self.close = init, turn_after, warm_up, close
