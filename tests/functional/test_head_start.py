@@ -16,6 +16,7 @@ from permll.functional.head_start import (
     how_right,
     largest_gap,
     pull_of_alike,
+    shares_of_right,
 )
 from permll.layer.equations import posterior
 
@@ -56,13 +57,22 @@ def test_labels_that_are_mostly_wrong_earn_nothing_and_others_not_too_much() -> 
     assert (largest_gap(0.0), largest_gap(1.0)) == (math.inf, 0.0)
 
 
-@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.5), st.floats(0.5, 1))
-def test_a_gap_only_closes(one: float, other: float, opens: float, closes: float) -> None:
-    assume(opens < closes)
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.5), st.floats(0.01, 0.5))
+def test_a_gap_only_closes(one: float, other: float, opens: float, lasts: float) -> None:
+    def gap_at(progress: float) -> float:
+        now, start = torch.tensor([progress, opens], dtype=torch.float64)
+        return closing_gap(2.0, now, start, lasts).item()
+
     early, late = sorted((one, other))
-    assert 2.0 >= closing_gap(2.0, early, opens, closes) >= closing_gap(2.0, late, opens, closes) >= 0
-    assert closing_gap(2.0, opens, opens, closes) == pytest.approx(2.0)
-    assert closing_gap(2.0, closes, opens, closes) == 0
+    assert 2.0 >= gap_at(early) >= gap_at(late) >= 0
+    assert gap_at(opens) == 2.0
+    assert gap_at(opens + lasts / 2) == pytest.approx(1.0)
+    assert gap_at(opens + lasts) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_gap_that_closes_at_once_is_there_before_and_not_after() -> None:
+    before, after = (closing_gap(2.0, torch.tensor(now), torch.tensor(0.25), 0.0).item() for now in (0.25, 0.26))
+    assert (before, after) == (2.0, 0.0)
 
 
 def test_with_their_own_shares_nothing_changes_and_with_others_odds_do() -> None:
@@ -107,6 +117,21 @@ def test_noise_below_a_half_never_makes_even_classes_look_rare(flipped: list[flo
     lost = torch.tensor(flipped, dtype=torch.float64) * 0.99
     labels = (1 - lost + lost.roll(1)) / len(lost)
     assert_close(cautious_shares(labels), torch.full_like(labels, 1 / len(labels)))
+
+
+@given(st.lists(st.integers(1, 40), min_size=2, max_size=8), st.integers(1, 4))
+def test_noise_that_hits_all_classes_alike_hides_no_shares(sizes: list[int], kept: int) -> None:
+    """Of every five labels of a class one to four stay, the others are spread: right labels still tell the shares."""
+    classes, size = len(sizes), torch.tensor(sizes) * 5 * (len(sizes) - 1)
+    moved = size * (5 - kept) // 5 // (classes - 1)  # to each of the others
+    given_labels = size * kept // 5 + moved.sum() - moved
+    right = (size * kept / 5 / given_labels).double()
+    labels = torch.arange(classes).repeat_interleave(given_labels)
+    assert_close(shares_of_right(labels, right, factor=1.0), (size / size.sum()).double())
+
+
+def test_a_class_without_labels_has_a_share_above_nothing() -> None:
+    assert (shares_of_right(torch.tensor([0, 0, 1]), torch.tensor([0.9, 0.5, 0.0])) > 0).all()
 
 
 @given(st.integers(1, 40), st.integers(2, 6), st.integers(0, 100), st.floats(0.5, 20))

@@ -20,6 +20,7 @@ from permll.functional.label_posterior import (
     find_lean,
     fit_channel,
     label_posterior,
+    lean_beyond,
     match_confidence,
     mistakes,
     posterior_of_seen,
@@ -242,3 +243,29 @@ def test_nobody_set_aside_is_nobody_asked() -> None:
     log_p, labels, _ = some(20, 3, 1)
     nobody = Others(log_p[:0], labels[:0])
     assert torch.equal(posterior_of_seen(log_p, labels, nobody), posterior_of_seen(log_p, labels))
+
+
+@given(st.lists(st.floats(0.02, 0.98), min_size=1, max_size=30), st.floats(0.05, 0.95), st.floats(1.0, 3.0))
+def test_once_the_lean_is_taken_seen_labels_have_the_odds_they_may_have(
+    seen: list[float], other: float, times: float
+) -> None:
+    b = lean_beyond(torch.tensor(seen).double(), torch.tensor([other]).double(), times)
+    left = sum(p * math.exp(-b) / (p * math.exp(-b) + 1 - p) for p in seen) / len(seen)
+    allowed = times * other / (1 - other)
+    if b == 0:
+        assert left / (1 - left) <= allowed * (1 + 1e-5)
+    else:
+        assert left / (1 - left) == pytest.approx(allowed, rel=1e-5)
+
+
+def test_labels_that_were_learned_by_heart_are_found_all_the_same() -> None:
+    """Logits of given labels four nats too high: the posterior with others is nearly as right as with true logits."""
+    log_p, clean, labels, channel = through_a_channel(seed=4, rows=8000)
+    seen, rest = slice(0, 4000), slice(4000, None)
+    learned = log_p[seen] + 4 * torch.nn.functional.one_hot(labels[seen], 4)
+    found = posterior_of_seen(learned, labels[seen], Others(log_p[rest], labels[rest]))
+    ideal = label_posterior(log_p[seen], labels[seen], channel)
+    right, best, given_right = (
+        (one == clean[seen]).double().mean().item() for one in (found.argmax(1), ideal.argmax(1), labels[seen])
+    )
+    assert right > (2 * best + given_right) / 3

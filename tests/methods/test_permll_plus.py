@@ -1,13 +1,16 @@
 """PermLL+: its steps against a straight line, and PermLL as a special case."""
 
 import math
+from typing import cast
 
 import pytest
 import torch
 from torch.testing import assert_close
 
-from permll.functional.head_start import cautious_shares, how_right
+from permll.functional.head_start import cautious_shares, how_right, shares_of_right
 from permll.layer.equations import initial_gap
+from permll.layer.turning import choose_init
+from permll.methods._base import Scan
 from tests.methods.by_hand import batch_of, move, prepare, take_step, weights
 from tests.training.toy import points
 
@@ -22,6 +25,7 @@ def test_steps_are_those_of_the_straight_line() -> None:
     by_hand = weights(method)
     own, memory = torch.zeros(12, 3), torch.zeros(12, 3)
     method.right.copy_(torch.tensor([0.7, 0.5, 0.95]))
+    method.lean.fill_(0.8)
     shares, right = [1 / 3] * 3, method.right.tolist()
     for step, rows in enumerate(ROWS):
         gaps = [initial_gap(3, 0.6) * (0.5 - step / epochs) / 0.5 for _ in range(3)]
@@ -38,7 +42,8 @@ def test_steps_are_those_of_the_straight_line() -> None:
         for row, p, t in zip(rows, said, told, strict=True):
             y = int(data.labels[row])
             alpha = own[row].clone()
-            alpha[y] += max(gaps[y], min(max(math.log(right[y] / (1 - right[y])), 0.0), 3.0))
+            earned = min(max(math.log(right[y] / (1 - right[y])), 0.0), 3.0)
+            alpha[y] += max(max(gaps[y], earned) - 0.8, 0.0)
             score = [math.exp(float(alpha[k])) * float(t[k]) / 3 / shares[k] for k in range(3)]
             r = torch.tensor([one / sum(score) for one in score])
             moves[row] += method.lr * (r - alpha.softmax(0))
@@ -102,20 +107,59 @@ def test_shares_are_those_of_the_given_labels_made_cautious() -> None:
     assert_close(prepare(HOME, data, {"prior": "even"}).wanted, torch.full((3,), 1 / 3))
 
 
+def says(seen: torch.Tensor, others: torch.Tensor) -> Scan:
+    """Return a scan with these logits for training rows and for rows that are not trained on."""
+
+    def scan(*_: object, rows: torch.Tensor | None = None, held_out: bool = False, **__: object) -> torch.Tensor:
+        return others if held_out else seen if rows is None else seen[rows]
+
+    return cast("Scan", scan)
+
+
+OTHERS = torch.tensor([0, 0, 1, 2])
+SAID = torch.tensor([[3.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
+
+
 def test_labels_earn_by_rows_that_are_not_trained_on() -> None:
     """What the network says of training rows, which it may know by heart, does not count."""
-    data, others = points(12), torch.tensor([0, 0, 1, 2])
-    said = torch.tensor([[3.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 0.0]])
-
-    def scan(*_: object, held_out: bool = False, **__: object) -> torch.Tensor:
-        return said if held_out else torch.full((12, 3), math.nan)
-
-    method = prepare(HOME, data, {"warm_up": 1}, held_out=others)
+    scan = says(torch.full((12, 3), math.nan), SAID)
+    method = prepare(HOME, points(12), {"warm_up": 1, "by_heart": False}, held_out=OTHERS)
     method.on_epoch_end(0, scan)
-    assert_close(method.right, how_right(said.softmax(-1), others))
-    untold = prepare(HOME, data, {"warm_up": 1})
+    assert_close(method.right, how_right(SAID.softmax(-1), OTHERS))
+    untold = prepare(HOME, points(12), {"warm_up": 1})
     untold.on_epoch_end(0, scan)
     assert (untold.right == 0.5).all()  # with which nothing is earned
+
+
+@pytest.mark.parametrize(("surer", "ended", "leans"), [(1.0, False, False), (1.5, True, False), (4.0, True, True)])
+def test_labels_known_by_heart_end_a_warm_up_and_take_from_the_head_start(
+    surer: float, ended: bool, leans: bool
+) -> None:
+    """Training rows know their labels by ``surer`` times the odds that other rows know theirs by."""
+    data = points(12)
+    other = SAID.softmax(-1).gather(1, OTHERS[:, None]).mean()
+    odds = surer * 0.999 * other / (1 - other)
+    seen = torch.log(2 * odds) * torch.nn.functional.one_hot(data.labels, 3)
+    method = prepare(HOME, data, held_out=OTHERS, epochs=20)
+    method.on_epoch_end(0, says(seen, SAID))
+    assert (int(method.warm) == 1, method.lean.item() > 0) == (ended, leans)
+    if leans:
+        assert method.lean.item() == pytest.approx(math.log(surer * 0.999 / 1.5), rel=1e-4)
+        before = initial_gap(3, method.init or choose_init(None, 3))
+        at_label = method._alpha(torch.zeros(12, 3), data.labels).amax(1)
+        assert_close(at_label, torch.full((12,), max(before - method.lean.item(), 0.0)))
+
+
+def test_once_the_head_start_has_closed_right_labels_tell_the_shares() -> None:
+    data = points(12).relabel(torch.tensor([0] * 9 + [1] * 2 + [2]))
+    method = prepare(HOME, data, {"warm_up": 1, "close": 0.3}, held_out=OTHERS, epochs=10)
+    seen = torch.zeros(12, 3)
+    by_given = method.wanted.clone()
+    for epoch in range(4):
+        method.on_epoch_end(epoch, says(seen, SAID))
+        told = shares_of_right(data.labels, how_right(SAID.softmax(-1), OTHERS))
+        assert_close(method.wanted, told if epoch == 3 else by_given)
+    assert not torch.equal(by_given, method.wanted)
 
 
 @pytest.mark.parametrize(

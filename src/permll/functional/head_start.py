@@ -49,16 +49,17 @@ def earned_gap(right: Float[Tensor, " classes"], most: float) -> Float[Tensor, "
     return torch.logit(right, eps=1e-6).clamp(0.0, most)
 
 
-def closing_gap(gap: float, progress: float, opens: float, closes: float) -> float:
-    """Return ``gap`` up to the share ``opens`` of training, then less and less, and 0 from ``closes`` on.
+def closing_gap(gap: float, progress: Float[Tensor, ""], opens: Float[Tensor, ""], lasts: float) -> Float[Tensor, ""]:
+    """Return ``gap`` up to the share ``opens`` of training, then less and less, and 0 from ``lasts`` later on.
+
+    Tensors, so that no step waits for a device.
 
     Examples:
-        >>> [round(closing_gap(1.5, progress, 0.1, 0.3), 3) for progress in (0.0, 0.1, 0.25, 0.3, 1.0)]
+        >>> progress = torch.tensor([0.0, 0.1, 0.25, 0.3, 1.0])
+        >>> [round(closing_gap(1.5, now, torch.tensor(0.1), 0.2).item(), 3) for now in progress]
         [1.5, 1.5, 0.375, 0.0, 0.0]
     """
-    if progress >= closes:
-        return 0.0
-    return gap * min((closes - progress) / (closes - opens), 1.0)
+    return gap * (1 - (progress - opens) / max(lasts, torch.finfo(torch.float32).tiny)).clamp(0.0, 1.0)
 
 
 def aligned(
@@ -89,6 +90,24 @@ def how_right(
     believed = p.gather(1, labels[:, None])[:, 0]
     total = torch.zeros(p.shape[1], dtype=p.dtype, device=p.device).index_add_(0, labels, believed)
     return (total + more * believed.mean()) / (labels.bincount(minlength=p.shape[1]) + more)
+
+
+def shares_of_right(
+    labels: Int[Tensor, " samples"], right: Float[Tensor, " classes"], factor: float = 1.5
+) -> Float[Tensor, " classes"]:
+    """Return the ``cautious_shares`` of right labels, G_y R_y of all: G_y is a label's share, R_y how many are right.
+
+    With T the transition matrix, G_y R_y = q_y T_yy: where all classes lose labels alike these are the true shares,
+    however rare a class is, and however many wrong labels hide that. Where some lose more, the factor takes that off.
+
+    Examples:
+        >>> labels = torch.tensor([0] * 600 + [1] * 400)  # 200 of class 1 among them, 60 % of each kept their labels
+        >>> right = torch.tensor([480 / 600, 120 / 400])
+        >>> shares_of_right(labels, right, factor=1.0)
+        tensor([0.8000, 0.2000])
+    """
+    of_right = labels.bincount(minlength=len(right)).clamp_min(1).to(right) * right.clamp_min(1e-6)
+    return cautious_shares(of_right / of_right.sum(), factor)
 
 
 def cautious_shares(shares: Float[Tensor, " classes"], factor: float = 2.0) -> Float[Tensor, " classes"]:

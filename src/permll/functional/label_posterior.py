@@ -39,6 +39,8 @@ from permll.functional.noise_rate import (
 MOST_LEAN = 20.0  # nats: what leans further has been learned by heart, and taking that back would be guessing
 SCEPTICISM = 0.25  # times the mistakes that the network expects to make
 CAUTION = 3.0  # see cautious_transition: here entries of T decide on single labels, not on their number alone
+MAY_LEAN = 2.0  # times the odds of labels it has not seen, before more is taken for learned by heart
+A_TENTH_MORE = 1.1
 AT_ONCE = 100_000  # rows, where the doubles of all of them would not do
 _HALVINGS = 50
 
@@ -206,13 +208,40 @@ def find_lean(
     """
     wanted = channel.cautious_rate if rate is None else rate
     r = label_posterior(log_p, labels, channel)
-    r_y = r.gather(1, labels[:, None])[:, 0]
+    return _lean_for(r.gather(1, labels[:, None])[:, 0], wanted)
+
+
+def lean_beyond(believed: Float[Tensor, " samples"], others: Float[Tensor, " others"], times: float) -> float:
+    """Return how much further, in nats, a network leans to labels it has seen than it may; 0 if it does not.
+
+    That is the b with which the mean of p_y e^-b / (p_y e^-b + 1 - p_y) has ``times`` the odds that the mean of p_y has
+    over samples it has not seen.
+
+    Args:
+        believed: p_y of samples it was trained on.
+        others: p_y of samples it was not trained on, with labels as noisy.
+        times: the odds that it may lean by.
+
+    Examples:
+        >>> lean_beyond(torch.full((5,), 0.6), torch.full((5,), 0.5), 1.5)  # odds of 1.5 to 1
+        0.0
+        >>> round(lean_beyond(torch.full((5,), 0.75), torch.full((5,), 0.5), 1.5), 4)  # of 3 to 1: log 2 too much
+        0.6931
+    """
+    right = others.double().mean().clamp(1e-6, 1 - 1e-6).item()
+    p_y = believed.double()
+    wrong = (1 - right) / (1 - right + times * right)
+    return 0.0 if (1 - p_y).mean().item() >= wrong * (1 - 1e-6) else _lean_for(p_y, wrong)
+
+
+def _lean_for(r_y: Tensor, wrong: float) -> float:
+    """Return the b in [0, ``MOST_LEAN``] with which the mean of 1 - r_y, once b is taken off, is ``wrong``."""
     others = 1 - r_y
     low, high = 0.0, MOST_LEAN
     for _ in range(_HALVINGS):
         lean = (low + high) / 2
-        wrong = (others / (others + r_y * math.exp(-lean))).mean().item()
-        low, high = (lean, high) if wrong < wanted else (low, lean)
+        found = (others / (others + r_y * math.exp(-lean))).mean().item()
+        low, high = (lean, high) if found < wrong else (low, lean)
     return low
 
 
@@ -228,10 +257,12 @@ def posterior_of_seen(
 ) -> Float[Tensor, "samples classes"]:
     """Return r (N, c), in float32, for rows that the network was trained on with targets that hold their labels.
 
-    r[k] ∝ q[k] T[k, y], q = softmax(z / τ). The network is surer of rows it was trained on than it may be: τ makes it
-    as sure of them as of others (``match_confidence``), and surer if the labels of those would be likelier then. T is
-    the one that makes ``labels`` likeliest, as in ``fit_channel``. Without others τ is 1, and T the joint distribution
-    of q and labels: one step towards the likeliest, since with all of them what is known by heart would pass for right.
+    r[k] ∝ q[k] T[k, y], q = softmax(z / τ). Of the logits of given labels so much is taken that the network leans no
+    further to labels it has seen than it may (``lean_beyond``). It is surer of rows it was trained on, too: τ makes it
+    as sure of them as of others (``match_confidence``), which it is a little too sure of as well, hence a tenth more;
+    and surer if the labels of those would be likelier then. T is the one that makes ``labels`` likeliest, as in
+    ``fit_channel``. Without others nothing is taken, τ is 1, and T the joint distribution of q and labels: one step
+    towards the likeliest, since with all of them what is known by heart would pass for right.
 
     Args:
         logits: z (N, c).
@@ -249,7 +280,11 @@ def posterior_of_seen(
         joint = joint_of_beliefs(logits.softmax(-1), labels)
     else:
         some, given = enough(logits, labels)
-        temperature = match_confidence(some, others.logits) * min(fit_temperature(*others), 1.0)
+        seen, unseen = (z.double().softmax(-1).gather(1, y[:, None])[:, 0] for z, y in ((some, given), others))
+        lean = lean_beyond(seen, unseen, MAY_LEAN)
+        logits = logits.scatter_add(1, labels[:, None], torch.full_like(logits[:, :1], -lean))
+        some, given = enough(logits, labels)
+        temperature = A_TENTH_MORE * match_confidence(some, others.logits) * min(fit_temperature(*others), 1.0)
         start = guess_transition(logits.shape[1]).to(logits.device)
         joint = joint_given((some.double() / temperature).softmax(-1), given, start)
     channel = Channel(cautious_transition(joint, len(labels)), temperature, rate_of(joint), error=0.0)

@@ -1,5 +1,6 @@
 """PermLL+: the permutation layer for noise of any kind and rate, which the user need not know."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -7,8 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.head_start import aligned, cautious_shares, closing_gap, earned_gap, how_right
-from permll.functional.label_posterior import Others, posterior_of_seen
+from permll.functional.head_start import (
+    aligned,
+    cautious_shares,
+    closing_gap,
+    earned_gap,
+    how_right,
+    shares_of_right,
+)
+from permll.functional.label_posterior import Others, lean_beyond, posterior_of_seen
 from permll.functional.memory import in_order
 from permll.layer.equations import initial_gap, posterior
 from permll.layer.turning import choose_init, choose_step
@@ -20,6 +28,9 @@ TINY = 1e-8  # below which a memory says nothing
 MOST = 3.0  # nats: of labels that are right in 95 of 100 cases, or more
 GROWTH = 1.05  # by less than which what the network says of the labels grows in the last epoch of a warm-up
 LONGEST = 0.25  # of training: a warm-up that does not end by itself
+FIRST_SIGNS = 1.25  # of labels that are learned by heart: their odds, times those of labels that are not seen
+MAY_LEAN = 1.5  # the same, of labels whose head start is still untouched
+SOME = 1000  # rows, evenly spaced, by which one tells how far they are
 SPAN = 1000  # samples of a class, the latest, that its share is judged by
 
 
@@ -36,18 +47,23 @@ class PermLLPlus(Method):
     With β = 0, q = π and g at rest these are the steps of PermLL: the gradient of -log <a, p> is p - r in the logits
     and a - r in α. After a warm-up with cross-entropy, g_y closes from PermLL's gap to log(R_y / (1 - R_y)), R_y being
     the mean of p_y over samples with the label y that are not trained on: how often such labels are right, as far as
-    the network can tell. Without such samples it closes to 0.
+    the network can tell. Of every g_y is taken, down to 0, what the network leans to labels it has seen more than it
+    may (``lean_beyond``): on few samples it would learn them by heart, and then r would be the label. Without samples
+    that are not trained on, g closes to 0 and nothing is taken.
 
     Args:
         init: the initial weight of the given label; default as in ``PermutationLayer``.
         turn_after: the fraction of training after which a row turns that every visit contradicts.
         warm_up: share of the epochs, or so many, with cross-entropy; default until in an epoch the mean of p_y, which
-            is how well the network knows the labels, grows by less than a twentieth.
+            is how well the network knows the labels, grows by less than a twentieth, or until there are first signs
+            that it learns them by heart.
         close: the share of training, after the warm-up, in which g_y becomes what the labels of the class deserve.
         earned: whether they deserve anything; without it g closes to 0.
+        by_heart: whether it is heeded that the network learns labels by heart.
         beta: β, how much of the memory a visit leaves; 0 for none.
-        prior: q: ``"cautious"``, as far as the given labels differ from even shares by more than noise may
-            (``cautious_shares``); ``"even"``; as in the ``"given"`` labels; or ``"free"``, which is q = π.
+        prior: q: ``"cautious"``, as far as classes differ from even shares by more than noise may: by the given labels
+            (``cautious_shares``), and by those that are right once g has closed (``shares_of_right``); ``"even"``; as
+            in the ``"given"`` labels; or ``"free"``, which is q = π.
         top_k: keep so many entries of the rows, and one number for the others; for many classes. Default all.
         state: how they are kept: ``"float32"``, ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
@@ -61,6 +77,7 @@ class PermLLPlus(Method):
     wanted: Tensor
     agreed: Tensor
     warm: Tensor
+    lean: Tensor
 
     def __init__(
         self,
@@ -70,6 +87,7 @@ class PermLLPlus(Method):
         warm_up: float | None = None,
         close: float = 0.2,
         earned: bool = True,
+        by_heart: bool = True,
         beta: float = 0.5,
         prior: Prior = "cautious",
         top_k: int | None = None,
@@ -84,7 +102,7 @@ class PermLLPlus(Method):
         if not 0 <= close <= 1:
             raise ValueError(f"close is a share of training, in [0, 1]; got {close}.")
         self.init, self.turn_after, self.warm_up, self.close = init, turn_after, warm_up, close
-        self.earned, self.beta, self.prior = earned, beta, prior
+        self.earned, self.by_heart, self.beta, self.prior = earned, by_heart, beta, prior
         self.top_k, self.state = top_k, state
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
@@ -110,6 +128,7 @@ class PermLLPlus(Method):
         wanted = {"cautious": cautious_shares(given), "given": given}.get(self.prior, even)
         self.register_buffer("wanted", wanted.clone())
         self.register_buffer("agreed", torch.zeros(3, dtype=torch.float64))  # Σ p_y, visits, their ratio an epoch ago
+        self.register_buffer("lean", torch.zeros(()))  # nats to labels it has seen, beyond what it may
         self.register_buffer("warm", torch.tensor(-1 if self._longest else 0))  # epochs of the warm-up, once it is over
 
     def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
@@ -136,18 +155,32 @@ class PermLLPlus(Method):
         self.steps += 1
 
     def on_epoch_end(self, epoch: int, scan: Scan) -> None:
-        """End the warm-up, if it is time; after it, ask how right the labels are."""
+        """End the warm-up, if it is time; ask rows that are not trained on how right and how well known labels are."""
         assert self.info is not None
-        if self.warm < 0:
-            total, visits, before = self.agreed.tolist()
-            mean = total / max(visits, 1)
-            if epoch + 1 >= self._longest or (self.warm_up is None and mean < GROWTH * before):
-                self.warm.fill_(epoch + 1)
-            self.agreed.copy_(torch.tensor([0.0, 0.0, mean]))
-        held_out = self.info.held_out
-        if self.warm >= 0 and self.earned and held_out is not None and len(held_out) > 0:
+        labels, held_out = self.info.labels, self.info.held_out
+        signs = 1.0
+        if held_out is not None and len(held_out) > 0:
             said = scan(held_out=True).float().softmax(-1)
-            self.right.copy_(how_right(said, held_out.to(said.device)))
+            others = held_out.to(said.device)
+            right = how_right(said, others)
+            if self.by_heart:
+                rows = torch.arange(min(SOME, len(labels))) * len(labels) // min(SOME, len(labels))
+                seen = scan(rows=rows).float().softmax(-1)
+                seen_y = seen.gather(1, labels[rows].to(seen.device)[:, None])[:, 0]
+                other_y = said.gather(1, others[:, None])[:, 0]
+                signs = math.exp(torch.logit(seen_y.mean()) - torch.logit(other_y.mean()))
+                self.lean.fill_(lean_beyond(seen_y, other_y, MAY_LEAN))
+            if self.earned:
+                self.right.copy_(right)
+            if self.prior == "cautious" and self._closed(epoch + 1):
+                self.wanted.copy_(shares_of_right(labels.to(right.device), right))
+        total, visits, before = self.agreed.tolist()
+        mean = total / max(visits, 1)
+        self.agreed.copy_(torch.tensor([0.0, 0.0, mean]))
+        if self.warm < 0:
+            ends = self.warm_up is None and (mean < GROWTH * before or signs > FIRST_SIGNS)
+            if epoch + 1 >= self._longest or ends:
+                self.warm.fill_(epoch + 1)
 
     def corrected_labels(self, scan: Scan) -> Tensor:
         """Return what input and label together say (N, c): ``posterior_of_seen``; with ``top_k``, a = softmax(α)."""
@@ -174,14 +207,17 @@ class PermLLPlus(Method):
     def _alpha(self, own: Tensor, labels: Tensor) -> Tensor:
         """Return own rows (B, c) with the head start of their labels (B,)."""
         assert self.info is not None
-        gap, opens = self.gap, int(self.warm) / self.info.epochs
-        if opens >= 0:
-            gap = closing_gap(gap, int(self.steps) / self._total, opens, opens + self.close)
-        gaps = torch.full_like(self.right, gap)
+        opens = torch.where(self.warm < 0, 1.0, self.warm / self.info.epochs)
+        gaps = closing_gap(self.gap, self.steps / self._total, opens, self.close).expand_as(self.right)
         if self.earned:
             gaps = torch.maximum(gaps, earned_gap(self.right, MOST))
         at = labels[:, None].to(own.device)
-        return own.scatter_add(1, at, gaps.to(own)[at])
+        return own.scatter_add(1, at, (gaps - self.lean).clamp_min(0).to(own)[at])
+
+    def _closed(self, epochs: int) -> bool:
+        """Whether, after so many epochs, nothing is left of the head start but what labels earn."""
+        assert self.info is not None
+        return bool(0 <= self.warm <= epochs - self.close * self.info.epochs)
 
     @torch.no_grad()
     def _note(self, batch: Batch, logits: Tensor) -> Tensor:
@@ -193,7 +229,6 @@ class PermLLPlus(Method):
             said[visits] = (self.beta * self.memory.read(samples) + (1 - self.beta) * p[visits]).to(said)
             self.memory.write(samples, said[visits])
         self.shares.lerp_(p.mean(0).to(self.shares), min(len(p) / self._span, 1.0))
-        if self.warm < 0:
-            self.agreed[0] += p.gather(1, batch.labels[:, None]).sum()
-            self.agreed[1] += len(p)
+        self.agreed[0] += p.gather(1, batch.labels[:, None]).sum()
+        self.agreed[1] += len(p)
         return said.clamp_min(TINY).log()
