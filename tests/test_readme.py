@@ -159,6 +159,42 @@ def test_permll_plus_ties_with_the_best_in_all_columns_and_is_first_by_mean_rank
     )
 
 
+def test_permll_plus_proposes_as_many_right_labels_as_the_best_in_all_columns() -> None:
+    rows = read_rows(RESULTS / "mini.csv")
+    lines = render_tables(rows, table="correction", format="markdown").splitlines()
+    (own,) = (line for line in lines if line.startswith("| PermLL+ |"))
+    after = [cell for number, cell in enumerate(own.split("|")[2:-1]) if number % 4 == 1]
+    assert len(after) == 6
+    assert all("**" in cell for cell in after)
+
+
+def test_permll_plus_is_above_permll_and_the_best_epoch_of_cross_entropy_on_what_was_held_back() -> None:
+    def mean(method: str, setting: str, column: str = "last") -> float:
+        rows = [row for row in results("held_back") if row["set"] == f"{method}/{setting}"]
+        assert len(rows) == 3
+        return statistics.mean(float(row[column]) for row in rows)
+
+    first = 0
+    for setting in held_back.settings(None, None, None):
+        own = mean("permll_plus", setting)
+        assert own > max(mean("permll", setting), mean("ce", setting, "best_test"))
+        first += own > max(mean(method, setting) for method in held_back.METHODS[:-1]) - 0.0005
+    assert first == 3
+
+
+def test_the_first_look_is_told_as_it_was() -> None:
+    by_setting: dict[str, list[dict[str, str]]] = {}
+    for row in results("first_look"):
+        by_setting.setdefault(row["set"], []).append(row)
+    told = (ROOT / "docs" / "benchmark.md").read_text()
+    for title, column in (("accuracy", "last"), ("labels right", "right_after")):
+        means = [
+            statistics.mean(100 * float(row[column]) for row in by_setting[setting])
+            for setting in held_back.settings(None, None, None)
+        ]
+        assert f"| {title} | " + " | ".join(f"{mean:.1f}" for mean in means) + " |" in told
+
+
 @pytest.mark.parametrize("name", sorted({path.name for path in RESULTS.glob("*.*.md")} - {"mini.short.md"}))
 def test_the_tables_of_the_docs_are_those_of_the_results(name: str) -> None:
     of, table, _ = name.split(".")
