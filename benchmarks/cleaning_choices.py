@@ -31,6 +31,11 @@ CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
     "as-it-is": ("as it is", {}),
     "unbalanced": ("classes drawn as often as they occur", {"method__balance": "none"}),
     "own-default": ("optimizer of own/default", {"optimizer__lr": 0.05, "optimizer__weight_decay": 5e-4}),
+    "plus": ("PermLL+", {"method": "permll_plus"}),
+    "plus-own-default": (
+        "PermLL+, optimizer of own/default",
+        {"method": "permll_plus", "optimizer__lr": 0.05, "optimizer__weight_decay": 5e-4},
+    ),
 }
 SETS = {
     "labelme": "LabelMe",

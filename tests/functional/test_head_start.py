@@ -130,8 +130,14 @@ def test_noise_that_hits_all_classes_alike_hides_no_shares(sizes: list[int], kep
     assert_close(shares_of_right(labels, right, factor=1.0), (size / size.sum()).double())
 
 
-def test_a_class_without_labels_has_a_share_above_nothing() -> None:
-    assert (shares_of_right(torch.tensor([0, 0, 1]), torch.tensor([0.9, 0.5, 0.0])) > 0).all()
+def test_a_class_without_right_labels_keeps_a_share_that_can_be_divided_by() -> None:
+    shares = shares_of_right(torch.tensor([0, 0, 1]), torch.tensor([0.9, 0.5, 0.0]))
+    assert 1e-7 < shares[2] < 1e-5
+
+
+def test_a_class_that_is_known_less_well_is_not_taken_for_a_rare_one() -> None:
+    right = torch.tensor([0.9, 0.9, 0.6])
+    assert_close(shares_of_right(torch.arange(3).repeat(20), right), torch.full((3,), 1 / 3))
 
 
 @given(st.integers(1, 40), st.integers(2, 6), st.integers(0, 100), st.floats(0.5, 20))

@@ -150,6 +150,40 @@ def test_labels_known_by_heart_end_a_warm_up_and_take_from_the_head_start(
         assert_close(at_label, torch.full((12,), max(before - method.lean.item(), 0.0)))
 
 
+def test_a_head_start_of_nothing_leaves_labels_as_they_are() -> None:
+    """More is taken than there is: no row has turned, and where a = softmax(α) is told, the label is its largest."""
+    data = points(12)
+    for settings in ({}, {"top_k": 2}):
+        method = prepare(HOME, data, settings, epochs=20)
+        method.lean.fill_(9.0)
+        assert (method._alpha(torch.zeros(12, 3), data.labels) == 0).all()
+        assert method.metrics()["turned"] == 0
+    assert torch.equal(method.corrected_labels(torch.zeros).argmax(1), data.labels)
+
+
+def test_unless_it_is_heeded_nothing_is_taken_for_what_is_known_by_heart() -> None:
+    data = points(12)
+    seen = 9.0 * torch.nn.functional.one_hot(data.labels, 3)
+    for by_heart in (True, False):
+        method = prepare(HOME, data, {"by_heart": by_heart}, held_out=OTHERS, epochs=20)
+        method.on_epoch_end(0, says(seen, SAID))
+        assert (method.lean.item() > 0, int(method.warm) == 1) == (by_heart, by_heart)
+
+
+def test_rows_by_which_it_is_told_are_of_all_classes_though_these_come_in_turn() -> None:
+    data = points(6000).relabel(torch.arange(6000) % 3)
+    counts = data.labels[prepare(HOME, data)._some].bincount(minlength=3)
+    assert (counts.sum().item(), counts.min().item() > 250) == (1000, True)
+
+
+def test_nobody_held_out_is_as_none() -> None:
+    method = prepare(HOME, points(12), held_out=torch.zeros(0, dtype=torch.int64))
+    for epoch in range(3):
+        method.on_epoch_end(epoch, says(torch.zeros(12, 3), torch.zeros(0, 3)))
+    assert (method.right == 0.5).all()
+    assert method.corrected_labels(says(torch.zeros(12, 3), torch.zeros(0, 3))).shape == (12, 3)
+
+
 def test_once_the_head_start_has_closed_right_labels_tell_the_shares() -> None:
     data = points(12).relabel(torch.tensor([0] * 9 + [1] * 2 + [2]))
     method = prepare(HOME, data, {"warm_up": 1, "close": 0.3}, held_out=OTHERS, epochs=10)

@@ -52,8 +52,6 @@ def earned_gap(right: Float[Tensor, " classes"], most: float) -> Float[Tensor, "
 def closing_gap(gap: float, progress: Float[Tensor, ""], opens: Float[Tensor, ""], lasts: float) -> Float[Tensor, ""]:
     """Return ``gap`` up to the share ``opens`` of training, then less and less, and 0 from ``lasts`` later on.
 
-    Tensors, so that no step waits for a device.
-
     Examples:
         >>> progress = torch.tensor([0.0, 0.1, 0.25, 0.3, 1.0])
         >>> [round(closing_gap(1.5, now, torch.tensor(0.1), 0.2).item(), 3) for now in progress]
@@ -97,8 +95,9 @@ def shares_of_right(
 ) -> Float[Tensor, " classes"]:
     """Return the ``cautious_shares`` of right labels, G_y R_y of all: G_y is a label's share, R_y how many are right.
 
-    With T the transition matrix, G_y R_y = q_y T_yy: where all classes lose labels alike these are the true shares,
-    however rare a class is, and however many wrong labels hide that. Where some lose more, the factor takes that off.
+    With T the transition matrix, G_y R_y = q_y T_yy: where all classes lose labels alike and R is known these are the
+    true shares, however rare a class is, and however many wrong labels hide that. Where some lose more, or the network
+    knows some less well so that its R is too small, the factor takes that off.
 
     Examples:
         >>> labels = torch.tensor([0] * 600 + [1] * 400)  # 200 of class 1 among them, 60 % of each kept their labels

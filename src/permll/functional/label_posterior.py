@@ -214,8 +214,8 @@ def find_lean(
 def lean_beyond(believed: Float[Tensor, " samples"], others: Float[Tensor, " others"], times: float) -> float:
     """Return how much further, in nats, a network leans to labels it has seen than it may; 0 if it does not.
 
-    That is the b with which the mean of p_y e^-b / (p_y e^-b + 1 - p_y) has ``times`` the odds that the mean of p_y has
-    over samples it has not seen.
+    That is the b, ``MOST_LEAN`` at most, with which the mean of p_y e^-b / (p_y e^-b + 1 - p_y) has ``times`` the odds
+    that the mean of p_y has over samples it has not seen.
 
     Args:
         believed: p_y of samples it was trained on.
@@ -276,20 +276,19 @@ def posterior_of_seen(
         tensor(1)
     """
     if others is None or len(others.labels) == 0:
-        temperature = 1.0
+        temperature, lean = 1.0, 0.0
         joint = joint_of_beliefs(logits.softmax(-1), labels)
     else:
         some, given = enough(logits, labels)
         seen, unseen = (z.double().softmax(-1).gather(1, y[:, None])[:, 0] for z, y in ((some, given), others))
         lean = lean_beyond(seen, unseen, MAY_LEAN)
-        logits = logits.scatter_add(1, labels[:, None], torch.full_like(logits[:, :1], -lean))
-        some, given = enough(logits, labels)
+        some = some.scatter_add(1, given[:, None], torch.full_like(some[:, :1], -lean))
         temperature = A_TENTH_MORE * match_confidence(some, others.logits) * min(fit_temperature(*others), 1.0)
         start = guess_transition(logits.shape[1]).to(logits.device)
         joint = joint_given((some.double() / temperature).softmax(-1), given, start)
     channel = Channel(cautious_transition(joint, len(labels)), temperature, rate_of(joint), error=0.0)
     parts = zip(logits.split(AT_ONCE), labels.split(AT_ONCE), strict=True)
-    return torch.cat([label_posterior(rows, own, channel).float() for rows, own in parts])
+    return torch.cat([label_posterior(rows, own, channel, lean / temperature).float() for rows, own in parts])
 
 
 def match_confidence(logits: Float[Tensor, "samples classes"], others: Float[Tensor, "others classes"]) -> float:

@@ -25,12 +25,13 @@ from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
 
 Prior = Literal["cautious", "even", "given", "free"]
 TINY = 1e-8  # below which a memory says nothing
+TIE = 1e-4  # nats, which decide for the label where nothing else does
 MOST = 3.0  # nats: of labels that are right in 95 of 100 cases, or more
 GROWTH = 1.05  # by less than which what the network says of the labels grows in the last epoch of a warm-up
 LONGEST = 0.25  # of training: a warm-up that does not end by itself
 FIRST_SIGNS = 1.25  # of labels that are learned by heart: their odds, times those of labels that are not seen
 MAY_LEAN = 1.5  # the same, of labels whose head start is still untouched
-SOME = 1000  # rows, evenly spaced, by which one tells how far they are
+SOME = 1000  # training rows by which one tells how far they are
 SPAN = 1000  # samples of a class, the latest, that its share is judged by
 
 
@@ -59,7 +60,7 @@ class PermLLPlus(Method):
             that it learns them by heart.
         close: the share of training, after the warm-up, in which g_y becomes what the labels of the class deserve.
         earned: whether they deserve anything; without it g closes to 0.
-        by_heart: whether it is heeded that the network learns labels by heart.
+        by_heart: whether training heeds that labels are learned by heart; corrected labels do in any case.
         beta: β, how much of the memory a visit leaves; 0 for none.
         prior: q: ``"cautious"``, as far as classes differ from even shares by more than noise may: by the given labels
             (``cautious_shares``), and by those that are right once g has closed (``shares_of_right``); ``"even"``; as
@@ -120,6 +121,9 @@ class PermLLPlus(Method):
         longest = LONGEST if self.warm_up is None else self.warm_up
         self._longest = min(max(in_epochs(longest, info.epochs), self.warm_up is None), info.epochs)
         self._total = info.epochs * info.steps_per_epoch
+        # At random, but the same each time: rows may come in an order that has to do with their labels.
+        order = torch.randperm(len(info.labels), generator=torch.Generator().manual_seed(0))
+        self._some = order[:SOME].sort().values
         given = info.labels.bincount(minlength=classes).float().clamp_min(1) / len(info.labels)
         even = torch.full((classes,), 1 / classes)
         self._span = float(info.labels.bincount(minlength=classes).clamp(1, SPAN).sum())
@@ -157,16 +161,15 @@ class PermLLPlus(Method):
     def on_epoch_end(self, epoch: int, scan: Scan) -> None:
         """End the warm-up, if it is time; ask rows that are not trained on how right and how well known labels are."""
         assert self.info is not None
-        labels, held_out = self.info.labels, self.info.held_out
+        labels, held_out = self.info.labels, self._held_out()
         signs = 1.0
-        if held_out is not None and len(held_out) > 0:
+        if held_out is not None and (self.by_heart or self.earned or self.prior == "cautious"):
             said = scan(held_out=True).float().softmax(-1)
             others = held_out.to(said.device)
             right = how_right(said, others)
             if self.by_heart:
-                rows = torch.arange(min(SOME, len(labels))) * len(labels) // min(SOME, len(labels))
-                seen = scan(rows=rows).float().softmax(-1)
-                seen_y = seen.gather(1, labels[rows].to(seen.device)[:, None])[:, 0]
+                seen = scan(rows=self._some).float().softmax(-1)
+                seen_y = seen.gather(1, labels[self._some].to(seen.device)[:, None])[:, 0]
                 other_y = said.gather(1, others[:, None])[:, 0]
                 signs = math.exp(torch.logit(seen_y.mean()) - torch.logit(other_y.mean()))
                 self.lean.fill_(lean_beyond(seen_y, other_y, MAY_LEAN))
@@ -186,14 +189,14 @@ class PermLLPlus(Method):
         """Return what input and label together say (N, c): ``posterior_of_seen``; with ``top_k``, a = softmax(α)."""
         assert self.info is not None
         if self.top_k is not None:  # for more classes than a table of all their pairs is made for
-            return self.own.each(lambda own, labels: self._alpha(own, labels).softmax(-1))
-        logits, held_out = scan().float(), self.info.held_out
+            return self.own.each(lambda own, labels: self._alpha(own, labels, least=TIE).softmax(-1))
+        logits, held_out = scan().float(), self._held_out()
         others = None if held_out is None else Others(scan(held_out=True).float(), held_out.to(logits.device))
         return posterior_of_seen(logits, self.info.labels.to(logits.device), others)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that turned, and of those that are right as far as others tell."""
-        turned = self.own.each(lambda own, labels: self._alpha(own, labels).argmax(-1) != labels)
+        turned = self.own.each(lambda own, labels: self._alpha(own, labels, least=TIE).argmax(-1) != labels)
         labels = self.own.labels
         return {
             "turned": turned.double().mean().item(),
@@ -204,15 +207,21 @@ class PermLLPlus(Method):
         """Return what follows from the number of classes and epochs."""
         return {"gap": self.gap, "lr": self.lr, "longest_warm_up": self._longest}
 
-    def _alpha(self, own: Tensor, labels: Tensor) -> Tensor:
-        """Return own rows (B, c) with the head start of their labels (B,)."""
+    def _alpha(self, own: Tensor, labels: Tensor, least: float = 0.0) -> Tensor:
+        """Return own rows (B, c) with the head start of their labels (B,), ``least`` at least."""
         assert self.info is not None
         opens = torch.where(self.warm < 0, 1.0, self.warm / self.info.epochs)
         gaps = closing_gap(self.gap, self.steps / self._total, opens, self.close).expand_as(self.right)
         if self.earned:
             gaps = torch.maximum(gaps, earned_gap(self.right, MOST))
         at = labels[:, None].to(own.device)
-        return own.scatter_add(1, at, (gaps - self.lean).clamp_min(0).to(own)[at])
+        return own.scatter_add(1, at, (gaps - self.lean).clamp_min(least).to(own)[at])
+
+    def _held_out(self) -> Tensor | None:
+        """Return the labels of rows that are not trained on, if there are any."""
+        assert self.info is not None
+        held_out = self.info.held_out
+        return None if held_out is None or len(held_out) == 0 else held_out
 
     def _closed(self, epochs: int) -> bool:
         """Whether, after so many epochs, nothing is left of the head start but what labels earn."""
