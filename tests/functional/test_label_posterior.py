@@ -25,7 +25,7 @@ from permll.functional.label_posterior import (
     mistakes,
     posterior_of_seen,
 )
-from permll.functional.noise_rate import cautious_transition
+from permll.functional.noise_rate import cautious_transition, guess_transition, joint_given
 
 
 def some(rows: int, classes: int, seed: int) -> tuple[Tensor, Tensor, Channel]:
@@ -221,6 +221,17 @@ def test_of_seen_rows_without_others_is_one_step_from_the_predictions() -> None:
 def test_a_network_that_is_too_sure_is_made_as_sure_as_of_others(times: float, seed: int) -> None:
     log_p = some(50, 4, seed)[0]
     assert match_confidence(times * log_p, log_p) == pytest.approx(times, rel=1e-4)
+
+
+@pytest.mark.parametrize(("others", "surer"), [(16, True), (15, False)])
+def test_predictions_are_made_surer_only_where_each_pair_of_classes_has_a_row(others: int, surer: bool) -> None:
+    """Four classes, always right and never sure: of 16 rows, one for each pair, that is heard, and of 15 it is not."""
+    labels = torch.arange(200) % 4
+    logits = 0.5 * torch.nn.functional.one_hot(labels, 4).float()
+    found = posterior_of_seen(logits, labels, Others(logits[:others], labels[:others]))
+    joint = joint_given((logits.double() / 1.1).softmax(-1), labels, guess_transition(4))
+    unheard = label_posterior(logits, labels, Channel(cautious_transition(joint, 200), 1.1, 0.0, 0.0))
+    assert torch.allclose(found.double(), unheard, rtol=1e-3) != surer
 
 
 def test_others_tell_how_far_predictions_for_seen_rows_may_be_trusted() -> None:

@@ -26,6 +26,7 @@ def test_steps_are_those_of_the_straight_line() -> None:
     own, memory = torch.zeros(12, 3), torch.zeros(12, 3)
     method.right.copy_(torch.tensor([0.7, 0.5, 0.95]))
     method.lean.fill_(0.8)
+    method.opens.fill_(0)  # the head start closes from the first step on
     shares, right = [1 / 3] * 3, method.right.tolist()
     for step, rows in enumerate(ROWS):
         gaps = [initial_gap(3, 0.6) * (0.5 - step / epochs) / 0.5 for _ in range(3)]
@@ -89,7 +90,7 @@ def test_a_warm_up_remembers_and_moves_no_row() -> None:
     ("grows", "ended"), [([1.0, 1.3, 1.5, 1.55], 4), ([1.0, 1.01], 2), ([1.0, 2.0, 3.0, 4.0, 5.0], 5)]
 )
 def test_a_warm_up_ends_when_the_labels_are_known_hardly_better(grows: list[float], ended: int) -> None:
-    method = prepare(HOME, points(12), epochs=20)
+    method = prepare(HOME, points(12), epochs=10)
     for epoch, mean in enumerate(grows):
         assert method.sweep(epoch, 0, torch.zeros).loss == "plain_loss"
         method.agreed[:2] = torch.tensor([10 * mean, 10.0])
@@ -97,6 +98,35 @@ def test_a_warm_up_ends_when_the_labels_are_known_hardly_better(grows: list[floa
     assert int(method.warm) == ended == len(grows)
     assert method.sweep(ended, 0, torch.zeros).loss == "loss"
     assert method.sweep(ended, 1, torch.zeros) is None
+
+
+def known_by(odds: float) -> torch.Tensor:
+    """Return logits that give the labels of ``OTHERS`` these odds."""
+    return math.log(2 * odds) * torch.nn.functional.one_hot(OTHERS, 3)
+
+
+@pytest.mark.parametrize(
+    ("known", "opened"),
+    [
+        ([0.35, 0.36], 1),  # hardly better than by guessing
+        ([0.5, 0.65, 0.8, 0.9], 3),  # 0.8 is less than 1.25 x 0.65
+        ([0.42, 0.55, 0.7, 0.9], 4),  # by more in each epoch, but half of training is over
+    ],
+)
+@pytest.mark.parametrize("told_by", ["others", "all"])
+def test_a_head_start_waits_while_labels_that_are_not_seen_get_known(
+    known: list[float], opened: int, told_by: str
+) -> None:
+    method = prepare(HOME, points(12), {"warm_up": 1}, held_out=OTHERS if told_by == "others" else None, epochs=8)
+    at_first = method._alpha(torch.zeros(12, 3), points(12).labels)
+    for epoch, p in enumerate(known):
+        method.agreed.copy_(torch.tensor([10 * p if told_by == "all" else 1.0, 10.0]))
+        method.on_epoch_end(epoch, says(torch.zeros(12, 3), known_by(p / (1 - p))))
+        assert int(method.opens) == (opened if epoch + 1 >= opened else -1)
+        method.right.fill_(0.5)  # of which nothing is earned
+        method.steps.fill_(method._total)  # however many are over
+        closed = (method._alpha(torch.zeros(12, 3), points(12).labels) < at_first).any()
+        assert closed == (epoch + 1 >= opened)
 
 
 def test_shares_are_those_of_the_given_labels_made_cautious() -> None:
@@ -189,10 +219,10 @@ def test_once_the_head_start_has_closed_right_labels_tell_the_shares() -> None:
     method = prepare(HOME, data, {"warm_up": 1, "close": 0.3}, held_out=OTHERS, epochs=10)
     seen = torch.zeros(12, 3)
     by_given = method.wanted.clone()
-    for epoch in range(4):
+    for epoch in range(5):  # it waits for one, as after the first the labels are better known than by guessing
         method.on_epoch_end(epoch, says(seen, SAID))
         told = shares_of_right(data.labels, how_right(SAID.softmax(-1), OTHERS))
-        assert_close(method.wanted, told if epoch == 3 else by_given)
+        assert_close(method.wanted, told if epoch == 4 else by_given)
     assert not torch.equal(by_given, method.wanted)
 
 

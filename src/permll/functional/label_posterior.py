@@ -40,9 +40,10 @@ MOST_LEAN = 20.0  # nats: what leans further has been learned by heart, and taki
 SCEPTICISM = 0.25  # times the mistakes that the network expects to make
 CAUTION = 3.0  # see cautious_transition: here entries of T decide on single labels, not on their number alone
 MAY_LEAN = 2.0  # times the odds of labels it has not seen, before more is taken for learned by heart
-A_TENTH_MORE = 1.1
+TOO_SURE = 1.1  # times: how much surer a network is of rows it has not seen, too, than it should be
 AT_ONCE = 100_000  # rows, where the doubles of all of them would not do
 _HALVINGS = 50
+_TO_MATCH = 24  # halvings of a range of logarithms: to a millionth
 
 
 class Channel(NamedTuple):
@@ -260,7 +261,8 @@ def posterior_of_seen(
     r[k] ∝ q[k] T[k, y], q = softmax(z / τ). Of the logits of given labels so much is taken that the network leans no
     further to labels it has seen than it may (``lean_beyond``). It is surer of rows it was trained on, too: τ makes it
     as sure of them as of others (``match_confidence``), which it is a little too sure of as well, hence a tenth more;
-    and surer if the labels of those would be likelier then. T is the one that makes ``labels`` likeliest, as in
+    and surer if the labels of those would be likelier then, where there is a row of them for each pair of classes: with
+    fewer, any sure prediction finds a T to go with it. T is the one that makes ``labels`` likeliest, as in
     ``fit_channel``. Without others nothing is taken, τ is 1, and T the joint distribution of q and labels: one step
     towards the likeliest, since with all of them what is known by heart would pass for right.
 
@@ -283,7 +285,9 @@ def posterior_of_seen(
         seen, unseen = (z.double().softmax(-1).gather(1, y[:, None])[:, 0] for z, y in ((some, given), others))
         lean = lean_beyond(seen, unseen, MAY_LEAN)
         some = some.scatter_add(1, given[:, None], torch.full_like(some[:, :1], -lean))
-        temperature = A_TENTH_MORE * match_confidence(some, others.logits) * min(fit_temperature(*others), 1.0)
+        tell = len(others.labels) >= logits.shape[1] ** 2
+        surer = min(fit_temperature(*others), 1.0) if tell else 1.0
+        temperature = TOO_SURE * match_confidence(some, others.logits) * surer
         start = guess_transition(logits.shape[1]).to(logits.device)
         joint = joint_given((some.double() / temperature).softmax(-1), given, start)
     channel = Channel(cautious_transition(joint, len(labels)), temperature, rate_of(joint), error=0.0)
@@ -300,10 +304,12 @@ def match_confidence(logits: Float[Tensor, "samples classes"], others: Float[Ten
         3.0
     """
     wanted = others.double().softmax(-1).amax(-1).mean()
-    own = logits.double()
+    behind = (
+        logits.float() - logits.amax(-1, keepdim=True).float()
+    )  # so that max softmax(z / τ) = 1 / Σ exp(behind / τ)
     low, high = -math.log(8), math.log(8)
-    for _ in range(_HALVINGS):
+    for _ in range(_TO_MATCH):
         middle = (low + high) / 2
-        sure = (own / math.exp(middle)).softmax(-1).amax(-1).mean()
+        sure = (behind / math.exp(middle)).exp().sum(-1).reciprocal().double().mean()
         low, high = (middle, high) if bool(sure > wanted) else (low, middle)
-    return math.exp(low)
+    return math.exp((low + high) / 2)

@@ -27,10 +27,11 @@ Prior = Literal["cautious", "even", "given", "free"]
 TINY = 1e-8  # below which a memory says nothing
 TIE = 1e-4  # nats, which decide for the label where nothing else does
 MOST = 3.0  # nats: of labels that are right in 95 of 100 cases, or more
-GROWTH = 1.05  # by less than which what the network says of the labels grows in the last epoch of a warm-up
-LONGEST = 0.25  # of training: a warm-up that does not end by itself
+HARDLY_GROWS = 1.05  # times an epoch ago, at most: p_y of labels of which the network has learned what it can early on
+STILL_GROWS = 1.25  # times an epoch ago, at least: p_y of labels it has not seen, while it still learns the classes
+LONGEST = 0.5  # of training: a warm-up that does not end by itself, and a head start that waits
 FIRST_SIGNS = 1.25  # of labels that are learned by heart: their odds, times those of labels that are not seen
-MAY_LEAN = 1.5  # the same, of labels whose head start is still untouched
+UNTOUCHED = 1.5  # the same, of labels whose head start is left as it is
 SOME = 1000  # training rows by which one tells how far they are
 SPAN = 1000  # samples of a class, the latest, that its share is judged by
 
@@ -46,19 +47,22 @@ class PermLLPlus(Method):
         loss = -Σ_k r_k log p_k,    δ ← δ + lr (r - softmax(α))
 
     With β = 0, q = π and g at rest these are the steps of PermLL: the gradient of -log <a, p> is p - r in the logits
-    and a - r in α. After a warm-up with cross-entropy, g_y closes from PermLL's gap to log(R_y / (1 - R_y)), R_y being
-    the mean of p_y over samples with the label y that are not trained on: how often such labels are right, as far as
-    the network can tell. Of every g_y is taken, down to 0, what the network leans to labels it has seen more than it
-    may (``lean_beyond``): on few samples it would learn them by heart, and then r would be the label. Without samples
-    that are not trained on, g closes to 0 and nothing is taken.
+    and a - r in α. After a warm-up with cross-entropy, and once the network no longer learns the classes fast, g_y
+    closes from PermLL's gap to log(R_y / (1 - R_y)), R_y being the mean of p_y over samples with the label y that are
+    not trained on: how often such labels are right, as far as the network can tell. Of every g_y is taken, down to 0,
+    what the network leans to labels it has seen more than it may (``lean_beyond``): on few samples it would learn them
+    by heart, and then r would be the label. Without samples that are not trained on, g closes to 0 and nothing is
+    taken.
 
     Args:
         init: the initial weight of the given label; default as in ``PermutationLayer``.
         turn_after: the fraction of training after which a row turns that every visit contradicts.
         warm_up: share of the epochs, or so many, with cross-entropy; default until in an epoch the mean of p_y, which
             is how well the network knows the labels, grows by less than a twentieth, or until there are first signs
-            that it learns them by heart.
-        close: the share of training, after the warm-up, in which g_y becomes what the labels of the class deserve.
+            that it learns them by heart; half of training at most.
+        close: the share of training in which g_y becomes what the labels of the class deserve. It begins after the
+            warm-up, once p_y of rows that are not trained on grows by less than a quarter in an epoch (without such
+            rows, p_y of all), or at half of training.
         earned: whether they deserve anything; without it g closes to 0.
         by_heart: whether training heeds that labels are learned by heart; corrected labels do in any case.
         beta: β, how much of the memory a visit leaves; 0 for none.
@@ -77,7 +81,9 @@ class PermLLPlus(Method):
     right: Tensor
     wanted: Tensor
     agreed: Tensor
+    before: Tensor
     warm: Tensor
+    opens: Tensor
     lean: Tensor
 
     def __init__(
@@ -131,9 +137,11 @@ class PermLLPlus(Method):
         self.register_buffer("right", torch.full((classes,), 0.5))
         wanted = {"cautious": cautious_shares(given), "given": given}.get(self.prior, even)
         self.register_buffer("wanted", wanted.clone())
-        self.register_buffer("agreed", torch.zeros(3, dtype=torch.float64))  # Σ p_y, visits, their ratio an epoch ago
+        self.register_buffer("agreed", torch.zeros(2))  # Σ p_y of this epoch, and its visits
+        self.register_buffer("before", torch.tensor([0.0, 1 / classes]))  # its mean an epoch ago, and that of others
         self.register_buffer("lean", torch.zeros(()))  # nats to labels it has seen, beyond what it may
         self.register_buffer("warm", torch.tensor(-1 if self._longest else 0))  # epochs of the warm-up, once it is over
+        self.register_buffer("opens", torch.tensor(-1))  # epochs after which the head start closes, once it does
 
     def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, with the loss of the time."""
@@ -159,31 +167,23 @@ class PermLLPlus(Method):
         self.steps += 1
 
     def on_epoch_end(self, epoch: int, scan: Scan) -> None:
-        """End the warm-up, if it is time; ask rows that are not trained on how right and how well known labels are."""
+        """Ask how well labels are known; if it is time, end the warm-up and begin to close the head start."""
         assert self.info is not None
-        labels, held_out = self.info.labels, self._held_out()
+        done = epoch + 1
+        total, visits = self.agreed.tolist()
+        seen = other = total / max(visits, 1)
         signs = 1.0
-        if held_out is not None and (self.by_heart or self.earned or self.prior == "cautious"):
-            said = scan(held_out=True).float().softmax(-1)
-            others = held_out.to(said.device)
-            right = how_right(said, others)
-            if self.by_heart:
-                seen = scan(rows=self._some).float().softmax(-1)
-                seen_y = seen.gather(1, labels[self._some].to(seen.device)[:, None])[:, 0]
-                other_y = said.gather(1, others[:, None])[:, 0]
-                signs = math.exp(torch.logit(seen_y.mean()) - torch.logit(other_y.mean()))
-                self.lean.fill_(lean_beyond(seen_y, other_y, MAY_LEAN))
-            if self.earned:
-                self.right.copy_(right)
-            if self.prior == "cautious" and self._closed(epoch + 1):
-                self.wanted.copy_(shares_of_right(labels.to(right.device), right))
-        total, visits, before = self.agreed.tolist()
-        mean = total / max(visits, 1)
-        self.agreed.copy_(torch.tensor([0.0, 0.0, mean]))
+        if self._held_out() is not None:
+            other, signs = self._ask_others(done, scan)
+        seen_before, other_before = self.before.tolist()
         if self.warm < 0:
-            ends = self.warm_up is None and (mean < GROWTH * before or signs > FIRST_SIGNS)
-            if epoch + 1 >= self._longest or ends:
-                self.warm.fill_(epoch + 1)
+            ends = self.warm_up is None and (seen < HARDLY_GROWS * seen_before or signs > FIRST_SIGNS)
+            if ends or done >= self._longest:
+                self.warm.fill_(done)
+        if self.warm >= 0 > self.opens and (other < STILL_GROWS * other_before or done >= LONGEST * self.info.epochs):
+            self.opens.fill_(done)
+        self.agreed.zero_()
+        self.before.copy_(torch.tensor([seen, other]))
 
     def corrected_labels(self, scan: Scan) -> Tensor:
         """Return what input and label together say (N, c): ``posterior_of_seen``; with ``top_k``, a = softmax(α)."""
@@ -210,12 +210,36 @@ class PermLLPlus(Method):
     def _alpha(self, own: Tensor, labels: Tensor, least: float = 0.0) -> Tensor:
         """Return own rows (B, c) with the head start of their labels (B,), ``least`` at least."""
         assert self.info is not None
-        opens = torch.where(self.warm < 0, 1.0, self.warm / self.info.epochs)
+        opens = torch.where(self.opens < 0, 1.0, self.opens / self.info.epochs)
         gaps = closing_gap(self.gap, self.steps / self._total, opens, self.close).expand_as(self.right)
         if self.earned:
             gaps = torch.maximum(gaps, earned_gap(self.right, MOST))
         at = labels[:, None].to(own.device)
         return own.scatter_add(1, at, (gaps - self.lean).clamp_min(least).to(own)[at])
+
+    def _ask_others(self, done: int, scan: Scan) -> tuple[float, float]:
+        """Hear of rows that are not trained on how right labels are, and by how much those it has seen are surer.
+
+        Returns:
+            Their mean of p_y, and the odds of that mean over rows that are trained on, times its odds.
+        """
+        assert self.info is not None
+        labels, held_out = self.info.labels, self._held_out()
+        assert held_out is not None
+        said = scan(held_out=True).float().softmax(-1)
+        others = held_out.to(said.device)
+        other_y = said.gather(1, others[:, None])[:, 0]
+        right = how_right(said, others)
+        if self.earned:
+            self.right.copy_(right)
+        if self.prior == "cautious" and self._closed(done):
+            self.wanted.copy_(shares_of_right(labels.to(right.device), right))
+        if not self.by_heart:
+            return other_y.mean().item(), 1.0
+        seen = scan(rows=self._some).float().softmax(-1)
+        seen_y = seen.gather(1, labels[self._some].to(seen.device)[:, None])[:, 0]
+        self.lean.fill_(lean_beyond(seen_y, other_y, UNTOUCHED))
+        return other_y.mean().item(), math.exp(torch.logit(seen_y.mean()) - torch.logit(other_y.mean()))
 
     def _held_out(self) -> Tensor | None:
         """Return the labels of rows that are not trained on, if there are any."""
@@ -226,7 +250,7 @@ class PermLLPlus(Method):
     def _closed(self, epochs: int) -> bool:
         """Whether, after so many epochs, nothing is left of the head start but what labels earn."""
         assert self.info is not None
-        return bool(0 <= self.warm <= epochs - self.close * self.info.epochs)
+        return bool(0 <= self.opens <= epochs - self.close * self.info.epochs)
 
     @torch.no_grad()
     def _note(self, batch: Batch, logits: Tensor) -> Tensor:
