@@ -47,6 +47,18 @@ def test_the_pull_is_that_of_the_posteriors(p: float, gap: float, flipped: float
     assert pull_of_alike(p, gap, flipped) == pytest.approx(expected, abs=1e-12)
 
 
+@given(SHARES, SHARES)
+def test_without_a_head_start_nothing_is_learned_from_labels(p: float, flipped: float) -> None:
+    assert pull_of_alike(p, 0.0, flipped) == pytest.approx(0, abs=1e-12)
+
+
+@given(st.floats(0.01, 0.45), st.floats(0.1, 4), st.floats(0.1, 2))
+def test_where_nothing_is_known_more_head_start_is_faster(flipped: float, gap: float, more: float) -> None:
+    speed = (1 - 2 * flipped) * (math.exp(gap) - 1) / (2 * (math.exp(gap) + 1))
+    assert pull_of_alike(0.5, gap, flipped) == pytest.approx(speed, abs=1e-12)
+    assert pull_of_alike(0.5, gap + more, flipped) > speed
+
+
 @given(st.floats(0.51, 0.95))
 def test_labels_earn_the_bound_of_the_worst_case(right: float) -> None:
     assert earned_gap(torch.tensor([right]), 9.0).item() == pytest.approx(largest_gap(1 - right), rel=1e-4)

@@ -176,6 +176,7 @@ def test_labels_and_quality_are_what_they_promise(name: str) -> None:
     torch.testing.assert_close(corrected.sum(1), torch.ones(60))
     assert quality.shape == (60,)
     assert bool(((quality >= 0) & (quality <= 1)).all())
+    torch.testing.assert_close(loop.method.labels_and_quality(loop.scan), (corrected, quality))
     probabilities = loop.predict(points(30, seed=1))
     torch.testing.assert_close(probabilities.sum(1), torch.ones(30))
 

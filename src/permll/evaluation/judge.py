@@ -15,11 +15,8 @@ from permll.evaluation.protocol import NUMBERS, choose_from_rows
 class Judged(Protocol):
     """What the judge asks of a method."""
 
-    def corrected_labels(self, scan: Callable[..., Tensor]) -> Tensor:
-        """Return (N, c)."""
-
-    def label_quality(self, scan: Callable[..., Tensor]) -> Tensor:
-        """Return (N,)."""
+    def labels_and_quality(self, scan: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+        """Return what it believes the labels to be (N, c), and how far the given ones (N,)."""
 
 
 class Judge:
@@ -61,7 +58,7 @@ class Judge:
             if self.clean_validation is not None:
                 found["clean_validation_accuracy"] = accuracy(probabilities, self.clean_validation)
         if self.clean is not None:
-            corrected, quality = method.corrected_labels(scan), method.label_quality(scan)
+            corrected, quality = method.labels_and_quality(scan)
             found |= evaluate_labels(train.labels, corrected.cpu(), quality.cpu(), self.clean)
         return found
 

@@ -84,16 +84,19 @@ def transition_of(joint: Float[Tensor, "classes classes"]) -> Float[Tensor, "cla
 def enough(
     logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
 ) -> tuple[Float[Tensor, "some classes"], Int[Tensor, " some"]]:
-    """Return as many rows as are needed, evenly spaced, the same each time.
+    """Return as many rows as are needed, drawn at random but the same each time.
+
+    Every third row, say, would be of one class where three classes come in turn.
 
     Examples:
-        >>> logits, labels = enough(torch.zeros(3 * ENOUGH, 2), torch.arange(3 * ENOUGH))
-        >>> len(logits) == ENOUGH, labels[:3]
-        (True, tensor([0, 3, 6]))
+        >>> logits, labels = enough(torch.zeros(3 * ENOUGH, 3), torch.arange(3 * ENOUGH) % 3)
+        >>> len(logits) == ENOUGH, labels.bincount().min().item() > 0.3 * ENOUGH
+        (True, True)
     """
     if len(labels) <= ENOUGH:
         return logits, labels
-    rows = torch.arange(ENOUGH, device=labels.device) * len(labels) // ENOUGH
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    rows = order[:ENOUGH].sort().values.to(labels.device)
     return logits[rows], labels[rows]
 
 
@@ -141,9 +144,9 @@ def cautious_transition(
                 [0.0286, 0.9714]])
     """
     classes, wrong = len(joint), 1 - joint.trace()
-    right = torch.eye(classes).to(joint)
-    symmetric = (1 - wrong) * right + wrong / max(classes - 1, 1) * (1 - right)
-    counts = samples * joint + caution * classes * symmetric
+    each = caution * classes * wrong / max(classes - 1, 1)  # more of each wrong label
+    counts = samples * joint + each
+    counts.diagonal().add_(caution * classes * (1 - wrong) - each)
     return counts / counts.sum(1, keepdim=True)
 
 
@@ -305,10 +308,10 @@ def _fit(logits: Tensor, labels: Tensor, T: Tensor, caution: float, tolerance: f
     p = logits.softmax(-1)
     joint, likelihood = T, -torch.inf
     for _ in range(STEPS):
-        r = p * T.T[labels]
+        r = T.T[labels].mul_(p)  # in place, as is the division: N x c numbers more each time would take as long again
         total = r.sum(1).clamp_min(torch.finfo(p.dtype).tiny)
         before, likelihood = likelihood, total.log().mean().item()
-        joint = joint_of_beliefs(r / total[:, None], labels)
+        joint = joint_of_beliefs(r.div_(total[:, None]), labels)
         T = cautious_transition(joint, len(labels), caution)
         if abs(likelihood - before) < tolerance:
             break

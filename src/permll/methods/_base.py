@@ -220,8 +220,17 @@ class Method(nn.Module):
 
     def label_quality(self, scan: Scan) -> Tensor:
         """Return how far each given label is believed, (N,) in [0, 1], low = suspect."""
+        return self._of_given(self.corrected_labels(scan))
+
+    def labels_and_quality(self, scan: Scan) -> tuple[Tensor, Tensor]:
+        """Return ``corrected_labels`` and ``label_quality``, for the price of the former where it tells the latter."""
+        corrected = self.corrected_labels(scan)
+        follows = type(self).label_quality is Method.label_quality
+        return corrected, self._of_given(corrected) if follows else self.label_quality(scan)
+
+    def _of_given(self, believed: Tensor) -> Tensor:
+        """Return what (N, c) says of the given labels, (N,)."""
         assert self.info is not None
-        believed = self.corrected_labels(scan)
         return believed.gather(1, self.info.labels.to(believed.device)[:, None])[:, 0]
 
     def metrics(self) -> Mapping[str, float]:

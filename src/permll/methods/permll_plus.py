@@ -60,15 +60,15 @@ class PermLLPlus(Method):
         warm_up: share of the epochs, or so many, with cross-entropy; default until in an epoch the mean of p_y, which
             is how well the network knows the labels, grows by less than a twentieth, or until there are first signs
             that it learns them by heart; half of training at most.
-        close: the share of training in which g_y becomes what the labels of the class deserve. It begins after the
-            warm-up, once p_y of rows that are not trained on grows by less than a quarter in an epoch (without such
-            rows, p_y of all), or at half of training.
-        earned: whether they deserve anything; without it g closes to 0.
+        close: the share of training in which the head start g_y closes to what the labels of the class deserve. It
+            begins after the warm-up, once p_y of rows that are not trained on grows by less than a quarter in an epoch
+            (without such rows, p_y of all), or at half of training.
+        earned: whether labels deserve a head start at all; without it, it closes to 0.
         by_heart: whether training heeds that labels are learned by heart; corrected labels do in any case.
-        beta: β, how much of the memory a visit leaves; 0 for none.
-        prior: q: ``"cautious"``, as far as classes differ from even shares by more than noise may: by the given labels
-            (``cautious_shares``), and by those that are right once g has closed (``shares_of_right``); ``"even"``; as
-            in the ``"given"`` labels; or ``"free"``, which is q = π.
+        beta: β, how much of its memory of a sample's predictions a visit leaves; 0 for no memory.
+        prior: q, the shares of classes to which predictions are held: ``"cautious"``, even ones but where classes
+            differ by more than noise may, by the given labels (``cautious_shares``), and by those that are right once
+            g has closed (``shares_of_right``); ``"even"``; as in the ``"given"`` labels; or ``"free"``, which is q = π.
         top_k: keep so many entries of the rows, and one number for the others; for many classes. Default all.
         state: how they are kept: ``"float32"``, ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """

@@ -73,7 +73,7 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
         with asked_to_stop(stop) as asked:
             reached = loop.run(after_step, after_epoch)
             if reached:
-                labels, quality = loop.method.corrected_labels(loop.scan), loop.method.label_quality(loop.scan)
+                labels, quality = loop.method.labels_and_quality(loop.scan)
                 estimate = noise_estimates(loop, labels.cpu())
                 if ranks.first:
                     write_findings(run.folder, loop.data, labels.cpu(), quality.cpu())
