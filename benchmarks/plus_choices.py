@@ -42,7 +42,7 @@ CHOICES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no-shares": ("without the classes' shares", PLUS, {"prior": "free"}),
     "given-shares": ("shares of the given labels", PLUS, {"prior": "given"}),
     "nothing-earned": ("the head start closes to 0", PLUS, {"earned": False}),
-    "no-closing": ("the head start closes at the end", PLUS, {"close": 1.0}),
+    "no-closing": ("the head start hardly closes", PLUS, {"close": 1.0}),
     "no-waiting": ("it closes as soon as the warm-up is over", "benchmarks.plus_choices:AtOnce", {}),
     "no-warm-up": ("without a warm-up", PLUS, {"warm_up": 0}),
     "no-heed": ("labels may be learned by heart", PLUS, {"by_heart": False}),

@@ -285,7 +285,7 @@ def posterior_of_seen(
         seen, unseen = (z.double().softmax(-1).gather(1, y[:, None])[:, 0] for z, y in ((some, given), others))
         lean = lean_beyond(seen, unseen, MAY_LEAN)
         some = some.scatter_add(1, given[:, None], torch.full_like(some[:, :1], -lean))
-        tell = len(others.labels) >= logits.shape[1] ** 2
+        tell = len(enough(*others)[1]) >= logits.shape[1] ** 2
         surer = min(fit_temperature(*others), 1.0) if tell else 1.0
         temperature = TOO_SURE * match_confidence(some, others.logits) * surer
         start = guess_transition(logits.shape[1]).to(logits.device)

@@ -28,7 +28,7 @@ TINY = 1e-8  # below which a memory says nothing
 TIE = 1e-4  # nats, which decide for the label where nothing else does
 MOST = 3.0  # nats: of labels that are right in 95 of 100 cases, or more
 HARDLY_GROWS = 1.05  # times an epoch ago, at most: p_y of labels of which the network has learned what it can early on
-STILL_GROWS = 1.25  # times an epoch ago, at least: p_y of labels it has not seen, while it still learns the classes
+STILL_GROWS = 1.25  # the same, at least, of p_y - 1/c of labels it has not seen, while it still learns the classes
 LONGEST = 0.5  # of training: a warm-up that does not end by itself, and a head start that waits
 FIRST_SIGNS = 1.25  # of labels that are learned by heart: their odds, times those of labels that are not seen
 UNTOUCHED = 1.5  # the same, of labels whose head start is left as it is
@@ -59,10 +59,10 @@ class PermLLPlus(Method):
         turn_after: the fraction of training after which a row turns that every visit contradicts.
         warm_up: share of the epochs, or so many, with cross-entropy; default until in an epoch the mean of p_y, which
             is how well the network knows the labels, grows by less than a twentieth, or until there are first signs
-            that it learns them by heart; half of training at most.
+            that it learns them by heart; about half of training at most.
         close: the share of training in which the head start g_y closes to what the labels of the class deserve. It
-            begins after the warm-up, once p_y of rows that are not trained on grows by less than a quarter in an epoch
-            (without such rows, p_y of all), or at half of training.
+            begins after the warm-up, once p_y of rows that are not trained on (without such rows, of all) grows by
+            less than a quarter of what it is above chance in an epoch, or at half of training.
         earned: whether labels deserve a head start at all; without it, it closes to 0.
         by_heart: whether training heeds that labels are learned by heart; corrected labels do in any case.
         beta: β, how much of its memory of a sample's predictions a visit leaves; 0 for no memory.
@@ -125,7 +125,7 @@ class PermLLPlus(Method):
         kept = how_kept(self.top_k, self.state)
         self.own, self.memory = (SampleBuffer(info.labels, info.ids, (classes,), **kept) for _ in range(2))
         longest = LONGEST if self.warm_up is None else self.warm_up
-        self._longest = min(max(in_epochs(longest, info.epochs), self.warm_up is None), info.epochs)
+        self._longest = min(max(in_epochs(longest, info.epochs), int(self.warm_up is None)), info.epochs)
         self._total = info.epochs * info.steps_per_epoch
         # At random, but the same each time: rows may come in an order that has to do with their labels.
         order = torch.randperm(len(info.labels), generator=torch.Generator().manual_seed(0))
@@ -169,7 +169,7 @@ class PermLLPlus(Method):
     def on_epoch_end(self, epoch: int, scan: Scan) -> None:
         """Ask how well labels are known; if it is time, end the warm-up and begin to close the head start."""
         assert self.info is not None
-        done = epoch + 1
+        done, chance = epoch + 1, 1 / self.info.num_classes
         total, visits = self.agreed.tolist()
         seen = other = total / max(visits, 1)
         signs = 1.0
@@ -180,7 +180,8 @@ class PermLLPlus(Method):
             ends = self.warm_up is None and (seen < HARDLY_GROWS * seen_before or signs > FIRST_SIGNS)
             if ends or done >= self._longest:
                 self.warm.fill_(done)
-        if self.warm >= 0 > self.opens and (other < STILL_GROWS * other_before or done >= LONGEST * self.info.epochs):
+        learns = other - chance >= STILL_GROWS * (other_before - chance) and done < LONGEST * self.info.epochs
+        if self.warm >= 0 > self.opens and not learns:
             self.opens.fill_(done)
         self.agreed.zero_()
         self.before.copy_(torch.tensor([seen, other]))
