@@ -182,6 +182,16 @@ def test_permll_plus_is_above_permll_and_the_best_epoch_of_cross_entropy_on_what
     assert first == 2
 
 
+@pytest.mark.parametrize("scale", scales.SCALES)
+def test_the_default_of_permll_plus_holds_at_every_scale(scale: str) -> None:
+    def mean(method: str) -> float:
+        rows = [row for row in results("scales") if row["set"] == f"{method}/{scale}"]
+        assert len(rows) == scales.SCALES[scale][1]
+        return statistics.mean(float(row["last"]) for row in rows)
+
+    assert mean("permll_plus") > max(mean("permll"), mean("ce")) - 0.005
+
+
 @pytest.mark.parametrize(("look", "title"), [("1", "first look"), ("2", "second look")])
 def test_earlier_looks_are_told_as_they_were(look: str, title: str) -> None:
     by_setting: dict[str, list[dict[str, str]]] = {}
