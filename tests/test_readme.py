@@ -182,6 +182,20 @@ def test_permll_plus_is_above_permll_and_the_best_epoch_of_cross_entropy_on_what
     assert first == 2
 
 
+DOCS = ROOT / "docs"
+
+
+@pytest.mark.parametrize("page", sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")))
+def test_links_between_pages_lead_to_pages(page: str) -> None:
+    """The site is built strictly: a link out of docs/ would break it."""
+    text = re.sub(r"```.*?```|`[^`]*`", "", (DOCS / page).read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        if not re.match(r"\w+:", target):
+            found = ((DOCS / page).parent / target).resolve()
+            assert found.is_file(), target
+            assert found.is_relative_to(DOCS), target
+
+
 @pytest.mark.parametrize("scale", scales.SCALES)
 def test_the_default_of_permll_plus_holds_at_every_scale(scale: str) -> None:
     def mean(method: str) -> float:
