@@ -81,17 +81,18 @@ def machine() -> dict[str, str]:
 
 
 def write_csv(name: str, rows: list[dict[str, object]]) -> Path:
-    """Write ``results/<name>.csv``, the machine in every row."""
-    path = RESULTS / f"{name}.csv"
+    """Write ``results/<name>.csv``, the machine in every row: this one, but in rows that were read from a file."""
+    path, here = RESULTS / f"{name}.csv", machine()
     path.parent.mkdir(exist_ok=True)
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, [*rows[0], *machine()], lineterminator="\n")
+        columns = [key for key in rows[0] if key not in here]
+        writer = csv.DictWriter(file, [*columns, *here], lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**row, **machine()} for row in rows)
+        writer.writerows({**here, **row} for row in rows)
     return path
 
 
 def read_csv(name: str) -> list[dict[str, str]]:
-    """Read what ``write_csv`` wrote, without the machine."""
+    """Read what ``write_csv`` wrote."""
     with (RESULTS / f"{name}.csv").open(newline="") as file:
-        return [{key: value for key, value in row.items() if key not in machine()} for row in csv.DictReader(file)]
+        return list(csv.DictReader(file))
