@@ -64,19 +64,22 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
     }
 
 
+COUNTS = ("rows", "wrong", "changed", "mended", "broken")
+
+
 def table(rows: Iterable[dict[str, Any]]) -> str:
     """Return the means over seeds as Markdown, and the worst that happened."""
     rows = list(rows)
     titles = ("data", "wrong", "changed", "mended", "broken", "right before", "right after", "worst gain of a seed")
     lines = ["| " + " | ".join(titles) + " |", "|---|" + "---:|" * (len(titles) - 1)]
     for name, title in SETS.items():
-        own = [{key: float(value) for key, value in row.items() if key != "set"} for row in rows if row["set"] == name]
+        own = [{key: float(row[key]) for key in COUNTS} for row in rows if row["set"] == name]
         if not own:
             continue
         mean = {key: statistics.mean(row[key] for row in own) for key in own[0]}
         right = mean["rows"] - mean["wrong"]
         gained = min(row["mended"] - row["broken"] for row in own)
-        shown = [f"{mean[key]:.1f}" for key in ("wrong", "changed", "mended", "broken")]
+        shown = [f"{mean[key]:.1f}" for key in COUNTS[1:]]
         shares = [100 * right / mean["rows"], 100 * (right + mean["mended"] - mean["broken"]) / mean["rows"]]
         lines.append(
             f"| {title} | " + " | ".join([*shown, *(f"{share:.2f} %" for share in shares), f"{gained:+.0f} |"])

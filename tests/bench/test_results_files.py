@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-
 from benchmarks import timing
 from benchmarks.timing import machine, read_csv, write_csv
 
