@@ -138,6 +138,17 @@ def test_shares_are_those_of_the_given_labels_made_cautious() -> None:
     assert_close(prepare(HOME, data, {"prior": "even"}).wanted, torch.full((3,), 1 / 3))
 
 
+def test_shares_that_are_known_stay_as_they_are() -> None:
+    data = points(12).relabel(torch.tensor([0] * 10 + [1, 2]))
+    method = prepare(HOME, data, {"prior": [2.0, 1.0, 1.0], "warm_up": 1, "close": 0.0}, held_out=OTHERS, epochs=10)
+    for epoch in range(7):
+        assert_close(method.wanted, torch.tensor([0.5, 0.25, 0.25]))
+        method.on_epoch_end(epoch, says(torch.zeros(12, 3), SAID))
+    alike, even = (prepare(HOME, data, {"prior": prior, "warm_up": 0}) for prior in ([4.0, 4.0, 4.0], "even"))
+    alike.networks["net"].load_state_dict(even.networks["net"].state_dict())
+    assert take_step(alike, batch_of(data, [0, 3])) == pytest.approx(take_step(even, batch_of(data, [0, 3])))
+
+
 def says(seen: torch.Tensor, others: torch.Tensor) -> Scan:
     """Return a scan with these logits for training rows and for rows that are not trained on."""
 
@@ -229,7 +240,13 @@ def test_once_the_head_start_has_closed_right_labels_tell_the_shares() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "sentence"),
-    [({"beta": 1.0}, "beta must lie"), ({"close": 2.0}, "close is a share"), ({"warm_up": -1}, "warm_up must be")],
+    [
+        ({"prior": [0.5, 0.5]}, "a share above 0 for each of the 3 classes"),
+        ({"prior": [0.5, 0.5, 0.0]}, "a share above 0 for each of the 3 classes"),
+        ({"beta": 1.0}, "beta must lie"),
+        ({"close": 2.0}, "close is a share"),
+        ({"warm_up": -1}, "warm_up must be"),
+    ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):

@@ -1,7 +1,7 @@
 """PermLL+: the permutation layer for noise of any kind and rate, which the user need not know."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -36,6 +36,18 @@ SOME = 1000  # training rows by which one tells how far they are
 SPAN = 1000  # samples of a class, the latest, that its share is judged by
 
 
+def known_shares(shares: Sequence[float], classes: int) -> Tensor:
+    """Return them as they are given, of whatever sum, so that they sum to one.
+
+    Examples:
+        >>> known_shares([30, 10], 2)
+        tensor([0.7500, 0.2500])
+    """
+    if len(shares) != classes or not all(0 < share < math.inf for share in shares):
+        raise ValueError(f"prior must have a share above 0 for each of the {classes} classes, got {list(shares)}.")
+    return torch.tensor(shares, dtype=torch.float32) / sum(shares)
+
+
 class PermLLPlus(Method):
     """PermLL whose head start closes to what the labels of a class deserve, on remembered and balanced predictions.
 
@@ -68,7 +80,8 @@ class PermLLPlus(Method):
         beta: β, how much of its memory of a sample's predictions a visit leaves; 0 for no memory.
         prior: q, the shares of classes to which predictions are held: ``"cautious"``, even ones but where classes
             differ by more than noise may, by the given labels (``cautious_shares``), and by those that are right once
-            g has closed (``shares_of_right``); ``"even"``; as in the ``"given"`` labels; or ``"free"``, which is q = π.
+            g has closed (``shares_of_right``); ``"even"``; as in the ``"given"`` labels; ``"free"``, which is q = π; or
+            the shares themselves, one for each class, where they are known.
         top_k: keep so many entries of the rows, and one number for the others; for many classes. Default all.
         state: how they are kept: ``"float32"``, ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
@@ -96,7 +109,7 @@ class PermLLPlus(Method):
         earned: bool = True,
         by_heart: bool = True,
         beta: float = 0.5,
-        prior: Prior = "cautious",
+        prior: Prior | list[float] = "cautious",
         top_k: int | None = None,
         state: State = "float32",
     ) -> None:
@@ -135,7 +148,10 @@ class PermLLPlus(Method):
         self._span = float(info.labels.bincount(minlength=classes).clamp(1, SPAN).sum())
         self.register_buffer("shares", even.clone())
         self.register_buffer("right", torch.full((classes,), 0.5))
-        wanted = {"cautious": cautious_shares(given), "given": given}.get(self.prior, even)
+        if isinstance(self.prior, str):
+            wanted = {"cautious": cautious_shares(given), "given": given}.get(self.prior, even)
+        else:
+            wanted = known_shares(self.prior, classes)
         self.register_buffer("wanted", wanted.clone())
         self.register_buffer("agreed", torch.zeros(2))  # Σ p_y of this epoch, and its visits
         self.register_buffer("before", torch.tensor([0.0, 1 / classes]))  # its mean an epoch ago, and that of others
