@@ -16,6 +16,6 @@ def clusters(classes: int, rows: int, features: int, apart: float, seed: int) ->
     return Data(Vectors(x), labels, tuple(map(str, range(classes))), tuple(map(str, range(rows))))
 
 
-def halves(data: Data, first: int) -> tuple[Data, Data]:
+def first_and_rest(data: Data, first: int) -> tuple[Data, Data]:
     """Return the first rows, and the others."""
     return data.take(torch.arange(first)), data.take(torch.arange(first, len(data)))

@@ -35,6 +35,7 @@ SETS = {
     "labelme": "LabelMe, real",
 }
 SEEDS = (1, 2, 3)
+COUNTS = ("rows", "wrong", "changed", "mended", "broken")
 
 
 def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
@@ -62,9 +63,6 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
         "broken": int((changed & right).sum()),
         "brier": f"{np.mean((quality - right) ** 2):.4f}",
     }
-
-
-COUNTS = ("rows", "wrong", "changed", "mended", "broken")
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:

@@ -24,7 +24,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.clusters import clusters, halves
+from benchmarks.clusters import clusters, first_and_rest
 from benchmarks.growing import grow, in_processes
 from benchmarks.recorded import arguments
 from benchmarks.timing import RESULTS
@@ -91,10 +91,10 @@ class AtOnce(PermLLPlus):
 def frame(noise: str, seed: int) -> dict[str, Any]:
     """Return what a cell of this column is trained and tested on."""
     if noise == FEW:
-        train, test = halves(clusters(8, 2400, 512, 0.28, seed), 1200)
+        train, test = first_and_rest(clusters(8, 2400, 512, 0.28, seed), 1200)
         return {"data": train, "test": test, "recipe": "own/default", "noise": "permll:sym:0.25"}
     if noise == MANY:
-        train, test = halves(clusters(300, 10_800, 64, 1.0, seed), 9000)
+        train, test = first_and_rest(clusters(300, 10_800, 64, 1.0, seed), 9000)
         return {"data": train, "test": test, "recipe": "own/default", "noise": "permll:sym:0.4", "epochs": 15}
     return {"recipe": "mini/sym-20", "noise": NOISES[noise], "test": unseen(seed)}
 

@@ -229,7 +229,7 @@ def test_the_tables_of_the_docs_are_those_of_the_results(name: str) -> None:
 
 
 @pytest.mark.parametrize("script", [cleaning, cleaning_choices, do_no_harm, held_back, plus_choices, scales])
-def test_the_tables_of_cleaning_are_those_of_the_results(script: Any) -> None:
+def test_tables_in_results_are_those_of_their_csv_files(script: Any) -> None:
     name = script.__name__.rpartition(".")[2]
     assert (RESULTS / f"{name}.md").read_text() == script.table(read_csv(name))
 

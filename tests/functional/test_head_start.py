@@ -70,16 +70,16 @@ def test_labels_that_are_mostly_wrong_earn_nothing_and_others_not_too_much() -> 
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.5), st.floats(0.01, 0.5))
-def test_a_gap_only_closes(one: float, other: float, opens: float, lasts: float) -> None:
+def test_a_gap_only_closes(one: float, other: float, begins: float, lasts: float) -> None:
     def gap_at(progress: float) -> float:
-        now, start = torch.tensor([progress, opens], dtype=torch.float64)
+        now, start = torch.tensor([progress, begins], dtype=torch.float64)
         return closing_gap(2.0, now, start, lasts).item()
 
     early, late = sorted((one, other))
     assert 2.0 >= gap_at(early) >= gap_at(late) >= 0
-    assert gap_at(opens) == 2.0
-    assert gap_at(opens + lasts / 2) == pytest.approx(1.0)
-    assert gap_at(opens + lasts) == pytest.approx(0.0, abs=1e-9)
+    assert gap_at(begins) == 2.0
+    assert gap_at(begins + lasts / 2) == pytest.approx(1.0)
+    assert gap_at(begins + lasts) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_a_gap_that_closes_at_once_is_there_before_and_not_after() -> None:

@@ -26,7 +26,7 @@ def test_steps_are_those_of_the_straight_line() -> None:
     own, memory = torch.zeros(12, 3), torch.zeros(12, 3)
     method.right.copy_(torch.tensor([0.7, 0.5, 0.95]))
     method.lean.fill_(0.8)
-    method.opens.fill_(0)  # the head start closes from the first step on
+    method.closes.fill_(0)  # the head start closes from the first step on
     shares, right = [1 / 3] * 3, method.right.tolist()
     for step, rows in enumerate(ROWS):
         gaps = [initial_gap(3, 0.6) * (0.5 - step / epochs) / 0.5 for _ in range(3)]
@@ -106,7 +106,7 @@ def known_by(odds: float) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(
-    ("known", "opened"),
+    ("known", "begun"),
     [
         ([0.3, 0.4], 1),  # no better than by guessing
         ([0.34, 0.35, 0.4, 0.41], 4),  # hardly better, but ever more so
@@ -116,18 +116,18 @@ def known_by(odds: float) -> torch.Tensor:
 )
 @pytest.mark.parametrize("told_by", ["others", "all"])
 def test_a_head_start_waits_while_labels_that_are_not_seen_get_known(
-    known: list[float], opened: int, told_by: str
+    known: list[float], begun: int, told_by: str
 ) -> None:
     method = prepare(HOME, points(12), {"warm_up": 1}, held_out=OTHERS if told_by == "others" else None, epochs=8)
     at_first = method._alpha(torch.zeros(12, 3), points(12).labels)
     for epoch, p in enumerate(known):
         method.agreed.copy_(torch.tensor([10 * p if told_by == "all" else 1.0, 10.0]))
         method.on_epoch_end(epoch, says(torch.zeros(12, 3), known_by(p / (1 - p))))
-        assert int(method.opens) == (opened if epoch + 1 >= opened else -1)
+        assert int(method.closes) == (begun if epoch + 1 >= begun else -1)
         method.right.fill_(0.5)  # of which nothing is earned
         method.steps.fill_(method._total)  # however many are over
         closed = (method._alpha(torch.zeros(12, 3), points(12).labels) < at_first).any()
-        assert closed == (epoch + 1 >= opened)
+        assert closed == (epoch + 1 >= begun)
 
 
 def test_shares_are_those_of_the_given_labels_made_cautious() -> None:

@@ -5,6 +5,7 @@ to one other class; ``q`` the shares that the classes should have; ``π`` those 
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
@@ -49,15 +50,15 @@ def earned_gap(right: Float[Tensor, " classes"], most: float) -> Float[Tensor, "
     return torch.logit(right, eps=1e-6).clamp(0.0, most)
 
 
-def closing_gap(gap: float, progress: Float[Tensor, ""], opens: Float[Tensor, ""], lasts: float) -> Float[Tensor, ""]:
-    """Return ``gap`` up to the share ``opens`` of training, then less and less, and 0 from ``lasts`` later on.
+def closing_gap(gap: float, progress: Float[Tensor, ""], begins: Float[Tensor, ""], lasts: float) -> Float[Tensor, ""]:
+    """Return ``gap`` up to the share ``begins`` of training, then less and less, and 0 from ``lasts`` later on.
 
     Examples:
         >>> progress = torch.tensor([0.0, 0.1, 0.25, 0.3, 1.0])
         >>> [round(closing_gap(1.5, now, torch.tensor(0.1), 0.2).item(), 3) for now in progress]
         [1.5, 1.5, 0.375, 0.0, 0.0]
     """
-    return gap * (1 - (progress - opens) / max(lasts, torch.finfo(torch.float32).tiny)).clamp(0.0, 1.0)
+    return gap * (1 - (progress - begins) / max(lasts, torch.finfo(torch.float32).tiny)).clamp(0.0, 1.0)
 
 
 def aligned(
@@ -123,3 +124,15 @@ def cautious_shares(shares: Float[Tensor, " classes"], factor: float = 2.0) -> F
     """
     ratio = (shares * len(shares)).clamp_min(torch.finfo(shares.dtype).tiny).log()
     return (ratio.sign() * (ratio.abs() - math.log(factor)).clamp_min(0)).softmax(-1)
+
+
+def known_shares(shares: Sequence[float], classes: int) -> Float[Tensor, " classes"]:
+    """Return shares that are given, of whatever sum, so that they sum to one.
+
+    Examples:
+        >>> known_shares([30.0, 10.0], 2)
+        tensor([0.7500, 0.2500])
+    """
+    if len(shares) != classes or not all(0 < share < math.inf for share in shares):
+        raise ValueError(f"prior must have a share above 0 for each of the {classes} classes, got {list(shares)}.")
+    return torch.tensor(shares, dtype=torch.float32) / sum(shares)

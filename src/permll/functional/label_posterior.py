@@ -26,6 +26,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from permll.functional.noise_rate import (
+    ENOUGH,
     cautious_transition,
     enough,
     fit_likelihood,
@@ -285,8 +286,8 @@ def posterior_of_seen(
         seen, unseen = (z.double().softmax(-1).gather(1, y[:, None])[:, 0] for z, y in ((some, given), others))
         lean = lean_beyond(seen, unseen, MAY_LEAN)
         some = some.scatter_add(1, given[:, None], torch.full_like(some[:, :1], -lean))
-        tell = len(enough(*others)[1]) >= logits.shape[1] ** 2
-        surer = min(fit_temperature(*others), 1.0) if tell else 1.0
+        one_for_each_pair = min(len(others.labels), ENOUGH) >= logits.shape[1] ** 2
+        surer = min(fit_temperature(*others), 1.0) if one_for_each_pair else 1.0
         temperature = TOO_SURE * match_confidence(some, others.logits) * surer
         start = guess_transition(logits.shape[1]).to(logits.device)
         joint = joint_given((some.double() / temperature).softmax(-1), given, start)
@@ -304,9 +305,7 @@ def match_confidence(logits: Float[Tensor, "samples classes"], others: Float[Ten
         3.0
     """
     wanted = others.double().softmax(-1).amax(-1).mean()
-    behind = (
-        logits.float() - logits.amax(-1, keepdim=True).float()
-    )  # so that max softmax(z / τ) = 1 / Σ exp(behind / τ)
+    behind = logits.float() - logits.float().amax(-1, keepdim=True)  # max softmax(z / τ) is 1 / Σ exp(behind / τ)
     low, high = -math.log(8), math.log(8)
     for _ in range(_TO_MATCH):
         middle = (low + high) / 2

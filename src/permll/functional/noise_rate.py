@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from permll.functional.mixture import fit_gaussian_mixture, wrong_posterior
+from permll.functional.some_rows import some_rows
 
 TEMPERATURES = tuple(2 ** (step / 4) for step in range(-8, 13))  # a quarter to eight
 STEPS = 100  # of EM
@@ -84,9 +85,7 @@ def transition_of(joint: Float[Tensor, "classes classes"]) -> Float[Tensor, "cla
 def enough(
     logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
 ) -> tuple[Float[Tensor, "some classes"], Int[Tensor, " some"]]:
-    """Return as many rows as are needed, drawn at random but the same each time.
-
-    Every third row, say, would be of one class where three classes come in turn.
+    """Return as many rows as are needed: ``some_rows``.
 
     Examples:
         >>> logits, labels = enough(torch.zeros(3 * ENOUGH, 3), torch.arange(3 * ENOUGH) % 3)
@@ -95,8 +94,7 @@ def enough(
     """
     if len(labels) <= ENOUGH:
         return logits, labels
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
-    rows = order[:ENOUGH].sort().values.to(labels.device)
+    rows = some_rows(len(labels), ENOUGH).to(labels.device)
     return logits[rows], labels[rows]
 
 

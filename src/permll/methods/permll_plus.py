@@ -1,7 +1,7 @@
 """PermLL+: the permutation layer for noise of any kind and rate, which the user need not know."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -14,10 +14,12 @@ from permll.functional.head_start import (
     closing_gap,
     earned_gap,
     how_right,
+    known_shares,
     shares_of_right,
 )
 from permll.functional.label_posterior import Others, lean_beyond, posterior_of_seen
 from permll.functional.memory import in_order
+from permll.functional.some_rows import some_rows
 from permll.layer.equations import initial_gap, posterior
 from permll.layer.turning import choose_init, choose_step
 from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
@@ -34,18 +36,6 @@ FIRST_SIGNS = 1.25  # of labels that are learned by heart: their odds, times tho
 UNTOUCHED = 1.5  # the same, of labels whose head start is left as it is
 SOME = 1000  # training rows by which one tells how far they are
 SPAN = 1000  # samples of a class, the latest, that its share is judged by
-
-
-def known_shares(shares: Sequence[float], classes: int) -> Tensor:
-    """Return them as they are given, of whatever sum, so that they sum to one.
-
-    Examples:
-        >>> known_shares([30, 10], 2)
-        tensor([0.7500, 0.2500])
-    """
-    if len(shares) != classes or not all(0 < share < math.inf for share in shares):
-        raise ValueError(f"prior must have a share above 0 for each of the {classes} classes, got {list(shares)}.")
-    return torch.tensor(shares, dtype=torch.float32) / sum(shares)
 
 
 class PermLLPlus(Method):
@@ -96,7 +86,7 @@ class PermLLPlus(Method):
     agreed: Tensor
     before: Tensor
     warm: Tensor
-    opens: Tensor
+    closes: Tensor
     lean: Tensor
 
     def __init__(
@@ -140,9 +130,7 @@ class PermLLPlus(Method):
         longest = LONGEST if self.warm_up is None else self.warm_up
         self._longest = min(max(in_epochs(longest, info.epochs), int(self.warm_up is None)), info.epochs)
         self._total = info.epochs * info.steps_per_epoch
-        # At random, but the same each time: rows may come in an order that has to do with their labels.
-        order = torch.randperm(len(info.labels), generator=torch.Generator().manual_seed(0))
-        self._some = order[:SOME].sort().values
+        self._some = some_rows(len(info.labels), SOME)
         given = info.labels.bincount(minlength=classes).float().clamp_min(1) / len(info.labels)
         even = torch.full((classes,), 1 / classes)
         self._span = float(info.labels.bincount(minlength=classes).clamp(1, SPAN).sum())
@@ -157,7 +145,7 @@ class PermLLPlus(Method):
         self.register_buffer("before", torch.tensor([0.0, 1 / classes]))  # its mean an epoch ago, and that of others
         self.register_buffer("lean", torch.zeros(()))  # nats to labels it has seen, beyond what it may
         self.register_buffer("warm", torch.tensor(-1 if self._longest else 0))  # epochs of the warm-up, once it is over
-        self.register_buffer("opens", torch.tensor(-1))  # epochs after which the head start closes, once it does
+        self.register_buffer("closes", torch.tensor(-1))  # epochs after which the head start does, once it is decided
 
     def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
         """Return one sweep over all rows, with the loss of the time."""
@@ -197,8 +185,8 @@ class PermLLPlus(Method):
             if ends or done >= self._longest:
                 self.warm.fill_(done)
         learns = other - chance >= STILL_GROWS * (other_before - chance) and done < LONGEST * self.info.epochs
-        if self.warm >= 0 > self.opens and not learns:
-            self.opens.fill_(done)
+        if self.warm >= 0 > self.closes and not learns:
+            self.closes.fill_(done)
         self.agreed.zero_()
         self.before.copy_(torch.tensor([seen, other]))
 
@@ -227,8 +215,8 @@ class PermLLPlus(Method):
     def _alpha(self, own: Tensor, labels: Tensor, least: float = 0.0) -> Tensor:
         """Return own rows (B, c) with the head start of their labels (B,), ``least`` at least."""
         assert self.info is not None
-        opens = torch.where(self.opens < 0, 1.0, self.opens / self.info.epochs)
-        gaps = closing_gap(self.gap, self.steps / self._total, opens, self.close).expand_as(self.right)
+        begins = torch.where(self.closes < 0, 1.0, self.closes / self.info.epochs)
+        gaps = closing_gap(self.gap, self.steps / self._total, begins, self.close).expand_as(self.right)
         if self.earned:
             gaps = torch.maximum(gaps, earned_gap(self.right, MOST))
         at = labels[:, None].to(own.device)
@@ -267,7 +255,7 @@ class PermLLPlus(Method):
     def _closed(self, epochs: int) -> bool:
         """Whether, after so many epochs, nothing is left of the head start but what labels earn."""
         assert self.info is not None
-        return bool(0 <= self.opens <= epochs - self.close * self.info.epochs)
+        return bool(0 <= self.closes <= epochs - self.close * self.info.epochs)
 
     @torch.no_grad()
     def _note(self, batch: Batch, logits: Tensor) -> Tensor:
