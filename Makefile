@@ -32,7 +32,7 @@ bench: $(VENV)/dev ## Measure speed and room as ratios, into results/, against t
 
 results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, in some hours; ROOT=... LABELME=... TREC=... for more
 	@$(BIN)/python benchmarks/demo.py
-	@$(BIN)/python benchmarks/turn_after.py
+	@$(BIN)/python benchmarks/correct_after.py
 	@$(BIN)/python benchmarks/noise_rates.py
 	@$(BIN)/python benchmarks/mini.py
 	@$(BIN)/python benchmarks/mini_details.py
@@ -41,7 +41,7 @@ results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, 
 	$(if $(LABELME),@$(BIN)/python benchmarks/estimate_noise.py --labelme $(LABELME))
 	@$(BIN)/python benchmarks/figure3.py
 	$(if $(and $(LABELME),$(TREC)),@$(BIN)/python benchmarks/table2.py --labelme $(LABELME) --trec $(TREC))
-	@$(BIN)/python benchmarks/do_no_harm.py $(if $(LABELME),--labelme $(LABELME))
+	@$(BIN)/python benchmarks/auto_apply_safety.py $(if $(LABELME),--labelme $(LABELME))
 	$(if $(and $(LABELME),$(TREC)),@$(BIN)/pip install --quiet cleanlab && $(BIN)/python benchmarks/cleaning.py --labelme $(LABELME) --trec $(TREC))
 	$(if $(ROOT),@$(BIN)/python benchmarks/lite.py --root $(ROOT))
 	$(if $(ROOT),@$(BIN)/python benchmarks/table1_lite.py --root $(ROOT))

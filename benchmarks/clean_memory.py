@@ -40,7 +40,7 @@ def main() -> int:
         np.savez(Path(folder) / "features.npz", X=values, y=labels)
         size = values.nbytes
         del values
-        bare = peak_of("-c", "import permll.training.fitting, lightning_fabric, sklearn")
+        bare = peak_of("-c", "import permll.training.train, lightning_fabric, sklearn")
         start = time.perf_counter()
         out = str(Path(folder) / "run")
         peak = peak_of("-m", "permll", "clean", str(Path(folder) / "features.npz"), "--out", out)

@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.doubtful import Doubtful, doubtful
-from benchmarks.growing import grow
-from benchmarks.recorded import arguments
+from benchmarks.noisy_datasets import Doubtful, doubtful
+from benchmarks.incremental_csv import grow
+from benchmarks.cached_plan import arguments
 from benchmarks.timing import RESULTS
 from permll.evaluation.correction import measure_correction
 from permll.evaluation.detection import measure_detection
@@ -71,7 +71,7 @@ def by_permll(data: Doubtful, seed: int) -> Found:
     from permll import clean
     from permll.data.inputs import Vectors
     from permll.training.run import Run
-    from permll.training.trained import load_trained
+    from permll.training.predictor import load_trained
 
     with tempfile.TemporaryDirectory() as folder:
         found = clean(data.x, data.given, out=folder, seed=seed, observers=[], training__threads=1)

@@ -17,10 +17,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.recorded import OUT, ROOT, arguments, leave, train
+from benchmarks.cached_plan import OUT, ROOT, arguments, leave, train
 from benchmarks.timing import RESULTS
 from permll import bench
-from permll.bench.collecting import watched
+from permll.bench.results import watched
 from permll.bench.figure3 import Trace, draw_traces, traces
 
 CSV = RESULTS / "figure3.csv"

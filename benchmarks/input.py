@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.pil_pipeline import MEAN, STD, PilImages
 from benchmarks.timing import measure, ratio, spread, write_csv
 from permll.data import Data, Images, Stream, load
-from permll.data.views import Chain, Crop, Flip, Normalise, RandAugment, View
+from permll.data.transforms import Chain, Crop, Flip, Normalise, RandAugment, View
 
 BATCH = 128
 TARGET = 5.0

@@ -17,10 +17,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.recorded import OUT, ROOT, arguments, leave, record, write_tables
+from benchmarks.cached_plan import OUT, ROOT, arguments, leave, record, write_tables
 from benchmarks.timing import RESULTS
 from permll import bench
-from permll.bench.collecting import Row
+from permll.bench.results import Row
 from permll.methods import METHODS
 from permll.report.figures.comparison import Scores, draw_comparison, ranking
 from permll.report.figures.style import save

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.mini import NOISES, RUNS, SEEDS
 from benchmarks.timing import write_csv
-from permll.bench.cells import FIRST_DRAW
+from permll.bench.jobs import FIRST_DRAW
 from permll.data import load
 from permll.methods import METHODS
 from permll.training import fit

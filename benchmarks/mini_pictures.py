@@ -15,14 +15,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.recorded import OUT, ROOT, arguments, leave, train
+from benchmarks.cached_plan import OUT, ROOT, arguments, leave, train
 from benchmarks.timing import RESULTS
 from permll import bench
-from permll.bench.collecting import watched
-from permll.bench.pictures import learned_noise
-from permll.report.figures.memorisation import draw_learned, draw_memorisation
+from permll.bench.results import watched
+from permll.bench.plots import learned_noise
+from permll.report.figures.memorization import draw_learned, draw_memorisation
 from permll.report.figures.style import save
-from permll.report.tables.naming import method_title, setting_title
+from permll.report.tables.titles import method_title, setting_title
 from permll.training import Run
 
 SEED = 1

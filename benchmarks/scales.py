@@ -23,8 +23,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.clusters import clusters, first_and_rest
-from benchmarks.growing import grow, in_processes
-from benchmarks.recorded import arguments
+from benchmarks.incremental_csv import grow, in_processes
+from benchmarks.cached_plan import arguments
 from benchmarks.timing import RESULTS
 from permll import fit
 from permll.data import Data, load

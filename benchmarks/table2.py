@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.recorded import OUT, arguments, leave, record, write_tables
+from benchmarks.cached_plan import OUT, arguments, leave, record, write_tables
 from permll import bench
 
 SEEDS = (1, 2, 3)

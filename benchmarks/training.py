@@ -20,10 +20,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.pil_pipeline import MEAN, STD, PilImages
 from benchmarks.timing import Ratio, measure, ratio, spread, write_csv
 from permll.data import Data, Images, load
-from permll.data.views import Chain, Crop, Flip, Normalise, View
+from permll.data.transforms import Chain, Crop, Flip, Normalise, View
 from permll.methods import find_method
 from permll.networks import build_network
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 
 BATCH = 128
 Row = dict[str, object]

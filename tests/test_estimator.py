@@ -25,7 +25,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import permll
 from permll import PermLLClassifier
-from permll.estimator.features import DIRECTIONS, WIDE, fit_features
+from permll.estimator.preprocessing import DIRECTIONS, WIDE, fit_features
 from permll.methods.ce import CrossEntropy
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "estimator.md").read_text()

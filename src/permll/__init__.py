@@ -11,12 +11,12 @@ from permll._version import __version__ as __version__
 if TYPE_CHECKING:
     from permll import data as data
     from permll import noise as noise
-    from permll.cleaning.cleaning import clean as clean
+    from permll.cleaning.clean import clean as clean
     from permll.cleaning.findings import Findings as Findings
     from permll.cleaning.label_errors import find_label_errors as find_label_errors
     from permll.estimator.classifier import PermLLClassifier as PermLLClassifier
     from permll.layer.module import PermutationLayer as PermutationLayer
-    from permll.training.fitting import fit as fit
+    from permll.training.train import fit as fit
     from permll.training.noise_estimate import NoiseEstimate as NoiseEstimate
     from permll.training.noise_estimate import estimate_noise as estimate_noise
     from permll.training.run import Run as Run

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import Data, Vectors
-from permll.data.views.defaults import as_it_is
+from permll.data.transforms.defaults import as_it_is
 from permll.layer.module import PermutationLayer
 from permll.methods import find_method
 from permll.noise.corruption import corrupt
-from permll.noise.kinds import symmetric
-from permll.report.figures.suspects import Suspect
-from permll.training.loop import Loop
+from permll.noise.models import symmetric
+from permll.report.figures.label_issues import Suspect
+from permll.training.trainer import Loop
 
 Method = Literal["ce", "permll"]
 METHODS: dict[Method, str] = {"ce": "Cross-entropy", "permll": "PermLL"}

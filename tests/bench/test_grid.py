@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from permll.bench import plan
-from permll.bench.cells import read_folder_name
+from permll.bench.jobs import read_folder_name
 from permll.bench.grid import ETAS, MS
 from permll.cli.train import setting
 from permll.methods import METHODS

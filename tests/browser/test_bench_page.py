@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from permll.report.bench_page import write_page
-from tests.report.bench_rows import grid, row, write_runs
+from tests.helpers.bench_rows import grid, row, write_runs
 
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 TABLE = "#table1-mini table"

@@ -16,12 +16,12 @@ from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
 from tests.browser import test_review
 from tests.browser.test_review import Visitor, name_in, press, says, settled, shown
-from tests.cleaning.mislabelled import CLASSES, Mislabelled, mislabelled
+from tests.helpers.mislabeled_data import CLASSES, Mislabelled, mislabelled
 from tests.cli import conftest
 from tests.cli.conftest import Here
 from tests.cli.test_clean import WORDS, save_csv
 from tests.cli.test_commands import run
-from tests.review.process import Server
+from tests.helpers.review_process import Server
 
 visit, here = test_review.visit, conftest.here  # fixtures
 ROWS, TEST_ROWS, WRONG = 400, 300, 0.25

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from permll.cleaning.findings import Findings
-from permll.cleaning.reporting import write_report
-from permll.cleaning.samples import samples_of
+from permll.cleaning.html_report import write_report
+from permll.cleaning.source_data import samples_of
 from tests.browser.test_bench_page import CONTRAST, DESK, PHONE
 from tests.report.test_findings_page import some, written
-from tests.review.runs import KINDS, make_run
+from tests.helpers.review_runs import KINDS, make_run
 
 Open = Callable[..., Any]
 COMMAND = "permll apply runs/photos-permll-0 --auto --min-probability 0.95 --out new-photos --skip-unreadable"

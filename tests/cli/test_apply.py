@@ -10,8 +10,8 @@ import torch
 
 from permll.cleaning.decisions import Decisions
 from permll.data import load
-from permll.noise.applying import with_noise
-from tests.cleaning.applying.making import image_folder, make_run, table_and_run, table_text
+from permll.noise.apply_noise import with_noise
+from tests.helpers.apply_runs import image_folder, make_run, table_and_run, table_text
 from tests.cli.conftest import Here
 from tests.cli.test_commands import run
 

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from permll.cleaning.findings import Finding
-from tests.cleaning.mislabelled import CLASSES, mislabelled
+from tests.helpers.mislabeled_data import CLASSES, mislabelled
 from tests.cli.conftest import Here, Inside
 from tests.cli.test_commands import run
 

@@ -8,12 +8,12 @@ from typer.testing import CliRunner
 
 from permll.cli.data import data
 from permll.data.registry import SETS
-from permll.data.sets.mnist import DEBIAN
+from permll.data.datasets.mnist import DEBIAN
 from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
-from tests.data.files import cut, write_noise_jpeg
-from tests.data.real import published_fashion
-from tests.data.servers import Server, serving
+from tests.helpers.dataset_files import cut, write_noise_jpeg
+from tests.helpers.real_data import published_fashion
+from tests.helpers.http_servers import Server, serving
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -87,7 +87,7 @@ def test_check_of_a_set_that_is_not_there_says_what_to_do_once(columns: int, tmp
 def test_get_downloads_and_goes_on_where_it_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: Inside
 ) -> None:
-    monkeypatch.setattr("permll.data.sets.mnist.DEBIAN", tmp_path / "debian")  # as if it were not there
+    monkeypatch.setattr("permll.data.datasets.mnist.DEBIAN", tmp_path / "debian")  # as if it were not there
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     files = published_fashion()
     name = "train-images-idx3-ubyte.gz"

@@ -6,7 +6,7 @@ from pathlib import Path
 from permll.training import fit
 from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
-from tests.training.toy import quick_recipe
+from tests.helpers.toy_training import quick_recipe
 
 
 def test_export_writes_what_it_says(tmp_path: Path) -> None:

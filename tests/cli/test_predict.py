@@ -12,11 +12,11 @@ import torch
 
 from permll.data import load
 from permll.training import Run
-from permll.training.trained import load_trained
+from permll.training.predictor import load_trained
 from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
 from tests.training.test_export import own, trained_run
-from tests.training.toy import quick_recipe
+from tests.helpers.toy_training import quick_recipe
 
 
 @pytest.fixture(scope="module")

@@ -21,8 +21,8 @@ pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'permll[revi
 
 from permll.cleaning.decisions import Decisions
 from tests.cli.conftest import Inside
-from tests.review.process import PERMLL, Server
-from tests.review.runs import make_run
+from tests.helpers.review_process import PERMLL, Server
+from tests.helpers.review_runs import make_run
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ import pytest
 from permll.cli.show import chart
 from permll.evaluation.protocol import choose_from_rows
 from permll.noise import Corruption
-from permll.report.runs import compare, comparison_text, run_facts, run_summary
+from permll.report.run_summary import compare, comparison_text, run_facts, run_summary
 from permll.training import Run, fit
 from permll.training.noise_estimate import estimate_noise
 from tests.cli.conftest import Inside
-from tests.training.toy import StopAfter, points, quick_recipe
+from tests.helpers.toy_training import StopAfter, points, quick_recipe
 
 PERMLL = Path(sys.executable).with_name("permll")
 

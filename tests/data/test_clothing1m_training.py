@@ -10,8 +10,8 @@ from torch import nn
 
 from permll import PermutationLayer
 from permll.data import Stream, load
-from permll.data.views import Chain, Crop, Flip, default_views
-from permll.data.views.defaults import IMAGENET
+from permll.data.transforms import Chain, Crop, Flip, default_views
+from permll.data.transforms.defaults import IMAGENET
 
 CLASSES = 14
 SHOWN = (0, 5, 9)  # T-Shirt, Hoodie, Suit: few classes, so that few images suffice

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from permll.data.archives import unpack
-from permll.data.checking import check
+from permll.data.verify import check
 from permll.data.download import ATTEMPTS, DownloadError, download, fetch, get
 from permll.data.registry import find
-from permll.data.sets.mnist import DEBIAN
-from permll.data.sources import Published, mirror_address
-from tests.data.real import published_fashion
-from tests.data.servers import Server, serving
+from permll.data.datasets.mnist import DEBIAN
+from permll.data.remote_files import Published, mirror_address
+from tests.helpers.real_data import published_fashion
+from tests.helpers.http_servers import Server, serving
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 MD5 = hashlib.md5(CONTENT).hexdigest()
@@ -254,7 +254,7 @@ def test_what_must_be_asked_for_says_whom(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
 def test_fashion_mnist_as_published_from_a_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("permll.data.sets.mnist.DEBIAN", tmp_path / "debian")  # as if it were not there
+    monkeypatch.setattr("permll.data.datasets.mnist.DEBIAN", tmp_path / "debian")  # as if it were not there
     server = Server({f"mirror/{name}": content for name, content in published_fashion().items()})
     with serving(server) as address:
         paths = get("fashion_mnist", tmp_path, mirror=f"{address}/mirror")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from permll.data.inputs import Images, Items, Table, Texts, Vectors
 from permll.data.labels import by_place, in_order, is_missing, name_classes
-from permll.data.problems import listed, nearest
+from permll.utils.messages import listed, nearest
 
 texts = st.text(min_size=1).filter(lambda word: word.strip())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from permll.data.registry import SETS, SetInfo, data_root, find
-from permll.data.sources import CONTENT, PUBLISHED
+from permll.data.remote_files import CONTENT, PUBLISHED
 
 
 def test_all_sets_are_there() -> None:
@@ -34,7 +34,7 @@ def test_every_set_that_is_not_there_is_one_sentence_with_what_to_do(
     if info.access.kind == "package":
         assert len(info.load(tmp_path)) == info.samples["train"]
         return
-    monkeypatch.setattr("permll.data.sets.mnist.DEBIAN", tmp_path / "debian")  # it may be installed
+    monkeypatch.setattr("permll.data.datasets.mnist.DEBIAN", tmp_path / "debian")  # it may be installed
     with pytest.raises(FileNotFoundError) as caught:
         info.load(tmp_path, "train")
     message = str(caught.value)
@@ -84,4 +84,4 @@ def test_listing_imports_nothing_heavy() -> None:
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     loaded = set(shown.stdout.split())
     assert "permll.data.registry" in loaded
-    assert not loaded & {"PIL", "sklearn", "rich", "permll.data.sets.cifar", "permll.data.download"}
+    assert not loaded & {"PIL", "sklearn", "rich", "permll.data.datasets.cifar", "permll.data.download"}

@@ -12,11 +12,11 @@ import torch
 
 from permll.data.inputs import Images
 from permll.data.pickles import RefusedPickleError
-from permll.data.record import Data
+from permll.data.dataset import Data
 from permll.data.registry import find
-from permll.data.sets import names
-from tests.data.files import cut, write_cifar_binary, write_cifar_python
-from tests.data.real import SHARED, real_cifar
+from permll.data.datasets import names
+from tests.helpers.dataset_files import cut, write_cifar_binary, write_cifar_python
+from tests.helpers.real_data import SHARED, real_cifar
 
 
 @pytest.fixture(scope="session")

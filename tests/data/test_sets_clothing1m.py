@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from permll.data.registry import find
-from permll.data.sets import names
-from tests.data.files import write_jpeg
+from permll.data.datasets import names
+from tests.helpers.dataset_files import write_jpeg
 
 INFO = find("clothing1m")
 # Label of each key: noisy and clean lists as in the published files, where some images have both labels.

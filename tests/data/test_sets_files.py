@@ -7,12 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.data.checking import UnreadableError
+from permll.data.verify import UnreadableError
 from permll.data.inputs import Images
 from permll.data.registry import find
-from permll.data.sets import names
-from permll.data.sets.food101n import verified
-from tests.data.files import cut, write_jpeg, write_noise_jpeg
+from permll.data.datasets import names
+from permll.data.datasets.food101n import verified
+from tests.helpers.dataset_files import cut, write_jpeg, write_noise_jpeg
 
 
 def lines(path: Path, content: list[str]) -> None:

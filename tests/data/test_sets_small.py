@@ -9,9 +9,9 @@ from sklearn.datasets import load_digits
 
 from permll.data.inputs import Images
 from permll.data.registry import find
-from permll.data.sets.idx import read_idx
-from permll.data.sets.mnist import DEBIAN
-from tests.data.files import cut, write_idx
+from permll.data.datasets.idx import read_idx
+from permll.data.datasets.mnist import DEBIAN
+from tests.helpers.dataset_files import cut, write_idx
 
 
 def pixels(data) -> torch.Tensor:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from permll.data import split
 from permll.data.splits import stratified
-from tests.data.toy import toy
+from tests.helpers.toy_data import toy
 
 
 @given(

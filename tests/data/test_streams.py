@@ -15,8 +15,8 @@ from torch import Tensor
 from permll.data import Batch, Data, LazyImages, Stream
 from permll.data.decoding import OpenFile
 from permll.data.streams import Order
-from permll.data.views import Chain, Crop, Cutout, Flip, Normalise, RandAugment, mixup
-from tests.data.toy import toy
+from permll.data.transforms import Chain, Crop, Cutout, Flip, Normalise, RandAugment, mixup
+from tests.helpers.toy_data import toy
 
 NORMALISE = Normalise((0.5,) * 3, (0.25,) * 3)
 VIEWS = {

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from sklearn import metrics
 
 from permll.evaluation import accuracy as measured
-from tests.evaluation.strategies import Predicted, predicted
+from tests.helpers.evaluation_strategies import Predicted, predicted
 
 
 def first_largest(row: list[float]) -> int:

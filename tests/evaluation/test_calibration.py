@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from permll.evaluation import calibration
-from tests.evaluation.strategies import Predicted, predicted
+from tests.helpers.evaluation_strategies import Predicted, predicted
 
 BINNINGS = st.tuples(st.integers(1, 20), st.sampled_from(["width", "mass"]))
 

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from permll.evaluation import correction
 from permll.evaluation.correction import Fates
-from tests.evaluation.strategies import Relabelled, relabelled
+from tests.helpers.evaluation_strategies import Relabelled, relabelled
 
 
 def fate(given: int, corrected: int, clean: int) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn import metrics
 
 from permll.evaluation import detection
-from tests.evaluation.strategies import Ranked, ranked
+from tests.helpers.evaluation_strategies import Ranked, ranked
 
 
 @given(ranked())

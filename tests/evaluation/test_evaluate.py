@@ -10,7 +10,7 @@ from torch import Tensor
 
 from permll import evaluation
 from permll.evaluation import accuracy, calibration, correction, detection, evaluate_labels, evaluate_predictions
-from tests.evaluation.strategies import Predicted, Relabelled, predicted, relabelled
+from tests.helpers.evaluation_strategies import Predicted, Relabelled, predicted, relabelled
 
 
 @given(predicted())

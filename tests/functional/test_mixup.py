@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from permll.data.views import mixup
+from permll.data.transforms import mixup
 from permll.functional.mixup import Share, blend, bootstrapped_targets, guided_share, mixed_cross_entropy
 
 

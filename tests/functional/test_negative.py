@@ -18,7 +18,7 @@ from permll.functional.negative import (
     positive_learning_plus,
 )
 from tests.functional.test_robust import softmax
-from tests.layer.strategies import Samples, samples
+from tests.helpers.layer_strategies import Samples, samples
 
 MODERATE = samples(max_classes=8, logit_scales=(0.01, 1.0, 5.0))
 

@@ -16,7 +16,7 @@ from permll.functional.refurbish import (
     label_compatibility,
     pencil_loss,
 )
-from tests.layer.strategies import Samples, samples
+from tests.helpers.layer_strategies import Samples, samples
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 

@@ -18,7 +18,7 @@ from permll.functional.robust import (
     symmetric_cross_entropy,
     truncated_gce,
 )
-from tests.layer.strategies import Samples, samples
+from tests.helpers.layer_strategies import Samples, samples
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 MODERATE = samples(max_classes=12, logit_scales=(0.01, 1.0, 10.0))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from permll import PermutationLayer
-from permll.layer.visits import counted_only, finite_only
+from permll.layer.autograd import counted_only, finite_only
 
 NAN, INF = float("nan"), float("inf")
 

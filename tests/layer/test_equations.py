@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from permll.layer import equations
 from permll.layer.reference import permutation_layer, reference_loss
-from tests.layer.strategies import Samples, samples
+from tests.helpers.layer_strategies import Samples, samples
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 VARIANTS = [(on, loss) for on in equations.SIDES for loss in equations.LOSSES]

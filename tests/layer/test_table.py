@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from permll.layer import table as table_module
-from permll.layer.saved import saved_shape, take_parts
+from permll.layer.state_keys import saved_shape, take_parts
 from permll.layer.table import RowTable
 from permll.layer.top_k import compress, expand
 

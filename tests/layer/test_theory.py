@@ -11,9 +11,9 @@ from torch.testing import assert_close
 
 import permll
 from permll.layer import equations
-from permll.layer.minimisers import best_alpha
+from permll.layer.minimizers import best_alpha
 from permll.layer.reference import permutation_layer, reference_loss, swap_matrix
-from tests.layer.strategies import Samples, samples, unsure_samples
+from tests.helpers.layer_strategies import Samples, samples, unsure_samples
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
 # Assumption 1 (zero only where prediction and target agree) leaves cross-entropy out, except against one-hot targets.

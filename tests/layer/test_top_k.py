@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from permll.layer import equations, top_k
 from permll.layer.top_k import Change, Kept, compress, expand, largest, largest_entries, log_total, moved
-from tests.layer.strategies import Samples, samples
+from tests.helpers.layer_strategies import Samples, samples
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
 

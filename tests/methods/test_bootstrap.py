@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from permll.data import Batch
 from permll.methods import find_method
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import idle, run_steps
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 ByHand = Callable[[Tensor, Batch], Tensor]
 

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 import permll.methods._small_loss
 from permll.data import Batch, Data
 from permll.methods import METHODS, _held_out
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import idle
 from tests.methods.test_decoupling import gradients, said, two_linear
 from tests.methods.test_selc import losses_of
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 WITH_RATE = pytest.mark.parametrize("name", ["co_teaching", "co_teaching_plus", "jocor"])
 

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from permll.methods import METHODS, Method, Sweep, find_method
 from permll.training.checkpoint import load_state, save_state
-from permll.training.loop import Loop
-from tests.training.toy import make_loop, points
+from permll.training.trainer import Loop
+from tests.helpers.toy_training import make_loop, points
 
 EVERY = pytest.mark.parametrize("name", METHODS)
 # Settings whose state, sweeps or networks are not those of the defaults.

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from permll.data import Batch
 from permll.methods import METHODS
 from permll.methods.decoupling import Decoupling
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import idle, run_steps
 from tests.methods.test_selc import losses_of, noisy_points
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 
 def two_linear(name: str, settings: dict[str, Any] | None = None, rows: int = 12) -> tuple[Loop, Any, Batch]:

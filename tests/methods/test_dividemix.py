@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import Batch, Data
-from permll.data.views import mixup
-from permll.data.views.randomness import fold
+from permll.data.transforms import mixup
+from permll.data.transforms.counter_rng import fold
 from permll.functional.mixture import unit_scaled
 from permll.functional.semi import right_posterior
 from permll.methods import METHODS, Sweep, _held_out
 from permll.methods.dividemix import DivideMix
 from permll.training.checkpoint import load_state, save_state
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import idle, run_steps, same
 from tests.methods.test_selc import noisy_points
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 VIEWS = ("weak", "weak:2")
 

@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from permll.methods import find_method
-from tests.methods.by_hand import batch_of, move, prepare, take_step, weights
-from tests.training.toy import points
+from tests.helpers.manual_steps import batch_of, move, prepare, take_step, weights
+from tests.helpers.toy_training import points
 
 ROWS = [[0, 3, 3, 7], [3, 1, 0, 3], [7, 7, 7, 2]]  # some samples twice or thrice in a batch
 

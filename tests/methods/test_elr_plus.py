@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from permll.data import Batch, Data
-from permll.data.views import mixup
+from permll.data.transforms import mixup
 from permll.methods import METHODS
 from permll.methods.elr_plus import ELRPlus
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import idle, run_steps, same
 from tests.methods.test_selc import noisy_points
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 ROWS = [[0, 3, 3, 7], [3, 1, 0, 3], [7, 7, 7, 2]]  # some samples twice or thrice in a batch
 

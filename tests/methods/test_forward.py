@@ -14,11 +14,11 @@ from permll.data import Batch, Data
 from permll.functional.transition import anchor_transition, dual_transition
 from permll.methods import FitInfo, find_method
 from permll.methods._transition import read_transition
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from permll.training.recipe_files import load_recipe
 from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
 from tests.methods.test_contract import idle, run_steps
-from tests.training.toy import make_loop, points, small_net
+from tests.helpers.toy_training import make_loop, points, small_net
 
 ALL = pytest.mark.parametrize("name", ["forward", "backward", "dual_t"])
 MOST_OF_0_TO_1 = [[0.4, 0.6, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]

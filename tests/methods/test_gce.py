@@ -13,7 +13,7 @@ from permll.methods import FitInfo, find_method
 from permll.methods.gce import TruncatedGCE
 from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
 from tests.methods.test_contract import idle, run_steps
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 NAMES = ("a", "b", "c", "d")
 

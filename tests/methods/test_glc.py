@@ -10,11 +10,11 @@ from torch import Tensor
 from permll.data import Batch, Data
 from permll.methods import FitInfo, find_method
 from permll.training import fit
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from permll.training.recipe_files import load_recipe
 from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
 from tests.methods.test_contract import idle, run_steps
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 EPOCHS = 8
 

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from permll.data import Batch, Data
-from permll.data.views import default_views
+from permll.data.transforms import default_views
 from permll.functional.transition import confusion_transition
 from permll.methods import FitInfo, Stage, find_method
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import idle, run_steps
-from tests.training.toy import make_loop, points, small_net
+from tests.helpers.toy_training import make_loop, points, small_net
 
 BOTH = pytest.mark.parametrize("name", ["s_model", "c_model"])
 STEPS = 4  # of an epoch of sixty points

@@ -5,9 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from permll.methods import Method, find_method
-from permll.training.loop import Loop
-from tests.methods.by_hand import batch_of, move, prepare, take_step, weights
-from tests.training.toy import make_loop, points
+from permll.training.trainer import Loop
+from tests.helpers.manual_steps import batch_of, move, prepare, take_step, weights
+from tests.helpers.toy_training import make_loop, points
 
 
 def say(method: Method, row: int) -> torch.Tensor:

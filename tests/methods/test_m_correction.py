@@ -10,14 +10,14 @@ from scipy import stats
 from torch import Tensor, nn
 
 from permll.data import Batch
-from permll.data.views import mixup
+from permll.data.transforms import mixup
 from permll.functional.mixture import fit_beta_mixture
 from permll.methods import METHODS
 from permll.methods.m_correction import MCorrection
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import idle
 from tests.methods.test_selc import losses_of, noisy_points
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 VARIANTS = ["M-DYR-H", "M-DYR-S", "MD-DYR-SH"]
 MIXTURE = [[2.0, 6.0], [9.0, 3.0], [0.7, 0.3], [0.1, 2.5]]  # a, b, weights, range of losses

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from permll.methods import find_method
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.functional.test_meta import imagined_gradient
 from tests.methods.test_contract import idle
 from tests.methods.test_goldberger import STEPS, loop_of, watch
-from tests.training.toy import make_loop, points, small_net
+from tests.helpers.toy_training import make_loop, points, small_net
 
 
 def weights(loop: Loop, name: str) -> dict[str, Tensor]:

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import Batch
-from permll.functional.memorisation import rate_from_areas
+from permll.functional.morph import rate_from_areas
 from permll.functional.meta import ramp_up
 from permll.methods import METHODS, morph
 from permll.methods.morph import MORPH
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import idle, run_steps
 from tests.methods.test_selc import noisy_points
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 
 def linear(**settings: Any) -> tuple[Loop, MORPH, Batch]:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from permll.data import Batch, Data
-from permll.data.views.randomness import fold, uniform
+from permll.data.transforms.counter_rng import fold, uniform
 from permll.methods import FitInfo, Method, find_method
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
 from tests.methods.test_contract import idle, run_steps
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 BOTH = pytest.mark.parametrize("name", ["nlnl", "jnpl"])
 SHORT: dict[str, dict[str, Any]] = {  # of ten epochs

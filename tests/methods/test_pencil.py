@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from permll.training.loop import Loop
-from tests.methods.by_hand import batch_of, move, prepare, take_step, weights
-from tests.training.toy import make_loop, points
+from permll.training.trainer import Loop
+from tests.helpers.manual_steps import batch_of, move, prepare, take_step, weights
+from tests.helpers.toy_training import make_loop, points
 
 
 def test_the_stages_of_the_paper() -> None:

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from permll.functional.head_start import cautious_shares, how_right, shares_of_right
+from permll.functional.label_prior import cautious_shares, how_right, shares_of_right
 from permll.layer.equations import initial_gap
-from permll.layer.turning import choose_init
+from permll.layer.step_size import choose_init
 from permll.methods._base import Scan
-from tests.methods.by_hand import batch_of, move, prepare, take_step, weights
-from tests.training.toy import points
+from tests.helpers.manual_steps import batch_of, move, prepare, take_step, weights
+from tests.helpers.toy_training import points
 
 HOME = "permll_plus"
 ROWS = [[0, 3, 5, 7], [3, 1, 0, 3], [7, 6, 7, 2]]  # some samples twice in a batch

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import Batch, Data
-from permll.data.views import mixup
+from permll.data.transforms import mixup
 from permll.methods import METHODS
 from permll.methods.selc import SELC, SELCPlus
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import idle
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 ALPHA = 0.9
 

@@ -10,7 +10,7 @@ from permll.data import Batch
 from permll.methods import find_method
 from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
 from tests.methods.test_contract import run_steps
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 
 def by_hand(p: Tensor, batch: Batch) -> Tensor:

@@ -7,8 +7,8 @@ from torch.testing import assert_close
 
 from permll.data import Vectors
 from permll.methods import find_method
-from tests.methods.by_hand import batch_of, move, prepare, take_step, weights
-from tests.training.toy import points
+from tests.helpers.manual_steps import batch_of, move, prepare, take_step, weights
+from tests.helpers.toy_training import points
 
 ROWS = [[0, 3, 3, 7], [3, 1, 0, 4], [7, 2, 0]]
 SETTINGS = {"lr_u": 0.4, "lr_v": 0.3, "init": 0.2}

@@ -8,9 +8,9 @@ from torch.testing import assert_close
 
 from permll.data import Data, Vectors
 from permll.methods import SampleBuffer, find_method
-from tests.methods.by_hand import batch_of, prepare, take_step
+from tests.helpers.manual_steps import batch_of, prepare, take_step
 from tests.methods.test_contract import idle
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 MEMORIES = {"permll": "layer", "elr": "target", "sop": "v", "selc": "memory"}
 FORMS = [{"top_k": 2}, {"state": "bfloat16"}, {"state": "disk"}, {"top_k": 2, "state": "bfloat16"}]

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from permll.functional.adaptation import nearest_stochastic
+from permll.functional.noise_adaptation import nearest_stochastic
 from permll.methods import find_method
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import idle, run_steps
 from tests.methods.test_goldberger import STEPS, at_the_end_of_the_baseline, turned, watch
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 
 def almost_identity(classes: int, least: float = 0.01) -> torch.Tensor:

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from permll.data import Batch
 from permll.functional.transition import anchor_transition
 from permll.methods import FitInfo, find_method
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
 from tests.methods.test_contract import run_steps
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 SETTINGS = {"estimate": 2, "reweight": 4, "quantile": 0.9, "revision_lr": 1e-3}
 EPOCHS, STEPS = 8, 4  # two, four and two epochs of four steps

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import Batch, Data
-from permll.data.views import mixup
-from permll.data.views.randomness import fold
+from permll.data.transforms import mixup
+from permll.data.transforms.counter_rng import fold
 from permll.methods import METHODS
 from permll.methods.unicon import UniCon
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import idle, run_steps, same
 from tests.methods.test_dividemix import confident, scans, softmax
 from tests.methods.test_selc import noisy_points
-from tests.training.toy import make_loop, points
+from tests.helpers.toy_training import make_loop, points
 
 VIEWS = ("weak", "weak:2", "strong", "strong:2")
 

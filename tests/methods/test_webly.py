@@ -5,11 +5,11 @@ import torch
 from torch.testing import assert_close
 
 from permll.data import Batch
-from permll.functional.adaptation import relationship_graph
+from permll.functional.noise_adaptation import relationship_graph
 from permll.methods import Stage, find_method
 from tests.methods.test_contract import idle, run_steps
 from tests.methods.test_goldberger import at_the_end_of_the_baseline, prepared, turned, watch
-from tests.training.toy import points
+from tests.helpers.toy_training import points
 
 
 def test_the_graph_is_drawn_from_the_best_baseline_and_stays() -> None:

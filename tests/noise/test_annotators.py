@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from permll.noise.annotators import covered, majority, one_answer, weak_labels
-from tests.noise.shared import real_data
+from tests.helpers.noise_cases import real_data
 
 
 def test_rows_without_an_answer_are_left_out() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permll.noise import Corruption, Noise, corrupt, maps
-from permll.noise.kinds import from_matrix, mapped, symmetric
+from permll.noise.models import from_matrix, mapped, symmetric
 
 CIFAR10_LABELS = np.repeat(np.arange(10), 4500)  # the paper's training part, 45,000 images
 CIFAR100_LABELS = np.repeat(np.arange(100), 450)

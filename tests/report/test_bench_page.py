@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from permll.report.bench_page import write_page
-from permll.report.page.curves import read_metrics
+from permll.report.page.accuracy_curves import read_metrics
 from permll.report.page.heat_map import luminance, shade
-from tests.report.bench_rows import grid, row, write_runs
+from tests.helpers.bench_rows import grid, row, write_runs
 
 VOID = {"meta", "input", "img", "polyline", "polygon", "path", "circle", "rect"}
 

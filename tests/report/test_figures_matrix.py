@@ -7,11 +7,11 @@ import pytest
 from rich.cells import cell_len
 
 from permll.noise import Corruption, corrupt, named_noise
-from permll.noise.kinds import from_matrix
+from permll.noise.models import from_matrix
 from permll.noise.summary import superclass_groups
-from permll.report.figures.matrix import draw_noise, noise_picture
+from permll.report.figures.noise_matrix import draw_noise, noise_picture
 from permll.report.figures.style import save
-from permll.report.noise import class_table, matrix_text
+from permll.report.text import class_table, matrix_text
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permll.report.figures.memorisation import APART, band, draw_learned, draw_memorisation, spaced
+from permll.report.figures.memorization import APART, band, draw_learned, draw_memorisation, spaced
 from permll.report.figures.style import STROKES, save
 
 

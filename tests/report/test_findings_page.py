@@ -12,9 +12,9 @@ import pytest
 
 from permll.cleaning.findings import Findings
 from permll.report.findings.histogram import BINS, histogram, ticks
-from permll.report.findings.looks import CELLS, TEXT, VALUES, draw_look
-from permll.report.findings.matrix import MOST, transition
-from permll.report.findings.suspects import CARDS, FEW
+from permll.report.findings.preview_html import CELLS, TEXT, VALUES, draw_look
+from permll.report.findings.confusion_html import MOST, transition
+from permll.report.findings.issue_cards import CARDS, FEW
 from permll.report.findings_page import findings_page
 from permll.report.findings_text import findings_facts, findings_summary
 from tests.report.test_bench_page import Tags, parsed

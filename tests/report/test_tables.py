@@ -16,10 +16,10 @@ from scipy import stats
 
 from permll.report.paper_numbers import PRINTED, Printed
 from permll.report.tables import KINDS_OF_TABLES, WRITERS, make_tables, render_tables
-from permll.report.tables.best import best_set, difference_interval
+from permll.report.tables.significance import best_set, difference_interval
 from permll.report.tables.writers.latex import escape
 from permll.report.tables.writers.terminal import write_terminal
-from tests.report.bench_rows import grid, row
+from tests.helpers.bench_rows import grid, row
 
 SCORES = st.dictionaries(st.integers(1, 5), st.floats(0, 1), max_size=5)
 COLUMNS = st.dictionaries(st.sampled_from("abcdef"), SCORES, min_size=1)

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("starlette", reason="no Starlette here: pip install 'permll[review]'")
 
 from permll.review.app import make_app
-from permll.review.desk import Desk
+from permll.review.session import Desk
 from permll.training.run import Run
-from tests.review.runs import make_desk, make_run
+from tests.helpers.review_runs import make_desk, make_run
 
 TOKEN = "a-token-for-tests"
 HOME = "http://127.0.0.1:8000"

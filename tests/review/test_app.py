@@ -12,13 +12,13 @@ import pytest
 from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
 from permll.data.inputs import Vectors
-from permll.data.record import Data
+from permll.data.dataset import Data
 from permll.review.app import ASSETS, make_app
-from permll.review.desk import Desk
+from permll.review.session import Desk
 from permll.review.queue import Wish
 from permll.training.run import Run
 from tests.review.conftest import TOKEN, open_client
-from tests.review.runs import KINDS, ROWS, make_desk
+from tests.helpers.review_runs import KINDS, ROWS, make_desk
 
 LOOKS = {"images": "image", "texts": "text", "table": "cells", "vectors": "vector"}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from permll.cleaning.findings import Findings
 from permll.review.queue import MOST, Queue, Wish
-from permll.review.standing import STATES
+from permll.review.state import STATES
 
 
 def some(rows: int, classes: int, seed: int) -> tuple[Findings, np.ndarray]:

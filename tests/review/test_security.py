@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from permll.review.app import ASSETS, make_app
-from permll.review.desk import Desk
-from permll.review.guard import HEADERS, is_own_name
+from permll.review.session import Desk
+from permll.review.security import HEADERS, is_own_name
 from permll.training.run import Run
 from tests.review.conftest import HOME, TOKEN
-from tests.review.runs import SCRIPT, add_findings, make_desk, make_run
+from tests.helpers.review_runs import SCRIPT, add_findings, make_desk, make_run
 
 HOST = "127.0.0.1:8000"
 COOKIE = ("cookie", f"permll-review-8000={TOKEN}")
@@ -136,7 +136,7 @@ class _Lonely:
 
     @staticmethod
     def app() -> Any:
-        from permll.review.guard import Guard
+        from permll.review.security import Guard
 
         async def nobody(*_: Any) -> None:
             raise AssertionError("somebody came through")

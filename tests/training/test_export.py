@@ -16,11 +16,11 @@ from permll.data import Data, Table
 from permll.methods import METHODS, FitInfo, MethodInfo, SampleBuffer
 from permll.methods.ce import CrossEntropy
 from permll.training import Recipe, Run, fit
-from permll.training.experiment import Experiment, prepare
-from permll.training.export import export_network
-from permll.training.fitting import make_loop
-from permll.training.trained import load_trained, write_network_card
-from tests.training.toy import points, quick_recipe, small_net
+from permll.training.data_preparation import Experiment, prepare
+from permll.training.export.export import export_network
+from permll.training.train import make_loop
+from permll.training.predictor import load_trained, write_network_card
+from tests.helpers.toy_training import points, quick_recipe, small_net
 
 # Runs where permll cannot be imported. The network is built by hand, from what model.json lists.
 STRANGER = """

@@ -10,7 +10,7 @@ from permll.training import fit
 from permll.training.noise_estimate import ESTIMATORS, NOISE_ESTIMATE
 from permll.training.recipe_files import load_recipe
 from permll.training.run import Run
-from tests.training.toy import StopAfter, quick_recipe
+from tests.helpers.toy_training import StopAfter, quick_recipe
 
 
 @pytest.fixture(scope="module")

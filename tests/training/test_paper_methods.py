@@ -11,9 +11,9 @@ from torch import nn
 
 from permll.data import Data, Images
 from permll.methods import METHODS
-from permll.training.experiment import prepare
-from permll.training.fitting import make_loop
-from permll.training.loop import Loop
+from permll.training.data_preparation import prepare
+from permll.training.train import make_loop
+from permll.training.trainer import Loop
 from permll.training.recipe_files import load_recipe
 
 ROWS = 40

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from permll.noise import corrupt, named_noise
 from permll.training.checkpoint import load_state, save_state
-from permll.training.experiment import prepare
-from permll.training.fitting import make_loop
-from permll.training.loop import Loop
+from permll.training.data_preparation import prepare
+from permll.training.train import make_loop
+from permll.training.trainer import Loop
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe, recipe_names
-from tests.data.files import write_cifar_binary
-from tests.data.real import real_cifar
+from tests.helpers.dataset_files import write_cifar_binary
+from tests.helpers.real_data import real_cifar
 from tests.data.test_clothing1m_training import root as clothing_root
 from tests.networks.test_vision import import_torchvision
 

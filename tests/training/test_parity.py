@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import Data, Stream, Vectors, load
-from permll.data.views import default_views
+from permll.data.transforms import default_views
 from permll.methods import find_method
-from permll.training.loop import Loop
-from tests.training.toy import small_net
+from permll.training.trainer import Loop
+from tests.helpers.toy_training import small_net
 
 ETA, M, B, EPOCHS = 12.0, 0.35, 64, 2
 

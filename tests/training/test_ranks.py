@@ -17,13 +17,13 @@ from torch import Tensor
 from permll.cleaning.findings import Findings
 from permll.data import load
 from permll.methods import METHODS
-from permll.ranks import Ranks
-from permll.training.fitting import fit
+from permll.distributed.process_group import Ranks
+from permll.training.train import fit
 from permll.training.run import Run
-from permll.training.trained import load_trained
+from permll.training.predictor import load_trained
 from tests.methods.test_contract import SETTINGS
-from tests.training.norms_on_ranks import passed
-from tests.training.on_ranks import train
+from tests.helpers.distributed_batch_norm import passed
+from tests.helpers.distributed_jobs import train
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT_OTHERWISE = ("permll", "permll_plus", "elr", "sop", "selc", "c_model", "dividemix")  # with settings, than without
@@ -64,7 +64,7 @@ def torchrun(ranks: int, module: str, *arguments: Path) -> None:
 def on_ranks(ranks: int, jobs: list[dict[str, Any]], folder: Path) -> Path:
     """Train jobs on so many ranks."""
     (folder / "jobs.json").write_text(json.dumps(jobs))
-    torchrun(ranks, "tests.training.on_ranks", folder / "jobs.json", folder)
+    torchrun(ranks, "tests.helpers.distributed_jobs", folder / "jobs.json", folder)
     return folder
 
 
@@ -103,7 +103,7 @@ def test_weights_may_be_shared_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_norms_count_the_rows_of_all_ranks(ranks: int, tmp_path: Path) -> None:
-    torchrun(ranks, "tests.training.norms_on_ranks", tmp_path / "found")
+    torchrun(ranks, "tests.helpers.distributed_batch_norm", tmp_path / "found")
     assert far(passed(Ranks()), load_file(tmp_path / "found")) == {}
 
 
@@ -117,7 +117,7 @@ def permll(*arguments: str | Path, end: str = "0 -1 0", command: str = "train") 
 def begun(out: Path, **settings: Any) -> list[str]:
     """Return the arguments of a training of four epochs, nineteen steps each."""
     more = {"training.precision": "64-true", "training.accelerator": "cpu", "network.widths": [32], **settings}
-    arguments = ["tiny/digits", "--method", "tests.training.mortal:Mortal", "--epochs", "4", "--out", str(out)]
+    arguments = ["tiny/digits", "--method", "tests.helpers.killable_process:Mortal", "--epochs", "4", "--out", str(out)]
     return arguments + as_arguments(more)
 
 

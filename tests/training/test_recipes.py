@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from permll.bench.cells import spelled
-from permll.bench.contestants import changes_of, contestants
+from permll.bench.jobs import spelled
+from permll.bench.methods import changes_of, contestants
 from permll.data.registry import SETS
 from permll.methods import METHODS, find_method
 from permll.networks import NETWORKS
 from permll.training.optimizers import OPTIMIZERS, build_optimizer
 from permll.training.recipe import Recipe, differences, read_recipe
 from permll.training.recipe_files import load_recipe, method_changes, recipe_names
-from tests.training.toy import quick_recipe
+from tests.helpers.toy_training import quick_recipe
 
 EVERY = pytest.mark.parametrize("name", recipe_names())
 PAPER = {f"{noise}-{rate}" for noise, rates in (("sym", (20, 40, 60, 80)), ("asym", (20, 40))) for rate in rates}

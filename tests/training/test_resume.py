@@ -14,7 +14,7 @@ import torch
 from permll.data import Data
 from permll.training import Observer, Run, fit
 from permll.training.checkpoint import Checkpoints, load_state, save_state
-from tests.training.toy import StopAfter, files, points, quick_recipe
+from tests.helpers.toy_training import StopAfter, files, points, quick_recipe
 
 # Trains in a child process that says on a pipe what it is about to do, and is killed there: s before a step, c in the
 # writing of a checkpoint, m of a line of metrics, b between that line and its checkpoint, w in the writing of any other
@@ -26,13 +26,13 @@ import json, os, random, signal, sys
 import torch
 torch.set_num_threads(1)
 from permll.training import Run, fit
-from tests.training.toy import quick_recipe
+from tests.helpers.toy_training import quick_recipe
 
 out, kills, changes = sys.argv[1:]
 turns, steps = random.Random(7), 0
 recipe = quick_recipe(training__checkpoint_minutes=1e-9, **json.loads(changes))  # after every step
-from permll.training.experiment import prepare
-from permll.training.fitting import make_loop
+from permll.training.data_preparation import prepare
+from permll.training.train import make_loop
 make_loop(recipe, prepare(recipe))  # imports what the children will need
 
 
@@ -227,8 +227,8 @@ def test_a_full_disk_in_the_middle_of_a_run_loses_nothing(undisturbed: dict[str,
     """A limit on the size of files stands for a disk without room; each fills in a process that was forked for it."""
     rooms = 40_000, 400  # for a whole file but not for a checkpoint; for next to nothing
     code = (
-        "import resource, sys; from tests.training.toy import *; from permll import fit; torch.set_num_threads(1)\n"
-        "from permll.training.experiment import prepare; from permll.training.fitting import make_loop\n"
+        "import resource, sys; from tests.helpers.toy_training import *; from permll import fit; torch.set_num_threads(1)\n"
+        "from permll.training.data_preparation import prepare; from permll.training.train import make_loop\n"
         "recipe = quick_recipe(training__checkpoint_minutes=1e-9)\n"
         "make_loop(recipe, prepare(recipe))  # imports what the children will need\n"
         "class Fill(StopAfter):\n"

@@ -12,9 +12,9 @@ from permll.methods import FitInfo, Method, Scan, Stage, divide_epochs
 from permll.methods.ce import CrossEntropy
 from permll.training import fit
 from permll.training.checkpoint import load_state, save_state
-from permll.training.loop import Loop
+from permll.training.trainer import Loop
 from tests.methods.test_contract import run_steps, same
-from tests.training.toy import StopAfter, files, make_loop, points, small_net
+from tests.helpers.toy_training import StopAfter, files, make_loop, points, small_net
 
 
 class Staged(CrossEntropy):
@@ -50,7 +50,7 @@ class Staged(CrossEntropy):
 def staged_loop(validation: bool = True) -> Loop:
     from lightning_fabric import Fabric
 
-    from permll.data.views import default_views
+    from permll.data.transforms import default_views
 
     data = points()
     torch.manual_seed(5)

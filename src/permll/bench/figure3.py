@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from permll.bench.cells import Cell
+from permll.bench.jobs import Cell
 from permll.training.run import Run
 
 # The paper's panels: (a) several η at one m, (b) several m at one η; of the grid, so many as can be told apart.

@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from permll.bench.cells import FIRST_DRAW, Cell, Named, Part, folder_name, spelled
-from permll.bench.columns import Column, check_tier, chosen_columns, table1_columns
-from permll.bench.contestants import Contestant, changes_of, contestants, paper_first
+from permll.bench.jobs import FIRST_DRAW, Cell, Named, Part, folder_name, spelled
+from permll.bench.settings import Column, check_tier, chosen_columns, table1_columns
+from permll.bench.methods import Contestant, changes_of, contestants, paper_first
 from permll.bench.real_noise import changes_for, name_of
-from permll.data.problems import nearest
+from permll.utils.messages import nearest
 from permll.methods import find_method
-from permll.report.tables.naming import REAL
+from permll.report.tables.titles import REAL
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import choose_recipe, load_recipe
 

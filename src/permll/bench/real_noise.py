@@ -13,7 +13,7 @@ import numpy as np
 
 from permll.noise.annotators import covered, majority, one_answer
 from permll.noise.corruption import Corruption
-from permll.noise.places import existing
+from permll.noise._paths import existing
 from permll.training.run import write_whole
 
 SUFFIX = "_rules"

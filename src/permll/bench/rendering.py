@@ -5,12 +5,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from permll.bench.cells import Part
-from permll.bench.collecting import Row, collect_cells, write_rows
+from permll.bench.jobs import Part
+from permll.bench.results import Row, collect_cells, write_rows
 from permll.bench.figure3 import draw_traces, traces
 from permll.bench.grid import Plan
-from permll.bench.pictures import draw_pictures
-from permll.bench.running import read_failures
+from permll.bench.plots import draw_pictures
+from permll.bench.executor import read_failures
 from permll.report.tables import KINDS_OF_TABLES, render_tables
 from permll.training.run import write_text
 

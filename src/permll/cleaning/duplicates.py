@@ -6,7 +6,7 @@ from torch import Tensor
 
 from permll.data.digests import digests
 from permll.data.inputs import Inputs
-from permll.data.progress import progress
+from permll.utils.progress import progress
 
 
 def contradictions(inputs: Inputs, labels: Tensor) -> tuple[tuple[int, ...], ...]:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from permll.cleaning.findings import THRESHOLD, Findings
 from permll.data.labels import by_place, name_classes
-from permll.data.own.found import row_numbers
+from permll.data.readers.types import row_numbers
 from permll.functional.label_posterior import doubted, fit_channel, label_posterior
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from permll.cleaning.applying.whole import Applied, Plan
+    from permll.cleaning.apply.api import Applied, Plan
 
 Option = typer.Option
 FIRST = 10  # rows that a dry run shows
@@ -40,8 +40,8 @@ def apply(
             raise ValueError("--export goes with --out and --limit alone: leave the other options out.")
         _export(run, out, export, limit)
         return
-    from permll.cleaning.applying.correcting import MIN_PROBABILITY
-    from permll.cleaning.applying.whole import carry_out, check_place, plan
+    from permll.cleaning.apply.corrections import MIN_PROBABILITY
+    from permll.cleaning.apply.api import carry_out, check_place, plan
 
     way: Any = as_
     planned = plan(run, auto=auto, min_probability=MIN_PROBABILITY if min_probability is None else min_probability)
@@ -90,14 +90,14 @@ def summary(planned: "Plan", applied: "Applied") -> Iterator[str]:
 
 def _counted(planned: "Plan") -> str:
     """Return how many of how many labels change, and how many labels were decided by whom."""
-    from permll.cleaning.applying.correcting import count_sources
+    from permll.cleaning.apply.corrections import count_sources
 
     sources = ", ".join(f"{count:,} {source}" for source, count in count_sources(planned.found).items())
     return f"{planned.changed:,} of {len(planned.findings):,} labels change ({sources})"
 
 
 def _table(planned: "Plan") -> Iterator[str]:
-    from permll.cleaning.applying.correcting import count_changes
+    from permll.cleaning.apply.corrections import count_changes
 
     counts = count_changes(planned.found)
     width = max((len(f"{before} -> {after}") for before, after in counts), default=0)
@@ -106,7 +106,7 @@ def _table(planned: "Plan") -> Iterator[str]:
 
 
 def _export(run: Path, out: Path, tool: str, limit: int | None) -> None:
-    from permll.cleaning.applying.exporting import export
+    from permll.cleaning.apply.review_export import export
 
     known: Any = tool
     written = export(run, out, known, limit)

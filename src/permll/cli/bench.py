@@ -9,7 +9,7 @@ import typer
 from permll.cli.train import StoppedError, setting
 
 if TYPE_CHECKING:
-    from permll.bench.cells import Standing
+    from permll.bench.jobs import Standing
     from permll.bench.grid import Plan
 
 Option = typer.Option
@@ -40,8 +40,8 @@ def bench(
     numbers = [_whole(word) for word in _words(seeds)]
     from permll.bench.grid import SEEDS, plan
     from permll.bench.rendering import render
-    from permll.bench.running import read_failures, run
-    from permll.bench.watching import default_watcher
+    from permll.bench.executor import read_failures, run
+    from permll.bench.progress import default_watcher
 
     grid = plan(
         what,
@@ -84,8 +84,8 @@ def bench(
 
 def _shown(grid: "Plan", standings: Standings, jobs: int) -> str:
     """Return the plan in words: what is there, what is to be done, for how long."""
-    from permll.bench.collecting import collect
-    from permll.bench.estimating import cell_seconds, duration
+    from permll.bench.results import collect
+    from permll.bench.eta import cell_seconds, duration
 
     counts: Counter[str] = Counter(standings)
     open_ = [cell for cell, standing in zip(grid.cells, standings, strict=True) if standing in ("begun", "missing")]
@@ -102,7 +102,7 @@ def _shown(grid: "Plan", standings: Standings, jobs: int) -> str:
 
 def _matrix(grid: "Plan", standings: Standings) -> list[str]:
     """Return a line for every method, with how many cells of each column are finished."""
-    from permll.bench.cells import spelled
+    from permll.bench.jobs import spelled
 
     done: Counter[tuple[str, str]] = Counter()
     all_: Counter[tuple[str, str]] = Counter()

@@ -10,7 +10,7 @@ import typer
 from permll.cli.train import StoppedError, setting
 
 if TYPE_CHECKING:
-    from permll.training.observers import Observer
+    from permll.training.callbacks import Observer
 
 Option = typer.Option
 
@@ -40,10 +40,10 @@ def clean(
     as_json: Annotated[bool, Option("--json", help="Print what was found as JSON.")] = False,
 ) -> None:
     """Find wrong labels: trains once, and says of every label whether it is right. Ctrl-C saves; the same goes on."""
-    from permll.cleaning.cleaning import clean
-    from permll.ranks import this_is_first
+    from permll.cleaning.clean import clean
+    from permll.distributed.process_group import this_is_first
     from permll.report.findings_text import findings_facts, findings_summary
-    from permll.training.watching import Display, Lines
+    from permll.training.progress import Display, Lines
 
     reading: dict[str, Any] = {"label": label, "text": text, "image": image, "id": id_}
     reading["features"] = features.split(",") if features and "," in features else features

@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from permll.data.checking import Finding
+    from permll.data.verify import Finding
     from permll.data.registry import SetInfo
 
 data = typer.Typer(help="List, download and check data sets.", no_args_is_help=True)
@@ -51,10 +51,10 @@ def get(
     ] = None,
 ) -> None:
     """Download a data set; go on where an earlier download broke off."""
-    from permll.data.checking import whole
+    from permll.data.verify import whole
     from permll.data.download import downloadable, fetch_all
     from permll.data.registry import data_root, find
-    from permll.data.sources import mirror_address
+    from permll.data.remote_files import mirror_address
 
     if downloadable(name) is None:
         typer.echo(f"{find(name).title}: nothing to download, {find(name).access.todo}.")
@@ -70,7 +70,7 @@ def get(
 @data.command()
 def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
     """Look whether a data set is complete: counts, digests, and every image decoded. Exit code 1 if it is not."""
-    from permll.data.checking import check as check_set
+    from permll.data.verify import check as check_set
 
     findings = check_set(name, root)
     if as_json:

@@ -25,7 +25,7 @@ def demo(
 
     from permll.demo import METHODS, judge, noisy_digits, worst_suspects
     from permll.report.figures.style import require_matplotlib, save
-    from permll.report.figures.suspects import draw_suspects
+    from permll.report.figures.label_issues import draw_suspects
 
     require_matplotlib()
     out.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from permll.noise.corruption import Corruption
-    from permll.noise.files import CleanLabels
+    from permll.noise.label_files import CleanLabels
 
 noise = typer.Typer(help="Make wrong labels, and look at them.", no_args_is_help=True)
 
@@ -38,7 +38,7 @@ def make(
 ) -> None:
     """Flip labels as NAME says, write the record of it, and show what it came to."""
     from permll.noise import corrupt, named_noise
-    from permll.noise.naming import published_names
+    from permll.noise.class_names import published_names
 
     _need_matplotlib(picture)
     clean = _clean(labels, data, root, classes, key=key, data_set=data_set)
@@ -132,7 +132,7 @@ def _clean(
     **options: str,
 ) -> "CleanLabels":
     """Return the clean labels of a file or of a built-in data set, which ``options`` are for."""
-    from permll.noise.files import CleanLabels, clean_file
+    from permll.noise.label_files import CleanLabels, clean_file
 
     if labels is not None and data is None:
         return clean_file(labels, num_classes=classes, key=key, data_set=data_set)
@@ -146,7 +146,7 @@ def _clean(
 
 def _finish(record: "Corruption", clean: "CleanLabels", out: Path, picture: Path | None, force: bool) -> None:
     """Write, show and draw the record."""
-    from permll.noise.naming import name_record
+    from permll.noise.class_names import name_record
 
     record = name_record(record, clean.classes)
     written = _write(record, out, force)
@@ -179,7 +179,7 @@ def _same(one: "Corruption", other: "Corruption") -> bool:
 def _show(record: "Corruption") -> None:
     from rich.console import Console
 
-    from permll.report.noise import class_table, facts, matrix_text
+    from permll.report.text import class_table, facts, matrix_text
 
     console = Console()
     console.print(facts(record))
@@ -199,9 +199,9 @@ def _need_matplotlib(picture: Path | None) -> None:
 def _draw(record: "Corruption", folder: Path | None, name: str, *, silent: bool = False) -> None:
     if folder is None:
         return
-    from permll.noise.naming import class_names
+    from permll.noise.class_names import class_names
     from permll.noise.summary import superclass_groups
-    from permll.report.figures.matrix import draw_noise
+    from permll.report.figures.noise_matrix import draw_noise
     from permll.report.figures.style import save
 
     for path in save(draw_noise(record, class_names(record), superclass_groups(record)), folder, name):

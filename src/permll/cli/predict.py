@@ -14,8 +14,8 @@ import typer
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from permll.data.own.unlabelled import Unlabelled
-    from permll.training.trained import Trained
+    from permll.data.readers.inference_inputs import Unlabelled
+    from permll.training.predictor import Trained
 
 Option = typer.Option
 
@@ -42,9 +42,9 @@ def predict(
     device: Annotated[str | None, Option(help="cpu, cuda, ... Default: cuda if there is one.")] = None,
 ) -> None:
     """Predict the class of new samples: id, class and probability of each."""
-    from permll.data.own.unlabelled import read_unlabelled
+    from permll.data.readers.inference_inputs import read_unlabelled
     from permll.training.run import Run
-    from permll.training.trained import load_trained
+    from permll.training.predictor import load_trained
 
     if out is not None and not out.absolute().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {out.absolute().parent} to write {out.name} to: make it first.")
@@ -134,7 +134,7 @@ def _say_if_unfinished(run: Any, trained: "Trained") -> None:
 
 def _say(samples: "Unlabelled", probabilities: "Tensor", trained: "Trained", out: Path | None) -> None:
     """Say what was left out, how far predictions agree with labels, and where they are."""
-    from permll.data.problems import listed
+    from permll.utils.messages import listed
 
     if samples.left_out:
         typer.echo(f"{listed(samples.left_out, 'image')} cannot be read and left out.", err=True)

@@ -32,7 +32,7 @@ def list_(
 
     known = _tiers()
     if tier is not None and tier not in known:
-        from permll.data.problems import nearest
+        from permll.utils.messages import nearest
 
         raise ValueError(f"{tier!r} is no tier{nearest(tier, known) or '.'} There are {', '.join(known)}.")
     found = {name: load_recipe(name) for name in recipe_names()}

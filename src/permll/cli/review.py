@@ -26,10 +26,10 @@ def review(
     if log:
         _print_log(run)
         return
-    from permll.review.serving import require_review
+    from permll.review.server import require_review
 
     require_review()
-    from permll.review.serving import open_browser, serve
+    from permll.review.server import open_browser, serve
 
     def ready(url: str) -> None:
         typer.echo(f"Review {run} at {url}\nCtrl-C ends it; every decision is kept.")

@@ -34,7 +34,7 @@ def show(
         from permll.report.figures.style import require_matplotlib
 
         require_matplotlib()
-    from permll.report.runs import compare, run_facts
+    from permll.report.run_summary import compare, run_facts
 
     found = [_find(folder) for folder in dict.fromkeys(runs)]
     facts = [run_facts(run, _protocol(run)) for run in found]
@@ -108,7 +108,7 @@ def _width() -> int:
 
 def _show_one(run: "Run") -> None:
     from permll.report.figures.curves import curve
-    from permll.report.runs import run_summary
+    from permll.report.run_summary import run_summary
 
     width = _width()
     typer.echo(run_summary(run, _protocol(run), width))
@@ -135,7 +135,7 @@ def _plot(title: str, points: Mapping[int, float], width: int) -> list[str]:
 def _show_several(runs: "Sequence[Run]", facts: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> None:
     """Show the means, then each run with its test accuracy as a line of blocks, all on one scale."""
     from permll.report.figures.curves import curve
-    from permll.report.runs import comparison_text
+    from permll.report.run_summary import comparison_text
 
     width = _width()
     typer.echo(comparison_text(groups, width))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from permll.training.observers import Observer
+    from permll.training.callbacks import Observer
     from permll.training.run import Run
 
 Option = typer.Option
@@ -37,12 +37,12 @@ def train(
     as_json: Annotated[bool, Option("--json", help="Print a line of JSON for every epoch, and the result.")] = False,
 ) -> None:
     """Train as a recipe says. Ctrl-C saves; permll train RUN goes on."""
-    from permll.ranks import this_is_first
-    from permll.training.fitting import fit
+    from permll.distributed.process_group import this_is_first
+    from permll.training.train import fit
     from permll.training.recipe_files import choose_recipe
     from permll.training.run import Run, default_folder
-    from permll.training.tracking import tracker
-    from permll.training.watching import Display, JsonLines, Lines
+    from permll.training.loggers import tracker
+    from permll.training.progress import Display, JsonLines, Lines
 
     known = Run(what) if what else None
     given = {
@@ -98,6 +98,6 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def _summary(run: "Run") -> None:
-    from permll.report.runs import run_summary
+    from permll.report.run_summary import run_summary
 
     typer.echo(run_summary(run))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from permll.data.inputs import Texts as Texts
     from permll.data.inputs import Vectors as Vectors
     from permll.data.loading import load as load
-    from permll.data.record import Data as Data
+    from permll.data.dataset import Data as Data
     from permll.data.splits import split as split
     from permll.data.streams import Batch as Batch
     from permll.data.streams import Stream as Stream

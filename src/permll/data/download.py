@@ -14,9 +14,9 @@ from urllib.request import Request, urlopen
 
 from permll._version import __version__
 from permll.data.archives import unpack
-from permll.data.progress import progress
+from permll.utils.progress import progress
 from permll.data.registry import SetInfo, data_root, find
-from permll.data.sources import PUBLISHED, Published, mirror_address
+from permll.data.remote_files import PUBLISHED, Published, mirror_address
 
 ATTEMPTS = 3  # in a row without one byte more than before
 _TIMEOUT = 30.0
@@ -52,7 +52,7 @@ def get(name: str, root: Path | str | None = None, *, mirror: Path | str | None 
     """
     if downloadable(name) is None:
         return []
-    from permll.data.checking import whole
+    from permll.data.verify import whole
 
     address = None if mirror is None else mirror_address(mirror)
     return whole(name, root) or fetch_all(name, data_root(root), address)

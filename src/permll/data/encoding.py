@@ -12,8 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from permll.data.inputs import Inputs, Table, Texts, Vectors
-from permll.data.problems import listed
-from permll.data.record import Data
+from permll.utils.messages import listed
+from permll.data.dataset import Data
 
 Arrays = dict[str, NDArray[Any]]
 _LARGEST = 1e30  # an outlier far beyond the training rows stays a number in float32

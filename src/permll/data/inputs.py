@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from permll.data.problems import listed
+from permll.utils.messages import listed
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from permll.data.problems import listed
+from permll.utils.messages import listed
 
 Named = tuple[Tensor, tuple[str, ...]]
 _EXACT = 2**53  # beyond it, a float no longer tells neighbouring whole numbers apart

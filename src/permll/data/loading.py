@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from permll.data.problems import nearest
-from permll.data.record import Data
+from permll.utils.messages import nearest
+from permll.data.dataset import Data
 
 
 def load(source: Any, *, root: Path | str | None = None, split: str | None = None, **options: Any) -> Data:
@@ -21,7 +21,7 @@ def load(source: Any, *, root: Path | str | None = None, split: str | None = Non
         split: which part. Of a built-in set, default ``"train"``. Of a user's own: a sub-folder, or a split of a
             Hugging Face ``DatasetDict``; default all of it.
         options: of a built-in set (CIFAR-100: ``labels="coarse"``), or how to read one's own data: see
-            ``permll.data.own.read``.
+            ``permll.data.readers.read``.
 
     Examples:
         >>> load("digits", split="test")
@@ -39,7 +39,7 @@ def load(source: Any, *, root: Path | str | None = None, split: str | None = Non
         return info.load(data_root(root), split or "train", **options)
     if root is not None:
         raise ValueError(f"root is where built-in data sets are, but {source!r} names none of them: give a whole path.")
-    from permll.data.own.door import read
+    from permll.data.readers.read import read
 
     return read(source if split is None else _part(source, split), **options)
 

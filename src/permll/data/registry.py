@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from permll.data.problems import nearest
+from permll.utils.messages import nearest
 
 if TYPE_CHECKING:
-    from permll.data.record import Data
+    from permll.data.dataset import Data
 
 VARIABLE = "PERMLL_DATA"
 
@@ -130,7 +130,7 @@ SETS: dict[str, SetInfo] = {
             licence="CC BY 4.0",
             noise="clean",
             access=Access("package", "https://scikit-learn.org", "install scikit-learn, which holds it"),
-            loader="permll.data.sets.digits:load",
+            loader="permll.data.datasets.digits:load",
         ),
         SetInfo(
             name="mnist",
@@ -141,7 +141,7 @@ SETS: dict[str, SetInfo] = {
             licence="CC BY-SA 3.0",
             noise="clean",
             access=Access("download", "http://yann.lecun.com/exdb/mnist/", _DOWNLOAD),
-            loader="permll.data.sets.mnist:mnist",
+            loader="permll.data.datasets.mnist:mnist",
         ),
         SetInfo(
             name="fashion_mnist",
@@ -152,7 +152,7 @@ SETS: dict[str, SetInfo] = {
             licence="MIT",
             noise="clean",
             access=Access("download", "https://github.com/zalandoresearch/fashion-mnist", _DOWNLOAD),
-            loader="permll.data.sets.mnist:fashion_mnist",
+            loader="permll.data.datasets.mnist:fashion_mnist",
         ),
         SetInfo(
             name="cifar10",
@@ -163,7 +163,7 @@ SETS: dict[str, SetInfo] = {
             licence="none stated",
             noise="clean",
             access=Access("download", _CIFAR_PAGE, _DOWNLOAD),
-            loader="permll.data.sets.cifar:cifar10",
+            loader="permll.data.datasets.cifar:cifar10",
         ),
         SetInfo(
             name="cifar100",
@@ -174,7 +174,7 @@ SETS: dict[str, SetInfo] = {
             licence="none stated",
             noise="clean",
             access=Access("download", _CIFAR_PAGE, _DOWNLOAD),
-            loader="permll.data.sets.cifar:cifar100",
+            loader="permll.data.datasets.cifar:cifar100",
         ),
         SetInfo(
             name="clothing1m",
@@ -189,7 +189,7 @@ SETS: dict[str, SetInfo] = {
                 "https://github.com/Cysu/noisy_label",
                 "ask its authors for it, as their page says, and unpack images and annotations into one folder",
             ),
-            loader="permll.data.sets.clothing1m:load",
+            loader="permll.data.datasets.clothing1m:load",
             on_request={"clean_train": 47_570},
         ),
         SetInfo(
@@ -205,7 +205,7 @@ SETS: dict[str, SetInfo] = {
                 "https://data.vision.ee.ethz.ch/cvl/webvision/dataset2017.html",
                 "fetch info.tar, google_resized_256.tar and val_images_256.tar from its page and unpack them together",
             ),
-            loader="permll.data.sets.webvision:load",
+            loader="permll.data.datasets.webvision:load",
         ),
         SetInfo(
             name="food101n",
@@ -220,7 +220,7 @@ SETS: dict[str, SetInfo] = {
                 "https://kuanghuei.github.io/Food-101N/",
                 "fetch Food-101N from its page, and Food-101 for the test split, and unpack them side by side",
             ),
-            loader="permll.data.sets.food101n:load",
+            loader="permll.data.datasets.food101n:load",
         ),
         SetInfo(
             name="animal10n",
@@ -235,7 +235,7 @@ SETS: dict[str, SetInfo] = {
                 "https://dm.kaist.ac.kr/datasets/animal-10n/",
                 "fetch the raw images from its page and unpack them: a folder training and a folder testing",
             ),
-            loader="permll.data.sets.animal10n:load",
+            loader="permll.data.datasets.animal10n:load",
         ),
     )
 }

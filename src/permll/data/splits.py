@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from permll.data.record import Data
+from permll.data.dataset import Data
 
 
 class Split(NamedTuple):

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from permll.data import orders
 from permll.data.inputs import Images, Vectors
-from permll.data.record import Data, read_rows
-from permll.data.views.defaults import as_it_is
-from permll.data.views.images import View
-from permll.data.views.randomness import named_seed, visit_keys
+from permll.data.dataset import Data, read_rows
+from permll.data.transforms.defaults import as_it_is
+from permll.data.transforms.image_transforms import View
+from permll.data.transforms.counter_rng import named_seed, visit_keys
 
 Order = Literal["shuffled", "sequential", "weighted", "even"]
 Share = Literal["rows", "views", "nothing"]

@@ -11,16 +11,16 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from permll.cleaning.cleaning import RECIPE
-from permll.cleaning.suiting import suited
-from permll.estimator.features import Features, MixedFrame, fit_features, is_mixed_frame
-from permll.estimator.learning import learn, probabilities, weights_of
+from permll.cleaning.clean import RECIPE
+from permll.cleaning.auto_config import suited
+from permll.estimator.preprocessing import Features, MixedFrame, fit_features, is_mixed_frame
+from permll.estimator.fitting import learn, probabilities, weights_of
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
-from permll.training.trained import Trained
-from permll.training.watching import Lines, default_watchers
+from permll.training.predictor import Trained
+from permll.training.progress import Lines, default_watchers
 
 _NARROW = 512  # columns: steps so small are faster with one thread
 

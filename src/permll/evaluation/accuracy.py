@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from permll.evaluation.checking import Outputs, ratio, read_answers, read_scores
+from permll.evaluation.validation import Outputs, ratio, read_answers, read_scores
 
 
 class ClassScore(NamedTuple):

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from permll.evaluation.checking import read_probabilities
+from permll.evaluation.validation import read_probabilities
 
 Equal = Literal["width", "mass"]
 BINS = 15

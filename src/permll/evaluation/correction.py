@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from permll.evaluation.checking import Outputs, ratio, read_answers, read_classes, same_length
+from permll.evaluation.validation import Outputs, ratio, read_answers, read_classes, same_length
 
 NAMES = ("corrected labels", "clean labels")
 Numbers = dict[str, float | int | list[int] | None]

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from permll.evaluation.checking import ratio, read_mask, read_quality, same_length
+from permll.evaluation.validation import ratio, read_mask, read_quality, same_length
 
 
 class FlagScore(NamedTuple):

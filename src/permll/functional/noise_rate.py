@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from permll.functional.mixture import fit_gaussian_mixture, wrong_posterior
-from permll.functional.some_rows import some_rows
+from permll.functional.subsample import some_rows
 
 TEMPERATURES = tuple(2 ** (step / 4) for step in range(-8, 13))  # a quarter to eight
 STEPS = 100  # of EM

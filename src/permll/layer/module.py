@@ -10,9 +10,9 @@ from torch import Tensor
 
 from permll.layer import equations
 from permll.layer import top_k as kept_rows
-from permll.layer.keyed import KeyedRows
-from permll.layer.placement import present
-from permll.layer.rows import (
+from permll.layer.sample_state import KeyedRows
+from permll.distributed.sharding import present
+from permll.layer.validation import (
     Ids,
     Index,
     Labels,
@@ -25,8 +25,8 @@ from permll.layer.rows import (
     take_rows,
 )
 from permll.layer.table import File, RowTable
-from permll.layer.turning import choose_init, choose_step
-from permll.layer.visits import Reduction, Visit, VisitedLoss, reduced
+from permll.layer.step_size import choose_init, choose_step
+from permll.layer.autograd import Reduction, Visit, VisitedLoss, reduced
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 IN_PARTS = (("prediction", "ce"), ("prediction", "kl"))  # the losses that need no whole row of α

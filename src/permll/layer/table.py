@@ -18,10 +18,10 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from permll.layer.mapped import Layout, finish, forget, map_tensors, temporary_file
+from permll.layer.memmap import Layout, finish, forget, map_tensors, temporary_file
 from permll.layer.rounding import chances, stochastic_bfloat16
-from permll.layer.rows import take_rows
-from permll.layer.saved import ROW_PARTS, saved_rows, state_key
+from permll.layer.validation import take_rows
+from permll.layer.state_keys import ROW_PARTS, saved_rows, state_key
 from permll.layer.top_k import Change, Kept, Tail, compress, expand, largest, log_total, moved, turns
 
 File = str | Path | Literal[True] | None

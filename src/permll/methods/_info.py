@@ -5,7 +5,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from permll.data.problems import nearest
+from permll.utils.messages import nearest
 
 if TYPE_CHECKING:
     from permll.methods._base import Method

@@ -7,13 +7,13 @@ from torch import Tensor, nn
 
 from permll.data import orders
 from permll.data.streams import Batch
-from permll.data.views.mixing import mixup as draw_mix
-from permll.data.views.randomness import fold
+from permll.data.transforms.mixup import mixup as draw_mix
+from permll.data.transforms.counter_rng import fold
 from permll.functional.mixup import bootstrapped_targets
 from permll.functional.refurbish import class_prior_divergence, entropy
 from permll.functional.semi import co_guess, linear_ramp, refine, squared_error
 from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep, divide_epochs, in_epochs
-from permll.methods._modes import evaluating
+from permll.methods._eval_mode import evaluating
 
 Guess = Literal["evaluating", "training"]
 Blends = Literal["all", "labelled"]

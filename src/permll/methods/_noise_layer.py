@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from permll.data.streams import Batch
-from permll.functional.adaptation import adapted_loss, label_columns
+from permll.functional.noise_adaptation import adapted_loss, label_columns
 from permll.methods._base import Stage, divide_epochs
 from permll.methods._transition import TransitionMethod
 

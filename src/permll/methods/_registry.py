@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from permll.data.problems import nearest
+from permll.utils.messages import nearest
 from permll.methods._info import MethodInfo as MethodInfo
 from permll.methods._records import RECORDS
 

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.memory import in_order
+from permll.functional.prediction_memory import in_order
 from permll.functional.noise_rate import least_noise_rate
 from permll.functional.selection import Schedule, drop_rate
 from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
-from permll.methods._held_out import follow_held_out
+from permll.methods._noise_tracking import follow_held_out
 from permll.methods._state import SampleBuffer
 
 

@@ -5,9 +5,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from permll.layer.keyed import KeyedRows
-from permll.layer.placement import present
-from permll.layer.rows import RowIds
+from permll.layer.sample_state import KeyedRows
+from permll.distributed.sharding import present
+from permll.layer.validation import RowIds
 from permll.layer.table import File, RowTable
 
 State = Literal["float32", "bfloat16", "disk"]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from permll.functional.mixture import unit_scaled
 from permll.functional.semi import believed, right_posterior, unlabelled_weight
 from permll.methods._base import FitInfo, Scan
-from permll.methods._held_out import follow_held_out
+from permll.methods._noise_tracking import follow_held_out
 from permll.methods._mixmatch import Blends, Guess, MixMatch
 from permll.methods._state import SampleBuffer
 

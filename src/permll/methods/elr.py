@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.memory import elr_regulariser, elr_target, in_order, normalised
+from permll.functional.prediction_memory import elr_regulariser, elr_target, in_order, normalised
 from permll.methods._base import FitInfo, Method, Scan
 from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.data.views.mixing import mixup as draw_mix
-from permll.functional.memory import elr_regulariser, normalised, supported_labels
+from permll.data.transforms.mixup import mixup as draw_mix
+from permll.functional.prediction_memory import elr_regulariser, normalised, supported_labels
 from permll.functional.meta import ramp_up
 from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep
 from permll.methods._state import SampleBuffer, State, check_top_k, how_kept

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from permll.data.problems import listed
+from permll.utils.messages import listed
 from permll.data.streams import Batch
 from permll.functional.transition import forward_loss, gold_transition
 from permll.methods._base import Draw, FitInfo, Scan, Stage, Sweep, divide_epochs

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.adaptation import (
+from permll.functional.noise_adaptation import (
     adapted_loss,
     conditional_columns,
     strongest_per_row,

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.data.views.randomness import fold, uniform
+from permll.data.transforms.counter_rng import fold, uniform
 from permll.functional.negative import is_settled, negative_learning_plus, positive_learning_plus
 from permll.methods._base import Scan, Stage, Sweep, divide_epochs
 from permll.methods.nlnl import PseudoLabelling

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.memory import in_order, normalised
+from permll.functional.prediction_memory import in_order, normalised
 from permll.functional.refurbish import class_prior_divergence, entropy
 from permll.methods._base import FitInfo, Method, Scan, Stage, Sweep, divide_epochs
 from permll.methods._state import SampleBuffer

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.data.views.mixing import mixup
+from permll.data.transforms.mixup import mixup
 from permll.functional.mixture import BetaMixture, fit_beta_mixture, loss_range, scale_losses, wrong_posterior
 from permll.functional.mixup import blend, bootstrapped_targets, guided_share, mixed_cross_entropy
 from permll.functional.refurbish import class_prior_divergence
 from permll.methods._base import FitInfo, Method, Scan, Sweep, divide_epochs
-from permll.methods._modes import evaluating
+from permll.methods._eval_mode import evaluating
 
 Variant = Literal["M-DYR-H", "M-DYR-S", "MD-DYR-SH"]
 COLDEST = 1e-3  # temperature at which soft targets are hard

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.memorisation import NONE, add_to_history, memorised, rate_from_areas
-from permll.functional.memory import in_order
+from permll.functional.morph import NONE, add_to_history, memorised, rate_from_areas
+from permll.functional.prediction_memory import in_order
 from permll.functional.meta import ramp_up
 from permll.functional.selection import selection_weights
 from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep, in_epochs

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.data.views.randomness import fold, uniform
+from permll.data.transforms.counter_rng import fold, uniform
 from permll.functional.negative import complementary_labels, negative_learning
 from permll.methods._base import Draw, FitInfo, Method, Scan, Stage, Sweep, divide_epochs
 from permll.methods._state import SampleBuffer

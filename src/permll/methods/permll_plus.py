@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.head_start import (
+from permll.functional.label_prior import (
     aligned,
     cautious_shares,
     closing_gap,
@@ -18,10 +18,10 @@ from permll.functional.head_start import (
     shares_of_right,
 )
 from permll.functional.label_posterior import Others, lean_beyond, posterior_of_seen
-from permll.functional.memory import in_order
-from permll.functional.some_rows import some_rows
+from permll.functional.prediction_memory import in_order
+from permll.functional.subsample import some_rows
 from permll.layer.equations import initial_gap, posterior
-from permll.layer.turning import choose_init, choose_step
+from permll.layer.step_size import choose_init, choose_step
 from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
 from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
 

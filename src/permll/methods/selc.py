@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.data.views.mixing import mixup
-from permll.functional.memory import in_order
+from permll.data.transforms.mixup import mixup
+from permll.functional.prediction_memory import in_order
 from permll.functional.mixture import fit_gaussian_mixture, loss_range, scale_losses
 from permll.functional.mixup import blend, mixed_cross_entropy
 from permll.methods._base import FitInfo, Meet, Method, Scan, Stage, Sweep, divide_epochs, in_epochs

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.memory import sop_cross_entropy, sop_labels, sop_noise, sop_squared_error
+from permll.functional.prediction_memory import sop_cross_entropy, sop_labels, sop_noise, sop_squared_error
 from permll.functional.refurbish import class_prior_divergence, divergence
 from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep
 from permll.methods._state import SampleParameter, State, check_top_k, how_kept

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.adaptation import nearest_stochastic
+from permll.functional.noise_adaptation import nearest_stochastic
 from permll.methods._base import FitInfo, Scan, Stage
 from permll.methods._noise_layer import NoiseLayer
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from permll.functional.adaptation import relationship_graph
+from permll.functional.noise_adaptation import relationship_graph
 from permll.methods._base import Scan, Stage
 from permll.methods._noise_layer import NoiseLayer
 

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from permll.data.problems import nearest
+from permll.utils.messages import nearest
 
 
 def options_of(function: Callable[..., Any]) -> list[str]:

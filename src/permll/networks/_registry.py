@@ -12,7 +12,7 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from permll.data.problems import nearest
+from permll.utils.messages import nearest
 from permll.networks._options import options_of, refuse_unknown
 
 if TYPE_CHECKING:

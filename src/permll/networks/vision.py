@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.data.problems import nearest
+from permll.utils.messages import nearest
 from permll.networks._options import options_of, refuse_unknown
 from permll.networks.weights import load_weights
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.data.problems import listed
+from permll.utils.messages import listed
 
 Shapes = Mapping[str, tuple[int, ...]]
 

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 from permll._lazy import lazy
 
 if TYPE_CHECKING:
-    from permll.noise.applying import with_noise as with_noise
+    from permll.noise.apply_noise import with_noise as with_noise
     from permll.noise.corruption import Corruption as Corruption
     from permll.noise.corruption import corrupt as corrupt
-    from permll.noise.files import label_file as label_file
+    from permll.noise.label_files import label_file as label_file
     from permll.noise.human import human_labels as human_labels
-    from permll.noise.hybrid import then as then
-    from permll.noise.kinds import Noise as Noise
+    from permll.noise.compose import then as then
+    from permll.noise.models import Noise as Noise
     from permll.noise.presets import named_noise as named_noise
 
 __getattr__, __dir__, __all__ = lazy(

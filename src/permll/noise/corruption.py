@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from permll.data.problems import listed
-from permll.noise.kinds import Noise
-from permll.noise.places import existing
+from permll.utils.messages import listed
+from permll.noise.models import Noise
+from permll.noise._paths import existing
 
 Labels = NDArray[np.int64]
 
@@ -150,7 +150,7 @@ def corrupt(labels: ArrayLike, noise: Noise, seed: int) -> Corruption:
     labels, noise and seed, and on nothing else; global random state is neither read nor moved.
 
     Examples:
-        >>> from permll.noise.kinds import symmetric
+        >>> from permll.noise.models import symmetric
         >>> record = corrupt([0, 1, 2, 3] * 25, symmetric(4, 0.2, include_true=False, pick="exact"), seed=0)
         >>> record.rate
         0.2

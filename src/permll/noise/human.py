@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from permll.data.pickles import read_torch
-from permll.data.problems import listed, nearest
+from permll.utils.messages import listed, nearest
 from permll.noise.corruption import Corruption, read_labels
 from permll.noise.maps import CIFAR100_SUPERCLASSES
-from permll.noise.places import existing
+from permll.noise._paths import existing
 
 FULL = 50_000  # only the whole training part has a published rate
 _TOLERANCE = 1e-4  # published rates are rounded to a hundredth of a per cent

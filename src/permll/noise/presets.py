@@ -8,9 +8,9 @@ picked label may keep its class; without one, exactly the share ``rate`` of all 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from permll.data.problems import nearest
+from permll.utils.messages import nearest
 from permll.noise import maps
-from permll.noise.kinds import Noise, Pick, mapped, symmetric
+from permll.noise.models import Noise, Pick, mapped, symmetric
 from permll.noise.maps import ClassMap
 
 
@@ -125,7 +125,7 @@ def _map(kind: str, convention: Convention, num_classes: int, data_set: str | No
         if data_set not in DATA_SETS and not nearest(data_set, DATA_SETS):
             raise ValueError(
                 f"{data_set} has no published map of which class is mistaken for which: use pair, or Noise from "
-                "permll.noise.kinds.mapped."
+                "permll.noise.models.mapped."
             )
         data_set = _known(data_set, DATA_SETS, "data set with a published map")
         kind = convention.cifar100 if data_set == "cifar100" else f"asym_{data_set}"

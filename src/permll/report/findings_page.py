@@ -12,11 +12,11 @@ from string import Template
 from typing import Any
 
 from permll.report.findings.histogram import histogram
-from permll.report.findings.lists import classes_table, duplicates_list
-from permll.report.findings.looks import Look
-from permll.report.findings.matrix import mixed_up, transition
-from permll.report.findings.suspects import cards, options, pairs_of, rows_of
-from permll.report.findings.words import counted
+from permll.report.findings.class_table import classes_table, duplicates_list
+from permll.report.findings.preview_html import Look
+from permll.report.findings.confusion_html import mixed_up, transition
+from permll.report.findings.issue_cards import cards, options, pairs_of, rows_of
+from permll.report.findings.html_text import counted
 from permll.report.findings_text import (
     duplicates_sentence,
     findings_facts,
@@ -24,7 +24,7 @@ from permll.report.findings_text import (
     network_sentence,
     noise_sentence,
 )
-from permll.report.page.marking import escape
+from permll.report.page.html import escape
 
 NAME = "report.html"
 LOOK_FIRST = "For a flagged label another class is more probable than the given one. It may still be right: look first."

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from permll.report.noise import printable, short
+from permll.report.text import printable, short
 
 PAIRS = 5
 SUSPECTS = 10

@@ -14,8 +14,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from permll.cleaning.decisions import VERDICTS, Verdict
-from permll.review.desk import Desk
-from permll.review.guard import Guard
+from permll.review.session import Desk
+from permll.review.security import Guard
 from permll.review.queue import MOST, Wish
 
 ASSETS = {

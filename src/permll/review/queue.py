@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from permll.cleaning.findings import Findings
-from permll.review.standing import DECIDED, OPEN, STATES, UNSURE
+from permll.review.state import DECIDED, OPEN, STATES, UNSURE
 
 MOST = 100  # items of a page
 

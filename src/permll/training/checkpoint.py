@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from permll.training.tensor_files import write_file
+from permll.training.safetensors_io import write_file
 
 KEPT = 2  # the newest, and one before it for a file system that lies
 _LINK = "tensor:"  # what stands in the JSON for a tensor

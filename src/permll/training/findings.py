@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from permll.data.record import Data
+from permll.data.dataset import Data
 from permll.training.run import write_text
 
 FINDINGS = "findings.csv"

@@ -20,7 +20,7 @@ from permll.functional.noise_rate import fit_likelihood, joint_of_beliefs, rate_
 from permll.training.run import Run, write_text
 
 if TYPE_CHECKING:
-    from permll.training.loop import Loop
+    from permll.training.trainer import Loop
 
 NOISE_ESTIMATE = "noise_estimate.json"
 ESTIMATORS = ("held_out", "beliefs", "mixture")

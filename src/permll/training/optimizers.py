@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.data.problems import nearest
-from permll.training.weights_on_ranks import dealt, is_shared, whole
+from permll.utils.messages import nearest
+from permll.distributed.fsdp import dealt, is_shared, whole
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from permll.data.problems import nearest
+from permll.utils.messages import nearest
 
 AUTO = "auto"  # left to the data
 GIVEN = "given:"  # the name of a network that was given as an object goes after it

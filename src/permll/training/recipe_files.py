@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from permll.data.problems import nearest
+from permll.utils.messages import nearest
 from permll.data.registry import SETS
 from permll.training.recipe import Recipe, read_recipe
 

@@ -10,8 +10,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from permll.data.problems import listed
-from permll.data.record import Data
+from permll.utils.messages import listed
+from permll.data.dataset import Data
 from permll.noise.corruption import Corruption
 from permll.training.checkpoint import Checkpoints
 from permll.training.recipe import Recipe

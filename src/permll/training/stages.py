@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from permll.methods._base import Method, Scan, Stage
-from permll.ranks import Ranks
+from permll.distributed.process_group import Ranks
 from permll.training.optimizers import build_optimizer
 from permll.training.schedule import first_beta, learning_rate
-from permll.training.shared_network import SharedNetwork
+from permll.distributed.network import SharedNetwork
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from permll.data.record import Data
+from permll.data.dataset import Data
 from permll.data.streams import Stream
-from permll.data.views.images import View
-from permll.layer.placement import Placement, Where, choose, placing
+from permll.data.transforms.image_transforms import View
+from permll.distributed.sharding import Placement, Where, choose, placing
 from permll.methods._base import FitInfo, Meet, Method, Stage, Sweep
-from permll.ranks import Ranks
+from permll.distributed.process_group import Ranks
 from permll.training.checkpoint import load_state
 from permll.training.optimizers import load_optimizer_state, optimizer_state
-from permll.training.shared_network import meeting_in
+from permll.distributed.network import meeting_in
 from permll.training.stages import Stages
 from permll.training.sweeps import find_view, open_streams, streams_state, sweep_from_state, sweep_state
-from permll.training.team import Team
+from permll.distributed.reduce import Team
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -41,7 +41,7 @@ class Standing:
         workers: processes that decode images.
         validation: with noisy labels, for methods that choose weights by them.
         trusted: (N,) whose labels are known to be right, for methods that need such rows.
-        placement: where the rows of a method's state live, if several ranks train; see ``permll.layer.placement``.
+        placement: where the rows of a method's state live, if several ranks train; see ``permll.distributed.sharding``.
         fresh: (name of a network, number of a stage) -> a network with weights of its own, for stages that begin with
             some; default the initial weights once more.
     """

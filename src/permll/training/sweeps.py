@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from permll.data.streams import Share, Stream
-from permll.data.views.images import View
+from permll.data.transforms.image_transforms import View
 from permll.methods._base import Draw, Meet, Sweep
 
 if TYPE_CHECKING:

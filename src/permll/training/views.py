@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 
 from permll.data.inputs import Images, Inputs, LazyImages, Vectors
-from permll.data.problems import nearest
-from permll.data.views import defaults
-from permll.data.views.images import CentreCrop, Chain, Crop, Cutout, Flip, Normalise, View
-from permll.data.views.policies import AutoAugment, RandAugment
-from permll.data.views.vectors import Drop, Jitter, Standardise
+from permll.utils.messages import nearest
+from permll.data.transforms import defaults
+from permll.data.transforms.image_transforms import CentreCrop, Chain, Crop, Cutout, Flip, Normalise, View
+from permll.data.transforms.policies import AutoAugment, RandAugment
+from permll.data.transforms.vector_transforms import Drop, Jitter, Standardise
 from permll.training.recipe import ViewsSection
 
 _PUBLISHED = {"cifar10": defaults.CIFAR10, "cifar100": defaults.CIFAR100, "imagenet": defaults.IMAGENET}

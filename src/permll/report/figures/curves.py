@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from permll.report.figures.style import MUTED, STROKES, look, panel_title
-from permll.report.noise import printable
+from permll.report.text import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from permll.report.findings.words import counted
+from permll.report.findings.html_text import counted
 
 BINS = 20
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 420, 190, 44, 34, 14

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Iterable, Sequence
 
-from permll.report.page.marking import escape
-from permll.report.tables.naming import Point, Row, point, setting_title
+from permll.report.page.html import escape
+from permll.report.tables.titles import Point, Row, point, setting_title
 
 LIGHT, DARK = (243, 246, 251), (20, 33, 61)  # the ends of the figures' shades
 BLACK, WHITE = "#000000", "#ffffff"

@@ -1,9 +1,9 @@
 """What is said above and below a table: what is seen, how it was chosen, where it came from."""
 
-from permll.report.tables.best import RULE
-from permll.report.tables.form import Table
-from permll.report.tables.kinds import ORACLE, Kind
-from permll.report.tables.naming import TRUSTED, data_title, is_trusted
+from permll.report.tables.significance import RULE
+from permll.report.tables.model import Table
+from permll.report.tables.specs import ORACLE, Kind
+from permll.report.tables.titles import TRUSTED, data_title, is_trusted
 
 TRUSTED_NOTE = f"{TRUSTED} is given some rows with right labels, which the others are not: never bold, and not ranked."
 

@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Sequence
 
-from permll.report.tables.form import Table
+from permll.report.tables.model import Table
 
 FIELDS = ("table", "tier", "method", "variant", "title", "data", "noise", "quantity", "mean", "sd", "n", "bold",
           "printed_mean", "printed_sd", "note")  # fmt: skip

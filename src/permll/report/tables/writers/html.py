@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from html import escape
 
-from permll.report.tables.form import Cell, Column, Line, Table, heads
-from permll.report.tables.naming import method_title
-from permll.report.tables.writers.shown import shown
+from permll.report.tables.model import Cell, Column, Line, Table, heads
+from permll.report.tables.titles import method_title
+from permll.report.tables.writers.cell_format import shown
 
 Link = Callable[[Table, Line, Column], str]
 

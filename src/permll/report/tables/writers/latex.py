@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from permll.report.tables.form import Cell, Column, Table, heads, parts
-from permll.report.tables.writers.shown import shown
+from permll.report.tables.model import Cell, Column, Table, heads, parts
+from permll.report.tables.writers.cell_format import shown
 
 ROOM = 110  # signs that fit side by side across a page in \small
 _SIGNS = {

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from permll.report.tables.form import Cell, Column, Table
-from permll.report.tables.writers.shown import head, shown
+from permll.report.tables.model import Cell, Column, Table
+from permll.report.tables.writers.cell_format import head, shown
 
 
 def write_markdown(tables: Sequence[Table]) -> str:

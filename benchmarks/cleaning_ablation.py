@@ -1,0 +1,101 @@
+"""What the recipe of ``permll clean`` owes to each of its choices: each is taken back in turn.
+
+python benchmarks/cleaning_ablation.py --labelme labelme.npz --trec trec_rules.npz   what the CSV file does not have yet
+python benchmarks/cleaning_ablation.py --only-render                                 measures nothing
+python benchmarks/cleaning_ablation.py ... --again                                   measures all of it
+
+Noise seeds 11 to 13, with which the choices were made: those of results/cleaning.csv are others. Written are
+results/cleaning_ablation.csv and results/cleaning_ablation.md.
+"""
+
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.noisy_datasets import doubtful
+from benchmarks.incremental_csv import grow, in_processes
+from benchmarks.cached_plan import arguments
+from benchmarks.timing import RESULTS
+from permll import clean
+from permll.evaluation.detection import measure_detection
+
+CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
+    "as-it-is": ("as it is", {}),
+    "unbalanced": ("classes drawn as often as they occur", {"method__balance": "none"}),
+    "own-default": ("optimizer of own/default", {"optimizer__lr": 0.05, "optimizer__weight_decay": 5e-4}),
+    "plus": ("PermLL+", {"method": "permll_plus"}),
+    "plus-own-default": (
+        "PermLL+, optimizer of own/default",
+        {"method": "permll_plus", "optimizer__lr": 0.05, "optimizer__weight_decay": 5e-4},
+    ),
+}
+SETS = {
+    "labelme": "LabelMe",
+    "trec": "TREC",
+    "table-sym-10": "breast cancer table, 10 %",
+    "digits-sym-10": "digits, symmetric 10 %",
+    "fashion-asym-30": "Fashion-MNIST, asymmetric 30 %",
+}
+SEEDS = (11, 12, 13)
+
+
+def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
+    """Return what one choice ("as-it-is/labelme") finds on one set."""
+    torch.set_num_threads(1)
+    choice, _, data_name = name.partition("/")
+    data = doubtful(data_name, seed, real)
+    with tempfile.TemporaryDirectory() as folder:
+        options = CHOICES[choice][1]
+        found = clean(data.x, data.given, out=folder, seed=seed, observers=[], training__threads=1, **options)
+    given, truth = torch.from_numpy(data.given), torch.from_numpy(data.truth)
+    quality, flagged = torch.from_numpy(found.quality), torch.from_numpy(found.flagged)
+    detection = measure_detection(quality, given != truth, flagged)
+    return {
+        "set": name,
+        "seed": seed,
+        "rows": len(given),
+        "wrong": int((given != truth).sum()),
+        "estimated": f"{found.about['noise']['rate']:.4f}",
+        "flagged": int(flagged.sum()),
+        "ap": f"{detection.average_precision:.4f}",
+        "f1": f"{detection.f1:.4f}",
+    }
+
+
+def table(rows: Iterable[dict[str, Any]]) -> str:
+    """Return AP and F1 of every choice, mean ± standard deviation over the seeds, as Markdown."""
+    rows = list(rows)
+    lines = ["| AP / F1 | " + " | ".join(SETS.values()) + " |", "|---|" + "---:|" * len(SETS)]
+    for choice, (title, _) in CHOICES.items():
+        own = [[row for row in rows if row["set"] == f"{choice}/{data}"] for data in SETS]
+        lines.append(f"| {title} | " + " | ".join(f"{_shown(one, 'ap')} / {_shown(one, 'f1')}" for one in own) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _shown(rows: Sequence[dict[str, Any]], key: str) -> str:
+    values = [100 * float(row[key]) for row in rows]
+    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}" if len(values) > 1 else "-"
+
+
+def main() -> None:
+    """Measure what is missing, and write."""
+    args = arguments(__doc__, "labelme", "trec")
+    torch.set_num_threads(1)
+    real = {name: path for name in ("labelme", "trec") if (path := getattr(args, name)) is not None}
+    known = [data for data in SETS if data in real or "-" in data or args.only_render]
+    wanted = [(f"{choice}/{data}", seed) for choice in CHOICES for data in known for seed in SEEDS]
+    text = table(grow("cleaning_choices", args, wanted, lambda cells: in_processes(partial(cell, real=real), cells)))
+    (RESULTS / "cleaning_choices.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

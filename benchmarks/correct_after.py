@@ -1,0 +1,42 @@
+"""When should a contradicted label turn? The demo with several answers: the evidence for the default.
+
+python benchmarks/correct_after.py     prints mean and spread and writes results/correct_after.csv
+"""
+
+import statistics
+import sys
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.timing import write_csv
+from permll.demo import judge, noisy_digits, train
+
+SEEDS = range(5)
+FRACTIONS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+
+
+def main() -> None:
+    """Run every fraction on every seed."""
+    torch.set_num_threads(1)
+    rows: list[dict[str, object]] = []
+    for turn_after in FRACTIONS:
+        for seed in SEEDS:
+            data = noisy_digits(seed)
+            *_, last = train(data, "permll", seed, turn_after=turn_after)
+            assert last.layer is not None
+            judged = {key: round(value, 4) for key, value in judge(last.layer, data)._asdict().items()}
+            rows.append({"turn_after": turn_after, "seed": seed, "last": round(last.accuracy[-1], 4), **judged})
+        mine = [row for row in rows if row["turn_after"] == turn_after]
+        for key in ("last", "right_after", "precision", "recall"):
+            values = [100 * float(str(row[key])) for row in mine]
+            print(
+                f"{turn_after:4} {key:12} {statistics.mean(values):5.1f} +- {statistics.stdev(values):.1f}", flush=True
+            )
+    print(f"wrote {write_csv('turn_after', rows)}")
+
+
+if __name__ == "__main__":
+    main()

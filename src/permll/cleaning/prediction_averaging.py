@@ -1,0 +1,132 @@
+"""What a network said of every row while it was trained: the mean of its predictions, up to the best epoch.
+
+A mean over epochs is steadier than the last word, and it is taken before wrong labels are learned by heart: the best
+epoch is the one whose predictions make the labels of held-out rows likeliest, seen through a channel of wrong labels.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from permll.functional.noise_rate import Explained, explain
+from permll.training.callbacks import Observer
+from permll.training.run import Run, write_whole
+from permll.training.predictor import choose_weights
+
+if TYPE_CHECKING:
+    from permll.training.trainer import Loop
+
+MEMORY = "memory.npz"
+_TINY = torch.finfo(torch.float32).tiny
+
+
+@dataclass(frozen=True, eq=False)
+class Remembered:
+    """The mean predictions of a run.
+
+    Args:
+        ids: N names, those of training rows first, then those that were held out.
+        log_p: (N, c) float32, logarithms of mean probabilities.
+        trained: how many of the rows were trained on.
+        epoch: up to which the mean was taken.
+    """
+
+    ids: tuple[str, ...]
+    log_p: Tensor
+    trained: int
+    epoch: int
+
+
+class Memory(Observer):
+    """Remembers in ``memory.npz`` of a run's folder; whatever happens to the process, each epoch counts once.
+
+    The weights of the best epoch become those of the run, where rows are held out that can tell which it is.
+    """
+
+    everywhere = True  # all ranks predict
+
+    def on_start(self, loop: "Loop", run: Run) -> None:
+        """Take up what an earlier process remembered; what it could not write down any more is looked at again."""
+        self._run, self._path = run, run.folder / MEMORY
+        self._ids = (*loop.data.ids, *(() if loop.validation is None else loop.validation.ids))
+        self._total = torch.zeros(len(self._ids), loop.data.num_classes)
+        self._best = self._total.clone()
+        self._epochs, self._best_epoch, self._likelihood = 0, 0, -math.inf
+        self._explained: Explained | None = None
+        self._load()
+        if self._epochs < loop.epoch:
+            self._look(loop)
+
+    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Add an epoch."""
+        self._look(loop)
+
+    def _look(self, loop: "Loop") -> None:
+        seen = [loop.predict(loop.data).cpu()]
+        if loop.validation is not None:
+            seen.append(loop.predict(loop.validation).cpu())
+        self._total += torch.cat(seen)
+        self._epochs += 1
+        likelihood = 0.0
+        if loop.validation is not None:
+            self._explained = explain(seen[1].clamp_min(_TINY).log(), loop.validation.labels, self._explained)
+            likelihood = self._explained.likelihood
+        if likelihood >= self._likelihood:
+            self._likelihood, self._best_epoch = likelihood, loop.epoch
+            self._best = self._total / self._epochs
+            if (
+                loop.validation is not None and loop.ranks.first
+            ):  # before the numbers: what is seen again is chosen again
+                networks = {name: network.state_dict() for name, network in loop.method.networks.items()}
+                choose_weights(self._run, networks, loop.epoch)
+        if loop.ranks.first:
+            self._save(len(loop.data))
+
+    def _save(self, trained: int) -> None:
+        with write_whole(self._path) as file:
+            np.savez(
+                file,
+                ids=np.array(self._ids),
+                total=self._total.numpy(),
+                best=self._best.numpy(),
+                numbers=np.array([self._epochs, self._best_epoch, trained]),
+                likelihood=np.array(self._likelihood),
+                **({} if self._explained is None else _arrays(self._explained)),
+            )
+
+    def _load(self) -> None:
+        if not self._path.is_file():
+            return
+        with np.load(self._path, allow_pickle=False) as saved:
+            if tuple(saved["ids"].tolist()) != self._ids:
+                return  # other rows: what was remembered of them is not taken over
+            self._total, self._best = torch.from_numpy(saved["total"]), torch.from_numpy(saved["best"])
+            self._epochs, self._best_epoch, _ = saved["numbers"].tolist()
+            self._likelihood = float(saved["likelihood"])
+            if "transition" in saved:
+                likelihood, place = saved["explained"].tolist()
+                self._explained = Explained(likelihood, torch.from_numpy(saved["transition"]), int(place))
+
+
+def _arrays(explained: Explained) -> dict[str, Any]:
+    return {
+        "explained": np.array([explained.likelihood, explained.place]),
+        "transition": explained.transition.numpy(),
+    }
+
+
+def remembered(folder: Path | str) -> Remembered:
+    """Return what the memory of a run holds."""
+    path = Path(folder) / MEMORY
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} has no memory of predictions: permll clean DATA --out {folder} makes one.")
+    with np.load(path, allow_pickle=False) as saved:
+        _, epoch, trained = saved["numbers"].tolist()
+        log_p = torch.from_numpy(saved["best"]).clamp_min(_TINY).log()
+        return Remembered(tuple(saved["ids"].tolist()), log_p, trained, epoch)

@@ -1,0 +1,135 @@
+"""Batch normalisation over the rows of all ranks: with the statistics of half a batch, two ranks would train otherwise.
+
+On CUDA, PyTorch's own ``SyncBatchNorm`` does it; elsewhere it does not run, and this one does.
+"""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from permll.distributed.process_group import gather
+
+
+def share_norms(network: nn.Module, device: torch.device) -> nn.Module:
+    """Return the network with batch norms that count the rows of all ranks; the state dict stays as it is."""
+    if device.type == "cuda":
+        return nn.SyncBatchNorm.convert_sync_batchnorm(network)
+    return _converted(network)
+
+
+def _converted(module: nn.Module) -> nn.Module:
+    if isinstance(module, _BatchNorm) and not isinstance(module, SharedBatchNorm):
+        shared = SharedBatchNorm(
+            module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats
+        )
+        shared.train(module.training)
+        for name, parameter in module._parameters.items():
+            shared._parameters[name] = parameter  # the same tensors: an optimizer may hold them already
+        for name, buffer in module._buffers.items():
+            shared._buffers[name] = buffer
+        return shared
+    for name, child in module.named_children():
+        converted = _converted(child)
+        if converted is not child:
+            setattr(module, name, converted)
+    return module
+
+
+class SharedBatchNorm(_BatchNorm):
+    """A batch norm whose mean and variance are those of all ranks' rows together, of any number of dimensions.
+
+    Of n_r values with mean m_r and sum of squared deviations s_r on rank r:
+    n = Σ n_r, m = Σ n_r m_r / n, variance = (Σ s_r + Σ n_r (m_r - m)²) / n. A rank may have no row.
+    """
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.ndim < 2:
+            raise ValueError(f"a batch norm needs two dimensions or more, got {input.ndim}.")
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the rows, normalised."""
+        if not (self.training or self.running_mean is None):
+            return super().forward(input)
+        self._check_input_dim(input)
+        weight = torch.ones(self.num_features).to(input) if self.weight is None else self.weight
+        bias = torch.zeros(self.num_features).to(input) if self.bias is None else self.bias
+        count, mean, variance = _statistics(input.detach())
+        if self.training and self.track_running_stats:
+            self._follow(count, mean, variance)
+        normalised: Tensor = _Normalise.apply(input, weight, bias, mean, variance, count, self.eps)
+        return normalised
+
+    @torch.no_grad()
+    def _follow(self, count: float, mean: Tensor, variance: Tensor) -> None:
+        assert self.num_batches_tracked is not None
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        self.num_batches_tracked += 1
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        unbiased = variance * (count / max(count - 1, 1))
+        self.running_mean.lerp_(mean.to(self.running_mean), share)
+        self.running_var.lerp_(unbiased.to(self.running_var), share)
+
+
+def _statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
+    """Return how many values a channel has on all ranks, their mean (C,) and variance (C,)."""
+    channels = x.shape[1]
+    n = x.numel() // channels
+    kept = [dimension for dimension in range(x.ndim) if dimension != 1]
+    wide = torch.promote_types(x.dtype, torch.float32)
+    own = torch.zeros(2 * channels + 1, dtype=wide, device=x.device)
+    if n:
+        mean = x.to(wide).mean(kept)  # var_mean would take ten times as long on a CPU
+        spread = (x - mean.view(1, -1, *[1] * (x.ndim - 2))).square_().sum(kept)
+        own = torch.cat([mean, spread, mean.new_full((1,), float(n))])
+    every = gather(own[None], dist.get_world_size())  # (R, 2C + 1)
+    means, spreads, counts = every[:, :channels], every[:, channels:-1], every[:, -1:]
+    total = counts.sum()
+    if float(total) < 2:
+        raise ValueError("batch norms cannot train on one row of all ranks together: make the batches larger.")
+    mean = (counts * means).sum(0) / total
+    variance = (spreads.sum(0) + (counts * (means - mean).square()).sum(0)) / total
+    return float(total), mean, variance
+
+
+def _like(gradient: Tensor, x: Tensor) -> Tensor:
+    """Return a gradient that lies in memory as its values do: kernels are slow where they differ."""
+    last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
+    return gradient.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
+
+
+class _Normalise(Function):
+    """(x - mean) / √(variance + ε) w + b, where mean and variance are made of all ranks' x.
+
+    With x̂ the normalised values, g the gradient that comes back and <·> a mean over all ranks,
+    dx = w / √(variance + ε) (g - <g> - x̂ <g x̂>). The kernels are those of a batch norm with fixed statistics.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, mean: Tensor, variance: Tensor, count: float, eps: float
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, mean, variance)
+        ctx.count, ctx.eps = count, eps
+        return torch.batch_norm(x, weight, bias, mean, variance, False, 0.0, eps, False) if x.numel() else x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, mean, variance = ctx.saved_tensors
+        if x.numel():
+            dx, dw, db = torch.ops.aten.native_batch_norm_backward(
+                _like(gradient, x), x, weight, mean, variance, None, None, False, ctx.eps, [True, True, True]
+            )
+        else:
+            dx, dw, db = gradient, torch.zeros_like(weight), torch.zeros_like(weight)
+        said = torch.cat([db, dw])
+        dist.all_reduce(said)
+        of_g, of_gx = (said / ctx.count).chunk(2)
+        scale = -weight * (variance + ctx.eps).rsqrt().to(weight)
+        if x.numel():
+            dx.add_(torch.batch_norm(x, scale * of_gx, scale * of_g, mean, variance, False, 0.0, ctx.eps, False))
+        return dx, dw, db, None, None, None, None

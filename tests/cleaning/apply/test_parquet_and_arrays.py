@@ -1,0 +1,222 @@
+"""Parquet, NumPy and safetensors files with other labels: names, types and all other values stay."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from permll.cleaning.apply import apply
+from permll.cleaning.apply.corrections import SOURCES
+from permll.cleaning.decisions import Decisions
+from permll.data import load
+from permll.training.run import Run
+from tests.helpers.apply_runs import ANIMALS, ROWS, animal, make_run, numbers
+
+
+def animals(kind: str) -> list[Any]:
+    """Return the labels as text, as numbers, or as truth values."""
+    words = [animal(row) for row in range(ROWS)]
+    return {
+        "text": words,
+        "numbers": [10 * ANIMALS.index(word) for word in words],
+        "truth": [w == "cat" for w in words],
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind", "new"),
+    [
+        ("text", pl.String, ("owl", "owl")),
+        ("text", pl.Categorical, ("owl", "owl")),
+        ("text", pl.Enum(["owl", "dog", "cat"]), ("owl", "owl")),
+        ("numbers", pl.Int16, ("20", 20)),
+        ("truth", pl.Boolean, ("False", False)),
+    ],
+)
+def test_a_parquet_file_keeps_its_types(labels: str, kind: Any, new: tuple[str, Any], tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "when": pl.Series([f"2024-01-{row + 1:02d}" for row in range(ROWS)]).str.to_date(),
+            "label": pl.Series(animals(labels), dtype=kind),
+            "size": pl.Series(numbers()[:, 0]),
+            "few": pl.Series([None if row % 3 else row % 5 for row in range(ROWS)], dtype=pl.UInt8),
+        }
+    )
+    frame.write_parquet(tmp_path / "data.parquet", metadata={"shop": "Ada's"})
+    run = make_run(tmp_path / "data.parquet", tmp_path / "run", {"3": (new[0], 0.99)})
+    applied = apply(run, tmp_path / "new.parquet", auto=True)
+    after = pl.read_parquet(tmp_path / "new.parquet")
+    assert after.columns == [*frame.columns, "label_original", "label_source"]
+    assert after.drop("label", "label_original", "label_source").equals(frame.drop("label"))
+    assert after["label"].dtype == after["label_original"].dtype == frame["label"].dtype
+    assert after["label_original"].to_list() == frame["label"].to_list()
+    assert after["label"].to_list() == [new[1] if row == 3 else value for row, value in enumerate(frame["label"])]
+    assert after["label_source"].to_list() == ["auto" if row == 3 else "given" for row in range(ROWS)]
+    assert pl.read_parquet_metadata(tmp_path / "new.parquet")["shop"] == "Ada's"
+    assert load(applied.path)[3].label == new[0]
+
+
+def test_a_second_round_of_parquet(tmp_path: Path) -> None:
+    pl.DataFrame({"size": numbers()[:, 0], "label": animals("text")}).write_parquet(tmp_path / "data.parquet")
+    one = make_run(tmp_path / "data.parquet", tmp_path / "run", {"3": ("owl", 0.99)})
+    apply(one, tmp_path / "one.parquet", auto=True)
+    two = make_run(tmp_path / "one.parquet", tmp_path / "run2", {"3": ("dog", 0.99), "4": ("cat", 0.99)})
+    Decisions(two.folder).add("3", "accept", "dog", "Ada", expected=None)
+    apply(two, tmp_path / "two.parquet")
+    rows = pl.read_parquet(tmp_path / "two.parquet").select("label", "label_original", "label_source").rows()
+    assert rows[3:5] == [("dog", "cat", "accepted"), ("dog", "dog", "given")]
+
+
+def test_vectors_in_a_column_are_named_in_the_next_command(tmp_path: Path) -> None:
+    pl.DataFrame({"embedding": numbers().tolist(), "label": animals("text")}).write_parquet(tmp_path / "data.parquet")
+    run = make_run(tmp_path / "data.parquet", tmp_path / "run", {"3": ("owl", 0.99)})
+    (command,) = apply(run, tmp_path / "new.parquet", auto=True).commands
+    assert command.endswith("""--label label --set 'data.options.features=["embedding"]'""")
+    assert load(tmp_path / "new.parquet", label="label", features=["embedding"])[3].label == "owl"
+
+
+def test_vectors_in_a_column_are_read_again_and_again(tmp_path: Path) -> None:
+    pl.DataFrame({"embedding": numbers().tolist(), "label": animals("text")}).write_parquet(tmp_path / "data.parquet")
+    before = load(tmp_path / "data.parquet")
+    one = make_run(tmp_path / "data.parquet", tmp_path / "run", {"3": ("owl", 0.99)})
+    apply(one, tmp_path / "one.parquet", auto=True)
+    after = load(tmp_path / "one.parquet")
+    assert (after.ids, after.classes, repr(after.inputs)) == (before.ids, before.classes, "Vectors of 3")
+    every = torch.arange(ROWS)
+    assert torch.equal(after.inputs.batch(every), before.inputs.batch(every))
+    assert (after.labels != before.labels).nonzero()[:, 0].tolist() == [3]
+    assert after.about["features"] == ["embedding"]
+    assert [note["names"] for note in after.about["left_out"]] == [["label_original", "label_source"]]
+    two = make_run(tmp_path / "one.parquet", tmp_path / "run2", {"4": ("cat", 0.99)})  # trains on it, too
+    apply(two, tmp_path / "two.parquet", auto=True)
+    rows = pl.read_parquet(tmp_path / "two.parquet").select("label", "label_original", "label_source").rows()
+    assert rows[3:5] == [("owl", "cat", "auto"), ("cat", "dog", "auto")]
+    with pytest.raises(ValueError, match="neither a number nor a category"):
+        load(tmp_path / "one.parquet", features=["embedding", "label_source"])  # asked for, so it is taken
+
+
+def arrays_of(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+    with np.load(path, allow_pickle=False) as saved:
+        return {name: saved[name] for name in saved.files}
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(
+    ("labels", "kind", "new"),
+    [("text", "<U3", ("owl", "owl")), ("text", "S3", ("owl", b"owl")), ("numbers", "int16", ("20", 20))],
+)
+def test_an_npz_file_keeps_its_arrays(
+    labels: str, kind: str, new: tuple[str, Any], compressed: bool, tmp_path: Path
+) -> None:
+    before = {"x": numbers(), "y": np.array(animals(labels), kind), "file": np.arange(3), "note": np.array("Ada's")}
+    save_npz(tmp_path / "data.npz", before, compressed=compressed)
+    run = make_run(tmp_path / "data.npz", tmp_path / "run", {"3": (new[0], 0.99)})
+    apply(run, tmp_path / "new.npz", auto=True)
+    after = arrays_of(tmp_path / "new.npz")
+    assert set(after) == {*before, "label_original", "label_source"}
+    for name in ("x", "file", "note"):
+        assert after[name].dtype == before[name].dtype
+        np.testing.assert_array_equal(after[name], before[name])
+    assert after["y"].dtype == after["label_original"].dtype == before["y"].dtype
+    assert after["label_original"].tolist() == before["y"].tolist()
+    assert np.flatnonzero(after["y"] != before["y"]).tolist() == [3]
+    assert after["y"][3] == new[1]
+    assert after["label_source"].tolist() == ["auto" if row == 3 else "given" for row in range(ROWS)]
+    assert load(tmp_path / "new.npz")[3].label == new[0]
+    kinds = {info.compress_type for info in zipfile.ZipFile(tmp_path / "new.npz").infolist()}
+    assert kinds == {zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED}
+
+
+def save_npz(path: Path, arrays: dict[str, np.ndarray[Any, Any]], *, compressed: bool) -> None:
+    """Write arrays of any name, also those that NumPy's own function cannot take."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED) as file:
+        for name, array in arrays.items():
+            with file.open(f"{name}.npy", "w") as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def test_a_second_round_of_npz_with_longer_words(tmp_path: Path) -> None:
+    labels = np.array([("ox", "dove")[row % 2] for row in range(ROWS)])
+    np.savez(tmp_path / "data.npz", x=numbers(), y=labels)
+    one = make_run(tmp_path / "data.npz", tmp_path / "run", {"0": ("dove", 0.99)})
+    apply(one, tmp_path / "one.npz", auto=True)
+    two = make_run(tmp_path / "one.npz", tmp_path / "run2", {"0": ("ox", 0.99), "1": ("ox", 0.99)}, label="y")
+    Decisions(two.folder).add("1", "accept", "ox", "Ada", expected=None)
+    apply(two, tmp_path / "two.npz")
+    after = arrays_of(tmp_path / "two.npz")
+    found = [after[name][:3].tolist() for name in ("y", "label_original", "label_source")]
+    assert found == [["dove", "ox", "ox"], ["ox", "dove", "ox"], ["auto", "accepted", "given"]]
+
+
+def test_places_in_an_array_of_names_stay_places(tmp_path: Path) -> None:
+    places = np.arange(ROWS) % 3
+    np.savez(tmp_path / "data.npz", x=numbers(), y=places, names=np.array(["7", "5", "3", "1"]))
+    options = {"classes": "names", "rare": "keep"}
+    run = make_run(tmp_path / "data.npz", tmp_path / "run", {"0": ("3", 0.99)}, **options)
+    Decisions(run.folder).add("1", "choose", "1", "Ada", expected=None)
+    apply(run, tmp_path / "new.npz", auto=True)
+    assert arrays_of(tmp_path / "new.npz")["y"][:3].tolist() == [2, 3, 2]
+    assert [load(tmp_path / "new.npz", **options)[row].label for row in range(3)] == ["3", "1", "3"]
+
+
+@pytest.mark.parametrize("labels", ["text", "numbers"])
+def test_an_array_and_its_labels_become_one_file(labels: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", numbers())
+    np.save(tmp_path / "y.npy", np.array(animals(labels)))
+    new = {"text": "owl", "numbers": "20"}[labels]
+    run = make_run(tmp_path / "x.npy", tmp_path / "run", {"3": (new, 0.99)}, labels=str(tmp_path / "y.npy"))
+    with pytest.raises(ValueError, match=r"let its name end in \.npz"):
+        apply(run, tmp_path / "new.npy", auto=True)
+    applied = apply(run, tmp_path / "new.npz", auto=True)
+    assert applied.commands == (f"permll train --data {tmp_path}/new.npz --label label",)
+    data = load(tmp_path / "new.npz", label="label")
+    np.testing.assert_array_equal(data.inputs.batch(torch.arange(ROWS)).numpy(), numbers())
+    assert data[3].label == new
+    assert arrays_of(tmp_path / "new.npz")["label_original"].tolist() == animals(labels)
+
+
+def test_safetensors_keep_their_tensors_and_notes(tmp_path: Path) -> None:
+    x, y = torch.from_numpy(numbers()).to(torch.bfloat16), torch.tensor(animals("numbers"), dtype=torch.int32)
+    save_file({"x": x, "y": y}, tmp_path / "data.safetensors", metadata={"shop": "Ada's"})
+    run = make_run(tmp_path / "data.safetensors", tmp_path / "run", {"3": ("20", 0.99)})
+    apply(run, tmp_path / "one.safetensors", auto=True)
+    after = load_file(tmp_path / "one.safetensors")
+    assert torch.equal(after["x"], x)
+    assert torch.equal(after["label_original"], y)
+    assert after["y"].dtype == torch.int32
+    assert after["y"].tolist() == [20 if row == 3 else value for row, value in enumerate(y.tolist())]
+    assert [SOURCES[k] for k in after["label_source"].tolist()] == ["auto" if r == 3 else "given" for r in range(ROWS)]
+    with safe_open(tmp_path / "one.safetensors", framework="pt") as file:
+        assert file.metadata()["shop"] == "Ada's"
+        assert "5 = auto" in file.metadata()["label_source"]
+    two = make_run(tmp_path / "one.safetensors", tmp_path / "run2", {"3": ("10", 0.99), "4": ("0", 0.9)}, label="y")
+    Decisions(two.folder).add("4", "accept", "0", "Ada", expected=None)
+    apply(two, tmp_path / "two.safetensors")
+    twice = load_file(tmp_path / "two.safetensors")
+    assert (twice["y"][3:5].tolist(), twice["label_original"][3:5].tolist()) == ([20, 0], [0, 10])
+    assert [SOURCES[k] for k in twice["label_source"][3:5].tolist()] == ["auto", "accepted"]
+
+
+@pytest.mark.parametrize("form", ["parquet", "npz", "npy", "safetensors"])
+def test_the_file_and_its_run_are_as_they_were(form: str, tmp_path: Path) -> None:
+    source, options = tmp_path / f"data.{form}", {}
+    if form == "parquet":
+        pl.DataFrame({"size": numbers()[:, 0], "label": animals("numbers")}).write_parquet(source)
+    elif form == "npz":
+        np.savez(source, x=numbers(), y=np.array(animals("numbers")))
+    elif form == "npy":
+        np.save(source, numbers())
+        np.save(tmp_path / "y.npy", np.array(animals("numbers")))
+        options = {"labels": str(tmp_path / "y.npy")}
+    else:
+        save_file({"x": torch.from_numpy(numbers()), "y": torch.tensor(animals("numbers"))}, source)
+    run: Run = make_run(source, tmp_path / "run", {"3": ("20", 0.99)}, **options)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    apply(run, tmp_path / f"new.{'npz' if form == 'npy' else form}", auto=True)
+    assert {path: path.read_bytes() for path in before} == before

@@ -1,0 +1,45 @@
+"""A training suits the number of rows."""
+
+import torch
+
+from permll.cleaning.auto_config import WARM_UP, suited, suited_like, suited_to
+from permll.data.inputs import Images, Inputs, Vectors
+from permll.data.dataset import Data
+from permll.training.recipe_files import load_recipe
+
+
+def test_the_recipe_suits_the_number_of_rows() -> None:
+    recipe = load_recipe("own/clean", {"training.epochs": 40})
+
+    def chosen(rows: int, classes: int = 10) -> tuple[int, float | str | None]:
+        found = suited(recipe, rows, classes)
+        return found.training.epochs, found.data.validation
+
+    assert [chosen(rows) for rows in (39, 40, 20_000, 1_000_000)] == [(40, None), (40, 0.25), (40, 0.1), (6, 0.1)]
+    assert [chosen(rows)[1] for rows in (11, 100, 2_500, 5_000)] == [None, 0.2, 0.2, 0.1]
+    assert [chosen(100, classes)[1] for classes in (80, 81)] == [0.2, None]  # each keeps a row to train on
+
+
+def test_what_is_asked_for_stays() -> None:
+    recipe = load_recipe("own/clean", {"training.epochs": 40, "data.validation": 0.3})
+    asked = suited(recipe, 1_000_000, 10, {"training.epochs", "data.validation"})
+    assert (asked.training.epochs, asked.data.validation) == (40, 0.3)
+    assert suited(recipe, 1_000_000, 10, {"data.validation"}).training.epochs == 6
+
+
+def test_pixels_are_learned_before_labels_turn() -> None:
+    """A CNN knows nothing in its first epochs: labels that it contradicts then would turn, whole classes of them."""
+
+    def samples(inputs: Inputs) -> Data:
+        return Data(inputs, torch.arange(50) % 2, ("a", "b"), tuple(map(str, range(50))))
+
+    images, vectors = samples(Images(torch.zeros(50, 1, 8, 8, dtype=torch.uint8))), samples(Vectors(torch.zeros(50, 3)))
+    recipe = load_recipe("own/clean")
+    begun = suited_to(recipe, images)
+    assert begun.method.settings == recipe.method.settings | {"warm_up": WARM_UP}
+    assert suited_like(recipe, begun).hash == begun.hash
+    assert suited_to(recipe, vectors).method == recipe.method
+    asked = load_recipe("own/clean", {"method.warm_up": 7})
+    assert suited_to(asked, images, {"method.warm_up"}).method.settings["warm_up"] == 7
+    other = load_recipe("own/clean", {"method.name": "elr"})
+    assert suited_to(other, images).method == other.method

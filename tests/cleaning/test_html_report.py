@@ -1,0 +1,107 @@
+"""``report.html`` of a run: samples of every kind look as they are, whatever became of their files."""
+
+import base64
+import io
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import permll
+from permll.cleaning.findings import Findings
+from permll.cleaning.html_report import HEAVY, looking, write_report
+from permll.cleaning.source_data import samples_of
+from permll.cli.main import main
+from permll.data.inputs import LazyImages
+from permll.data.loading import load
+from permll.data.dataset import Data
+from tests.helpers.mislabeled_data import mislabelled
+from tests.helpers.review_runs import KINDS, make_run
+
+
+def pictures(page: str) -> list[Image.Image]:
+    found = re.findall(r'<img[^>]* src="data:image/\w+;base64,([^"]+)"', page)
+    return [Image.open(io.BytesIO(base64.b64decode(content))) for content in found]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_data_has_its_look(kind: str, tmp_path: Path) -> None:
+    run = make_run(kind, tmp_path)
+    findings = Findings.load(run.folder)
+    path = write_report(run.folder, findings, samples_of(run))
+    assert path == run.folder / "report.html"
+    page = path.read_text(encoding="utf-8")
+    count = int(findings.flagged.sum()) + 1  # and one group of duplicates
+    if kind == "images":
+        assert [image.size for image in pictures(page)] == [(120, 90)] * count
+    looks = {"images": "of-image", "texts": "of-text", "table": "of-cells", "vectors": "of-vector"}
+    assert page.count(f'<div class="look {looks[kind]}">') == count
+    assert f"permll review {run.folder}" in page
+    assert "40 samples, 3 classes" in page
+
+
+def test_pictures_are_small_and_tiny_ones_stay_sharp() -> None:
+    rng = np.random.default_rng(0)
+    noise = Image.fromarray(rng.integers(0, 256, (600, 500, 4), np.uint8), "RGBA")  # the worst to compress
+    tiny = Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8))
+    data = pictured(noise, tiny)
+    findings = Findings.of_posterior(data.ids, data.classes, data.labels.numpy(), np.eye(2))
+    look = looking(findings, data)
+    large, small = look(0), look(1)
+    assert (large["small"], small["small"]) == (False, True)
+    assert len(base64.b64decode(large["address"].split(",")[1])) <= HEAVY
+    with Image.open(io.BytesIO(base64.b64decode(small["address"].split(",")[1]))) as image:
+        np.testing.assert_array_equal(np.asarray(image), np.asarray(tiny))
+
+
+def pictured(*images: Image.Image) -> Data:
+    inputs = LazyImages(lambda row: images[row].copy(), torch.arange(len(images)))
+    return Data(inputs, torch.arange(len(images)), tuple("abcd"[: len(images)]), tuple(map(str, range(len(images)))))
+
+
+def test_samples_that_are_gone_or_damaged_are_said_not_to_be_shown(tmp_path: Path) -> None:
+    run = make_run("images", tmp_path)
+    findings, data = Findings.load(run.folder), samples_of(run)
+    first, second = (next(tmp_path.rglob(findings.first(2)[place].id)) for place in (0, 1))
+    first.write_bytes(first.read_bytes()[:50])
+    second.unlink()
+    some = data.take([row for row in range(len(data)) if data.ids[row] != findings.first(3)[2].id])
+    page = write_report(run.folder, findings, some).read_text(encoding="utf-8")
+    cards = page.split('<li class="card"')[1:]
+    assert ["It cannot be shown." in card for card in cards[:4]] == [True, True, True, False]
+
+
+def test_clean_writes_it_and_the_command_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = mislabelled()
+    source, out = tmp_path / "vectors.npz", tmp_path / "my run"
+    np.savez(source, x=rows.values, y=np.array(rows.labels))
+    found = permll.clean(source, out=out, epochs=6, observers=[])
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert f"{int(found.flagged.sum())} of 200 labels are flagged" in page
+    assert f"permll review &#x27;{out}&#x27;" in page  # to be pasted as it is
+    permll.clean(source, out=out, epochs=6, threshold=0, observers=[])
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "No label is flagged" in page
+    assert "permll apply" not in page
+    monkeypatch.setattr(sys, "argv", ["permll", "clean", str(source), "--out", str(out), "--epochs", "6"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert not left.value.code
+    printed = capsys.readouterr().out.splitlines()
+    assert f"Report: {out / 'report.html'}" in printed
+    assert f"Every label: {out / 'findings.csv'}" in printed
+
+
+def test_data_in_memory_cannot_be_reviewed_and_nobody_is_told_to(tmp_path: Path) -> None:
+    rows = mislabelled()
+    permll.clean(load(rows.values, labels=rows.labels), out=tmp_path / "run", epochs=6, observers=[])
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "permll review" not in page
+    assert "permll apply" in page
+    assert '<table class="cells numbers">' in page

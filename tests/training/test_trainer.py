@@ -1,0 +1,348 @@
+"""The loop itself: short, ignorant of methods, and quick to stop when numbers go wrong."""
+
+import inspect
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from permll.data import Batch, Data
+from permll.methods import METHODS, Draw, Method, Sweep
+from permll.methods.ce import CrossEntropy
+from permll.training import Run, fit, loop
+from permll.training.trainer import Loop, NotFiniteError
+from permll.training.schedule import learning_rate
+from tests.helpers.toy_training import StopAfter, make_loop, points, quick_recipe
+
+
+def idle(_: Loop) -> None:
+    pass
+
+
+def test_the_loop_knows_no_method_by_name() -> None:
+    source = inspect.getsource(loop)
+    classes = [info.method_class.__name__ for info in METHODS.values()]
+    assert not [name for name in METHODS if f'"{name}"' in source]
+    assert not [name for name in classes if name in source]
+    assert len(source.splitlines()) < 150, "short enough to read in five minutes"
+
+
+class Fragile(torch.nn.Linear):
+    """A network that breaks on some inputs."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).masked_fill(x[:, :1] > 1, torch.nan)
+
+
+class Late(torch.nn.Module):
+    """A network with batch norm that breaks on its tenth step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head, self.steps = torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3), 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.steps += self.training
+        return self.head(self.norm(x.masked_fill(x[:, :1] > 1, torch.nan) if self.steps == 10 else x))
+
+
+def own_recipe(**changes: Any) -> Any:
+    return quick_recipe(
+        data__source="own", data__noise="", data__validation=None, views__weak=None, views__strong=None, **changes
+    )
+
+
+@pytest.mark.parametrize("method", ["ce", "permll"])
+def test_a_loss_that_is_not_finite_stops_at_once_and_names_the_samples(method: str, tmp_path: Path) -> None:
+    recipe = own_recipe(method__name=method)
+    with pytest.raises(NotFiniteError, match=r"epoch 1, step 1, for \d+ samples \(point"):
+        fit(recipe=recipe, out=tmp_path / "run", data=points(), network=Fragile())
+    assert not Run(tmp_path / "run").finished
+
+
+@pytest.mark.parametrize("method", ["ce", "permll"])
+def test_what_was_saved_before_a_loss_broke_is_good(method: str, tmp_path: Path) -> None:
+    recipe = own_recipe(method__name=method, training__epochs=20)
+    with pytest.raises(NotFiniteError, match=r"step 10, for .* the checkpoint before is still good"):
+        fit(recipe=recipe, out=tmp_path / "run", data=points(256), network=Late())
+    state = Run(tmp_path / "run").checkpoints.newest()
+    assert state is not None
+    assert state["step"] == 8, "the end of the second epoch"
+    assert all(bool(value.isfinite().all()) for value in state["networks"]["net"].values())
+
+
+def test_weights_that_broke_are_not_saved(tmp_path: Path) -> None:
+    recipe = own_recipe(method__name="ce", optimizer__lr=1e38, training__batch_size=60)
+    with pytest.raises(NotFiniteError, match=r"norm.weight became NaN or infinite in epoch 2"):
+        fit(recipe=recipe, out=tmp_path / "run", data=points(), network=torch.nn.Sequential(Late(), Double()))
+    assert Run(tmp_path / "run").checkpoints.newest() is None
+
+
+class Double(torch.nn.Linear):
+    """A second layer, for a gradient that is a product of weights."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * 1e6
+
+
+class TwoSweeps(Method):
+    """Two sweeps an epoch, over other rows, with a second stream that is shorter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, list[int], list[int]]] = []
+
+    def sweep(self, epoch: int, number: int, scan: Any) -> Sweep | None:  # noqa: ARG002
+        if number == 2:
+            return None
+        rows = torch.arange(40) if number == 0 else torch.arange(40, 60)
+        few = Draw(views=("weak", "strong", "weak:2"), rows=torch.arange(50, 55), batch_factor=0.25)
+        return Sweep({"many": Draw(rows=rows), "few": few}, loss="both")
+
+    def both(self, many: Batch, few: Batch) -> Tensor:
+        assert not torch.equal(few.views["weak"], few.views["weak:2"])
+        self.seen.append(("both", many.index.tolist(), few.index.tolist()))
+        logits = self.networks["net"](many.x)
+        return torch.nn.functional.cross_entropy(logits, many.labels, reduction="none")
+
+
+def test_sweeps_with_several_streams_see_the_rows_they_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_loop("ce", points())
+    method = TwoSweeps()
+    again = Loop(
+        made.fabric,
+        _with_net(method, made),
+        made.data,
+        made.views,
+        optimizer={"name": "sgd", "lr": 0.01},
+        epochs=2,
+        batch_size=16,
+    )
+    again.run(idle, idle)
+    by_epoch = [method.seen[:5], method.seen[5:]]
+    for seen in by_epoch:
+        assert sorted(itertools.chain(*(rows for _, rows, _ in seen[:3]))) == list(range(40))
+        assert sorted(itertools.chain(*(rows for _, rows, _ in seen[3:]))) == list(range(40, 60))
+        assert {row for _, _, few in seen for row in few} == set(range(50, 55))
+    assert method.seen[0][2:] != method.seen[5][2:], "a stream that comes round draws anew in every epoch"
+    assert by_epoch[0] != by_epoch[1]
+
+
+def _with_net(method: Method, made: Loop) -> Method:
+    method.networks["net"] = torch.nn.Linear(4, 3)
+    return method
+
+
+def test_scans_are_in_evaluation_mode_and_leave_no_trace() -> None:
+    made = make_loop("permll", points())
+    made.method.train()
+    before = {key: value.clone() for key, value in made.method.state_dict().items()}
+    assert torch.equal(made.scan("net"), made.scan("net"))
+    assert made.method.training
+    assert all(torch.equal(value, before[key]) for key, value in made.method.state_dict().items())
+
+
+def test_a_scan_may_look_at_some_rows_alone() -> None:
+    made = make_loop("permll", points(200))
+    rows = torch.tensor([150, 3, 77])
+    torch.testing.assert_close(made.scan("net", rows=rows), made.scan("net")[rows])
+    mask = torch.arange(200) % 2 == 0
+    torch.testing.assert_close(made.scan("net", rows=mask), made.scan("net")[mask])
+
+
+@pytest.mark.parametrize(
+    ("epoch", "settings", "factor"),
+    [
+        (0, {"milestones": (2,)}, 1.0),
+        (1.99, {"milestones": (2,)}, 1.0),
+        (2, {"milestones": (2,)}, 0.1),
+        (6.7, {"milestones": (0.67, 0.84)}, 0.1),
+        (8.5, {"milestones": (0.67, 0.84), "gamma": 0.5}, 0.25),
+        (0, {"kind": "cosine"}, 1.0),
+        (5.9, {"kind": "cosine"}, 0.5),
+        (5, {"kind": "cosine", "final": 0.1}, 0.55),
+        (3.9, {"kind": "linear", "milestones": (4,)}, 1.0),
+        (4, {"kind": "linear", "milestones": (0.4,)}, 1.0),
+        (5.5, {"kind": "linear", "milestones": (4,)}, 5 / 6),
+        (9, {"kind": "linear", "milestones": (4,)}, 1 / 6),
+        (9, {"kind": "linear", "milestones": (4,), "final": 0.4}, 0.5),
+        (5, {"kind": "linear"}, 0.5),
+        (9, {"kind": "linear", "milestones": (30,)}, 1.0),
+        (1, {"kind": "constant", "warm_up": 4}, 0.25),
+        (9, {"kind": "constant", "warm_up": 4}, 1.0),
+    ],
+)
+def test_learning_rates(epoch: float, settings: dict[str, Any], factor: float) -> None:
+    assert learning_rate(epoch, 10, **settings) == pytest.approx(factor)
+
+
+def test_the_methods_networks_are_given_or_built(tmp_path: Path) -> None:
+    data: Data = points(90)
+    recipe = quick_recipe(
+        data__source="own", data__noise="sym:0.3", views__weak=None, views__strong=None, method__networks=2
+    )
+    run = fit(recipe=recipe, out=tmp_path / "run", data=data, network=lambda: torch.nn.Linear(4, 3))
+    state = run.checkpoints.newest()
+    assert state is not None
+    assert set(state["networks"]) == {"net0", "net1"}
+    assert run.metrics[-1]["correction_wrong"] == 24
+
+
+class Halved(CrossEntropy):
+    """A method of the user's own."""
+
+    def loss(self, batch: Batch) -> torch.Tensor:
+        """Return half of it."""
+        return super().loss(batch) / 2
+
+
+def test_fit_takes_a_class_of_ones_own_and_goes_on_with_it(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {
+        "epochs": 2,
+        "noise": "sym:0.2",
+        "method__label_smoothing": 0.1,
+        "out": tmp_path / "run",
+    }
+    fit(Halved, points(), observers=[StopAfter(1)], **settings)
+    run = fit(Halved, points(), **settings)
+    assert run.finished
+    assert run.recipe.method.name == f"{__name__}:Halved"
+    assert run.recipe.method.settings == {"label_smoothing": 0.1}
+    whole = fit(CrossEntropy, points(), **(settings | {"out": tmp_path / "whole"}))
+    assert whole.recipe.method.name == "ce"
+    assert run.metrics[0]["loss"] < 0.7 * whole.metrics[0]["loss"]
+
+
+def test_fit_needs_something_to_train_on(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="say what to train on"):
+        fit("permll", out=tmp_path)
+    with pytest.raises(ValueError, match="the recipe names no data"):
+        fit(recipe="own/default", out=tmp_path / "run")
+    with pytest.raises(ValueError, match="is no method: it must inherit"):
+        fit("pathlib:Path", points(), out=tmp_path / "run")
+    with pytest.raises(ValueError, match="cannot be imported"):
+        fit("permll.methods.nowhere:It", points(), out=tmp_path / "run")
+
+
+def test_a_second_sweep_trains_at_the_rate_of_its_epoch() -> None:
+    made = make_loop("ce", points())
+    method = TwoSweeps()
+    loop = Loop(
+        made.fabric,
+        _with_net(method, made),
+        made.data,
+        made.views,
+        optimizer={"name": "sgd", "lr": 0.01},
+        schedule={"milestones": (1,)},
+        epochs=2,
+        batch_size=16,
+    )
+    rates: list[float] = []
+    loop.run(lambda loop: rates.append(loop.optimizers["net"].param_groups[0]["lr"]), idle)
+    assert rates == [0.01] * 5 + [0.001] * 5
+
+
+def test_a_finished_run_is_not_given_out_for_other_data(tmp_path: Path) -> None:
+    fit("ce", points(), epochs=1, out=tmp_path / "run")
+    assert fit("ce", points(), epochs=1, out=tmp_path / "run").finished
+    for other in (points(200, classes=5), points(90)):
+        with pytest.raises(ValueError, match=r"was begun with 3 classes|is finished, and was trained on other samples"):
+            fit("ce", other, epochs=1, out=tmp_path / "run")
+
+
+def test_a_network_for_several_must_be_a_function(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"epochs": 1, "method__networks": 2, "out": tmp_path / "run"}
+    with pytest.raises(ValueError, match="trains 2 networks: give a function"):
+        fit("permll", points(), network=torch.nn.Linear(4, 3), **settings)
+    run = fit("permll", points(), network=lambda: torch.nn.Linear(4, 3), **settings)
+    state = run.checkpoints.newest()
+    assert state is not None
+    one, other = (state["networks"][name]["weight"] for name in ("net0", "net1"))
+    assert not torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"method__balance": "correct"}, "the setting balance of permll is 'correct', but input should be 'none', 'gi"),
+        ({"method__lr": "fast"}, "the setting lr of permll is 'fast', but input should be a valid number"),
+        ({"schedule__gamma": -3}, "schedule.gamma is -3"),
+        ({"schedule__milestones": [-5]}, "schedule.milestones.0 is -5"),
+        ({"training__precision": "16-mixed"}, "training.precision is '16-mixed'"),
+        (
+            {"method__name": "mlnt", "training__devices": 2, "training__accelerator": "cpu"},
+            "mlnt takes gradients of its",
+        ),
+        ({"training__devices": "two"}, "training.devices is 'two', but it must be how many"),
+        ({"training__devices": 0}, "training.devices is 0, but it must be how many"),
+        (
+            {"training__devices": 99, "training__accelerator": "cpu"},
+            "too small for 99 ranks, each of which",
+        ),
+        ({"data__test": "tets"}, "data.test is 'tets', but there is no such part or file"),
+        ({"data__trusted": 10}, "data.trusted is a number, but there is no noise"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("x,label\n" + "".join(f"{row % 7 + 0.5},{'ab'[row % 2]}\n" for row in range(40)))
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
+        fit(None, path, epochs=1, out=tmp_path / "run", **{"method__name": "permll", **changes})
+    assert not Run(tmp_path / "run").exists
+
+
+def test_test_rows_may_lie_anywhere(tmp_path: Path) -> None:
+    for name in ("data.csv", "test.csv"):
+        (tmp_path / name).write_text("x,label\n" + "".join(f"{row % 2 + 0.5},{'ab'[row % 2]}\n" for row in range(40)))
+    run = fit("ce", tmp_path / "data.csv", epochs=1, out=tmp_path / "run", data__test=str(tmp_path / "test.csv"))
+    assert run.result["last"] is not None
+
+
+def test_fit_takes_what_load_takes(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"x": [0.5, 1.5, 2.5, 7.5] * 12, "kind": ["a", "a", "b", "b"] * 12})
+    run = fit("ce", frame, epochs=1, data__options__label="kind", out=tmp_path / "run")
+    assert run.recipe.training.batch_size == 16, "chosen by the data, and written down"
+    assert run.recipe.network.name == "mlp"
+    again = fit("ce", frame, epochs=1, data__options__label="kind", out=tmp_path / "run")
+    assert again.result == run.result
+    with pytest.raises(TypeError, match=r"give the method's class and its settings, not an object: fit\(CrossEntropy"):
+        fit(CrossEntropy(), frame)  # type: ignore[arg-type]
+
+
+def test_a_network_of_ones_own_is_tried_out_and_named(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"epochs": 1, "out": tmp_path / "run"}
+    with pytest.raises(ValueError, match=r"the network does not take samples of shape \(4,\): mat1 and mat2"):
+        fit("ce", points(), network=torch.nn.Linear(5, 3), **settings)
+    with pytest.raises(ValueError, match=r"a score for every class, shape \(2, 3\) for 2 samples; got \(2, 4\)"):
+        fit("ce", points(), network=torch.nn.Linear(4, 4), **settings)
+    run = fit("ce", points(), network=torch.nn.Linear(4, 3), **settings)
+    assert run.recipe.network.name == "given:torch.nn.modules.linear.Linear"
+    with pytest.raises(ValueError, match="is a run of another recipe"):
+        fit("ce", points(), **settings)
+    with pytest.raises(ValueError, match=r"another recipe \(network.name given.*Linear and given.*Sequential\)"):
+        fit("ce", points(), network=torch.nn.Sequential(torch.nn.Linear(4, 3)), **settings)
+
+
+def test_findings_are_every_label_the_most_suspect_first(tmp_path: Path) -> None:
+    run = fit("permll", "digits", "tiny/digits", epochs=3, out=tmp_path / "run")
+    findings = run.findings
+    assert sorted(finding.id for finding in findings) == sorted(run.rows[0])
+    assert [finding.quality for finding in findings] == sorted(finding.quality for finding in findings)
+    labels = np.load(run.folder / "labels.npz")
+    given = dict(zip(labels["ids"], labels["classes"][labels["given"]], strict=True))
+    assert all(finding.given == given[finding.id] for finding in findings)
+    changed = sum(finding.given != finding.proposed for finding in findings)
+    assert changed == run.metrics[-1]["correction_changed"]
+    with pytest.raises(FileNotFoundError, match="has no findings yet: permll train"):
+        _ = Run(tmp_path / "none").findings
