@@ -21,9 +21,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.noisy_datasets import doubtful
-from benchmarks.incremental_csv import grow, in_processes
 from benchmarks.cached_plan import arguments
+from benchmarks.incremental_csv import grow, in_processes
+from benchmarks.noisy_datasets import doubtful
 from benchmarks.timing import RESULTS
 from permll import clean
 from permll.cleaning.apply.corrections import corrections
@@ -43,12 +43,12 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
     torch.set_num_threads(1)
     data = doubtful(name, seed, real)
     with tempfile.TemporaryDirectory() as folder:
-        found = clean(data.x, data.given, out=folder, seed=seed, observers=[], training__threads=1)
+        found = clean(data.x, data.given, out=folder, seed=seed, callbacks=[], overrides={"training.threads": 1})
     after = data.given.copy()
     for one in corrections(found, {}, auto=True):
         after[one.row] = int(one.after)
     changed = after != data.given
-    noise = found.about["noise"]
+    noise = found.metadata["noise"]
     quality, right = found.quality, data.given == data.truth
     return {
         "set": name,

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from benchmarks.timing import RESULTS
 from permll import bench
-from permll.bench.results import Row, collect_cells
 from permll.bench.executor import Failure
 from permll.bench.progress import Lines
+from permll.bench.results import Row, collect_cells
 from permll.report.tables import render_tables
 
 ROOT = RESULTS.parent

@@ -5,7 +5,7 @@ python benchmarks/cleaning.py --only-render                                 meas
 python benchmarks/cleaning.py ... --again                                   measures all of it
 
 cleanlab trains the network by cross-entropy, five times for probabilities of rows it has not seen and once more without
-what it found (CleanLearning); permll trains it once. Optimizer, epochs and batches are of the recipe own/clean for
+what it found (CleanLearning); permll trains it once. Optimizer, epochs and batches are of the recipe auto/clean for
 both. Each cell is a process of its own with one thread, the two of a pair one after the other. Needs cleanlab. Written
 are results/cleaning.csv and results/cleaning.md; the files are described in permll.bench.real_noise.
 """
@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.noisy_datasets import Doubtful, doubtful
-from benchmarks.incremental_csv import grow
 from benchmarks.cached_plan import arguments
+from benchmarks.incremental_csv import grow
+from benchmarks.noisy_datasets import Doubtful, doubtful
 from benchmarks.timing import RESULTS
 from permll.evaluation.correction import measure_correction
 from permll.evaluation.detection import measure_detection
@@ -70,13 +70,13 @@ def by_permll(data: Doubtful, seed: int) -> Found:
     """One training."""
     from permll import clean
     from permll.data.inputs import Vectors
+    from permll.training.predictor import load_predictor
     from permll.training.run import Run
-    from permll.training.predictor import load_trained
 
     with tempfile.TemporaryDirectory() as folder:
-        found = clean(data.x, data.given, out=folder, seed=seed, observers=[], training__threads=1)
+        found = clean(data.x, data.given, out=folder, seed=seed, callbacks=[], overrides={"training.threads": 1})
         names = np.array([int(name) for name in found.classes])
-        predicted = load_trained(Run(folder)).predict(Vectors(torch.from_numpy(data.x_test))).argmax(1).numpy()
+        predicted = load_predictor(Run(folder)).predict(Vectors(torch.from_numpy(data.x_test))).argmax(1).numpy()
     return Found(found.quality.astype(np.float64), found.flagged, names[found.proposed], names[predicted])
 
 

@@ -20,23 +20,24 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.noisy_datasets import doubtful
-from benchmarks.incremental_csv import grow, in_processes
 from benchmarks.cached_plan import arguments
+from benchmarks.incremental_csv import grow, in_processes
+from benchmarks.noisy_datasets import doubtful
 from benchmarks.timing import RESULTS
 from permll import clean
 from permll.evaluation.detection import measure_detection
 
 CHOICES: dict[str, tuple[str, dict[str, Any]]] = {
     "as-it-is": ("as it is", {}),
-    "unbalanced": ("classes drawn as often as they occur", {"method__balance": "none"}),
-    "own-default": ("optimizer of own/default", {"optimizer__lr": 0.05, "optimizer__weight_decay": 5e-4}),
-    "plus": ("PermLL+", {"method": "permll_plus"}),
+    "unbalanced": ("classes drawn as often as they occur", {"method.balance": "none"}),
+    "own-default": ("optimizer of auto/default", {"optimizer.lr": 0.05, "optimizer.weight_decay": 5e-4}),
+    "plus": ("PermLL+", {}),
     "plus-own-default": (
-        "PermLL+, optimizer of own/default",
-        {"method": "permll_plus", "optimizer__lr": 0.05, "optimizer__weight_decay": 5e-4},
+        "PermLL+, optimizer of auto/default",
+        {"optimizer.lr": 0.05, "optimizer.weight_decay": 5e-4},
     ),
 }
+METHODS = {"plus": "permll_plus", "plus-own-default": "permll_plus"}
 SETS = {
     "labelme": "LabelMe",
     "trec": "TREC",
@@ -53,8 +54,15 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
     choice, _, data_name = name.partition("/")
     data = doubtful(data_name, seed, real)
     with tempfile.TemporaryDirectory() as folder:
-        options = CHOICES[choice][1]
-        found = clean(data.x, data.given, out=folder, seed=seed, observers=[], training__threads=1, **options)
+        found = clean(
+            data.x,
+            data.given,
+            method=METHODS.get(choice),
+            out=folder,
+            seed=seed,
+            callbacks=[],
+            overrides={"training.threads": 1, **CHOICES[choice][1]},
+        )
     given, truth = torch.from_numpy(data.given), torch.from_numpy(data.truth)
     quality, flagged = torch.from_numpy(found.quality), torch.from_numpy(found.flagged)
     detection = measure_detection(quality, given != truth, flagged)
@@ -63,7 +71,7 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
         "seed": seed,
         "rows": len(given),
         "wrong": int((given != truth).sum()),
-        "estimated": f"{found.about['noise']['rate']:.4f}",
+        "estimated": f"{found.metadata['noise']['rate']:.4f}",
         "flagged": int(flagged.sum()),
         "ap": f"{detection.average_precision:.4f}",
         "f1": f"{detection.f1:.4f}",

@@ -22,20 +22,21 @@ def main() -> None:
     """Run every fraction on every seed."""
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = []
-    for turn_after in FRACTIONS:
+    for correct_after in FRACTIONS:
         for seed in SEEDS:
             data = noisy_digits(seed)
-            *_, last = train(data, "permll", seed, turn_after=turn_after)
+            *_, last = train(data, "permll", seed, correct_after=correct_after)
             assert last.layer is not None
             judged = {key: round(value, 4) for key, value in judge(last.layer, data)._asdict().items()}
-            rows.append({"turn_after": turn_after, "seed": seed, "last": round(last.accuracy[-1], 4), **judged})
-        mine = [row for row in rows if row["turn_after"] == turn_after]
+            rows.append({"correct_after": correct_after, "seed": seed, "last": round(last.accuracy[-1], 4), **judged})
+        mine = [row for row in rows if row["correct_after"] == correct_after]
         for key in ("last", "right_after", "precision", "recall"):
             values = [100 * float(str(row[key])) for row in mine]
             print(
-                f"{turn_after:4} {key:12} {statistics.mean(values):5.1f} +- {statistics.stdev(values):.1f}", flush=True
+                f"{correct_after:4} {key:12} {statistics.mean(values):5.1f} +- {statistics.stdev(values):.1f}",
+                flush=True,
             )
-    print(f"wrote {write_csv('turn_after', rows)}")
+    print(f"wrote {write_csv('correct_after', rows)}")
 
 
 if __name__ == "__main__":

@@ -20,11 +20,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.timing import RESULTS, write_csv
-from permll.data import Data, Vectors, load
+from permll.data import LabeledData, Vectors, load
 from permll.noise.instance import part_dependent
-from permll.training import fit
 from permll.training.noise_estimate import ESTIMATORS, estimate_noise
 from permll.training.run import Run
+from permll.training.train import train
 
 RUNS = Path(__file__).resolve().parent.parent / "runs" / "estimate_noise"
 NOISES = ("sym-20", "sym-60", "sym-80", "asym-20", "asym-40", "part-20", "part-40")
@@ -49,15 +49,13 @@ def run_of(noise: str, method: str, seed: int, labelme: Path | None) -> tuple[Ru
     more: dict[str, Any] = {}
     if kind == "part":
         more["noise"] = str(_part_dependent(int(rate) / 100, seed))
-    run = fit(
-        method,
+    run = train(
+        method=method,
         recipe="mini/sym-20" if kind == "part" else f"mini/{noise}",
         out=out,
         seed=seed,
-        data__noise_seed=42 + seed,
-        data__split_seed=42 + seed,
-        training__evaluate_every=1000,
         **more,
+        overrides={"data.noise_seed": 42 + seed, "data.split_seed": 42 + seed, "training.evaluate_every": 1000},
     )
     return run, 1 - run.result["final"]["correction_accuracy_before"]
 
@@ -136,8 +134,8 @@ def _on_labelme(method: str, seed: int, file: Path, out: Path) -> tuple[Run, flo
     given = np.array([random.choice(row[row >= 0]) for row in answers], dtype=np.int64)
     classes = tuple(f"class {number}" for number in range(int(truth.max()) + 1))
     ids = tuple(str(row) for row in range(len(x)))
-    data = Data(Vectors(torch.from_numpy(x).float()), torch.from_numpy(given), classes, ids)
-    run = fit(method, data, out=out, seed=seed, data__split_seed=seed, training__evaluate_every=1000)
+    data = LabeledData(Vectors(torch.from_numpy(x).float()), torch.from_numpy(given), classes, ids)
+    run = train(data, method, out=out, seed=seed, overrides={"data.split_seed": seed, "training.evaluate_every": 1000})
     return run, float((given != truth).mean())
 
 

@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.cached_plan import OUT, ROOT, arguments, leave, train
 from benchmarks.timing import RESULTS
 from permll import bench
-from permll.bench.results import watched
 from permll.bench.figure3 import Trace, draw_traces, traces
+from permll.bench.results import watched
 
 CSV = RESULTS / "figure3.csv"
 SEED = 1

@@ -40,7 +40,7 @@ GRIDS: dict[str, list[Setting]] = {
     "s_model": grid(training__epochs=TWICE, method__baseline=SHARES),
     "c_model": grid(training__epochs=TWICE, method__baseline=SHARES),
     "sukhbaatar": grid(method__freeze=SHARES, method__decay=[0.3, 1.0]),
-    "webly": grid(method__baseline=SHARES, method__neighbours=[5, 10]),
+    "webly": grid(method__baseline=SHARES, method__neighbors=[5, 10]),
     # Two perturbations in place of ten: a fifth of the time.
     "mlnt": grid(method__perturbations=[2], method__baseline=[0.25, 0.5], method__meta_lr=[0.05, 0.2, 0.5]),
     "elr": grid(method__beta=[0.7, 0.9], method__lam=[1.0, 3.0, 7.0]),

@@ -22,15 +22,15 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.incremental_csv import grow, in_processes
 from benchmarks.cached_plan import arguments
+from benchmarks.incremental_csv import grow, in_processes
 from benchmarks.timing import RESULTS
-from permll import fit
 from permll.bench.real_noise import changes_for, unpack
-from permll.data import Data, Vectors, load
+from permll.data import LabeledData, Vectors, load
 from permll.methods import METHODS as RECORDS
 from permll.noise import Corruption, corrupt, named_noise
 from permll.noise.instance import part_dependent
+from permll.training.train import train
 
 METHODS = ("ce", "gce", "sl", "elr", "selc", "elr_plus", "dividemix", "permll", "permll_plus")
 SEEDS = (1, 2, 3)
@@ -43,7 +43,7 @@ Frame = dict[str, Any]
 
 def instance(folder: Path, draw: int) -> Frame:
     """Return Fashion-MNIST with labels that go wrong by what is in the image, 40 % of them."""
-    data = some_rows(load("fashion_mnist"), draw)
+    data = subsample_rows(load("fashion_mnist"), draw)
     pixels = data.inputs.batch(torch.arange(len(data))).numpy() / 255
     return on_mini(data, part_dependent(pixels, data.labels.numpy(), 10, 0.4, draw), folder)
 
@@ -60,12 +60,12 @@ def rare(folder: Path, draw: int) -> Frame:
     return on_mini(data, drawn, folder)
 
 
-def some_rows(data: Data, draw: int) -> Data:
+def subsample_rows(data: LabeledData, draw: int) -> LabeledData:
     """Return as many rows as tier mini has."""
     return data.take(torch.randperm(len(data), generator=torch.Generator().manual_seed(draw))[:ROWS])
 
 
-def on_mini(data: Data, noise: Corruption, folder: Path) -> Frame:
+def on_mini(data: LabeledData, noise: Corruption, folder: Path) -> Frame:
     """Return what ``fit`` needs for images in the frame of tier mini."""
     noise.save(folder / "noise.npz")
     return {
@@ -73,8 +73,8 @@ def on_mini(data: Data, noise: Corruption, folder: Path) -> Frame:
         "recipe": "mini/sym-20",
         "test": load("fashion_mnist", split="test"),
         "noise": str(folder / "noise.npz"),
-        "data__train": len(data) - HELD_OUT,
-        "data__validation": HELD_OUT,
+        "data.train": len(data) - HELD_OUT,
+        "data.validation": HELD_OUT,
     }
 
 
@@ -88,17 +88,17 @@ def features(file: Path, noise: str, folder: Path, draw: int) -> Frame:
     corrupt(y.numpy(), named_noise(noise, 100, data_set="cifar100", seed=draw), draw).save(folder / "noise.npz")
     classes = tuple(str(number) for number in range(100))
     mean, spread = x.mean(0), x.std(0)
-    train = Data(Vectors((x - mean) / spread), y, classes, _ids("train", len(x)))
-    test = Data(Vectors((x_test.float() - mean) / spread), y_test.long(), classes, _ids("test", len(x_test)))
+    train = LabeledData(Vectors((x - mean) / spread), y, classes, _ids("train", len(x)))
+    test = LabeledData(Vectors((x_test.float() - mean) / spread), y_test.long(), classes, _ids("test", len(x_test)))
     return {
         "data": train,
-        "recipe": "own/default",
+        "recipe": "auto/default",
         "test": test,
         "noise": str(folder / "noise.npz"),
         "epochs": FEATURE_EPOCHS,
-        "network__name": "mlp",
-        "network__widths": [256],
-        "training__batch_size": 128,
+        "network.name": "mlp",
+        "network.widths": [256],
+        "training.batch_size": 128,
     }
 
 
@@ -106,7 +106,7 @@ def real(file: Path, folder: Path, draw: int) -> Frame:
     """Return a file of real noise, as in Table 2."""
     unpack(file, folder, draw)
     changes = changes_for(file, folder, draw)
-    return {"recipe": "own/default", **{name.replace(".", "__"): value for name, value in changes.items()}}
+    return {"recipe": "auto/default", **changes}
 
 
 def settings(
@@ -129,14 +129,18 @@ def cell(name: str, seed: int, *, files: tuple[Path | None, ...]) -> dict[str, o
     with tempfile.TemporaryDirectory() as folder:
         frame = settings(*files)[setting](Path(folder), seed if setting in ("LabelMe", "TREC") else draw)
         every = 1 if method == "ce" else 1000
-        run = fit(
-            method,
-            **{"data__split_seed": draw, **frame},
+        run = train(
+            method=method,
+            **{name: value for name, value in frame.items() if "." not in name},
             out=Path(folder) / "run",
             seed=seed,
-            observers=[],
-            training__threads=1,
-            training__evaluate_every=every,
+            callbacks=[],
+            overrides={
+                "data.split_seed": draw,
+                **{name: value for name, value in frame.items() if "." in name},
+                "training.threads": 1,
+                "training.evaluate_every": every,
+            },
         )
         result = run.result
     best = result["best_test"] if method == "ce" else ""

@@ -17,23 +17,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.pil_pipeline import MEAN, STD, PilImages
 from benchmarks.timing import measure, ratio, spread, write_csv
-from permll.data import Data, Images, Stream, load
-from permll.data.transforms import Chain, Crop, Flip, Normalise, RandAugment, View
+from permll.data import Images, LabeledData, Stream, load
+from permll.data.transforms import Chain, Crop, Flip, Normalize, RandAugment, Transform
 
 BATCH = 128
 TARGET = 5.0
 EPOCH = 25_600  # images of an epoch with workers, so that starting them does not count for much
 Row = dict[str, object]
 
-VIEWS: dict[str, View] = {
-    "crop, flip, normalise": Chain(Crop(padding=4, mode="zero"), Flip(), Normalise(MEAN, STD)),
+VIEWS: dict[str, Transform] = {
+    "crop, flip, normalise": Chain(Crop(padding=4, mode="zero"), Flip(), Normalize(MEAN, STD)),
     "crop, flip, RandAugment, normalise": Chain(
-        Crop(padding=4, mode="zero"), Flip(), RandAugment(2, 0.3), Normalise(MEAN, STD)
+        Crop(padding=4, mode="zero"), Flip(), RandAugment(2, 0.3), Normalize(MEAN, STD)
     ),
 }
 
 
-def pil_loader(data: Data, *, strong: bool, workers: int) -> DataLoader[object]:
+def pil_loader(data: LabeledData, *, strong: bool, workers: int) -> DataLoader[object]:
     """Return the usual pipeline over the same images."""
     assert isinstance(data.inputs, Images)
     pixels = data.inputs.pixels.permute(0, 2, 3, 1).contiguous().numpy()
@@ -47,7 +47,7 @@ def for_ever(loader: DataLoader[object]) -> Iterator[object]:
         yield from loader
 
 
-def in_one_process(data: Data, name: str, rounds: int) -> Row:
+def in_one_process(data: LabeledData, name: str, rounds: int) -> Row:
     """Compare batch by batch, in one process and one thread."""
     ours = Stream(data, BATCH, views={"view": VIEWS[name]}).cycle()
     usual = for_ever(pil_loader(data, strong="RandAugment" in name, workers=0))
@@ -56,7 +56,7 @@ def in_one_process(data: Data, name: str, rounds: int) -> Row:
     return row(f"images/s: {name}", 1, seconds, BATCH, TARGET if name.endswith("flip, normalise") else None)
 
 
-def against_workers(data: Data, name: str, workers: int, rounds: int) -> Row:
+def against_workers(data: LabeledData, name: str, workers: int, rounds: int) -> Row:
     """Compare whole epochs: the usual pipeline with worker processes, ours in the main process alone."""
     data = data.take(torch.arange(EPOCH))
     ours = Stream(data, BATCH, views={"view": VIEWS[name]})

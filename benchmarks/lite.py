@@ -19,19 +19,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.timing import RESULTS, write_csv
 from permll.methods import METHODS
-from permll.training import fit
+from permll.training.train import train
 
 RUNS = Path(__file__).resolve().parent.parent / "runs" / "lite"
 NOISE = "sym-60"
 SEED = 1
-ROWS: dict[str, Any] = {"data__train": 5_000, "data__validation": 1_000}
-LENGTH: dict[str, Any] = {"training__epochs": 24, "training__batch_size": 64}  # small batches: more steps, for all
-BARE: dict[str, Any] = {"views__weak": []}
+ROWS: dict[str, Any] = {"data.train": 5_000, "data.validation": 1_000}
+LENGTH: dict[str, Any] = {"training.epochs": 24, "training.batch_size": 64}  # small batches: more steps, for all
+BARE: dict[str, Any] = {"views.weak": []}
 # The longest first, so that both processes end together.
 CELLS: dict[str, tuple[str, dict[str, Any]]] = {
     "dividemix": ("dividemix", {}),
     "co_teaching": ("co_teaching", {}),
-    "co_teaching, true rate": ("co_teaching", {"method__noise_rate": 0.54}),  # an oracle's
+    "co_teaching, true rate": ("co_teaching", {"method.noise_rate": 0.54}),  # an oracle's
     "elr": ("elr", {}),
     "permll": ("permll", {}),
     "permll, no augmentation": ("permll", BARE),
@@ -56,19 +56,14 @@ def cell(name: str, root: Path | None) -> dict[str, object]:
     """Train one cell and return what is reported of it."""
     torch.set_num_threads(1)
     method, changes = CELLS[name]
-    where: dict[str, Any] = {} if root is None else {"data__root": str(root)}
+    where: dict[str, Any] = {} if root is None else {"data.root": str(root)}
     begin = time.perf_counter()
-    run = fit(
-        method,
+    run = train(
+        method=method,
         recipe=f"lite/cifar10-{NOISE}",
         out=RUNS / f"{NOISE}-{name.replace(', ', '-').replace(' ', '-')}",
         seed=SEED,
-        training__threads=1,
-        training__evaluate_every=5,
-        **ROWS,
-        **LENGTH,
-        **where,
-        **changes,
+        overrides={**ROWS, **LENGTH, **where, **changes, "training.threads": 1, "training.evaluate_every": 5},
     )
     minutes = (time.perf_counter() - begin) / 60
     result, final = run.result, run.result["final"]
@@ -83,7 +78,7 @@ def cell(name: str, root: Path | None) -> dict[str, object]:
     print(f"{name:<26} last {100 * numbers['last']:.1f}, {minutes:.0f} min", flush=True)
     numbers |= {key: final[key] for key in ("kept", "noise_rate") if key in final}
     shown = dict.fromkeys(COLUMNS, "") | {key: f"{value:.4f}" for key, value in numbers.items()}
-    rows = ROWS["data__train"]
+    rows = ROWS["data.train"]
     return {"noise": NOISE, "method": name, "seed": SEED, "rows": rows, "epochs": run.recipe.training.epochs, **shown}
 
 

@@ -22,12 +22,12 @@ from benchmarks.timing import write_csv
 from permll.bench.jobs import FIRST_DRAW
 from permll.data import load
 from permll.methods import METHODS
-from permll.training import fit
 from permll.training.run import Run
+from permll.training.train import train
 
 # A variant has its name behind that of its method: (method, settings, noises).
 VARIANTS: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
-    "dividemix-penalty": ("dividemix", {"method__penalty": 1.0}, ("asym-40",)),
+    "dividemix-penalty": ("dividemix", {"method.penalty": 1.0}, ("asym-40",)),
 }
 OF_SELECTION = ("kept", "noise_rate")
 JOBS = 2
@@ -37,14 +37,12 @@ def run_of(noise: str, name: str, seed: int) -> Run:
     """Return one finished run, trained if mini.py did not."""
     torch.set_num_threads(1)
     method, settings, _ = VARIANTS.get(name, (name, {}, ()))
-    return fit(
-        method,
+    return train(
+        method=method,
         recipe=f"mini/{noise}",
         out=RUNS / f"{noise}-{name}-{seed}",
         seed=seed,
-        data__noise_seed=FIRST_DRAW + seed,
-        data__split_seed=FIRST_DRAW + seed,
-        **settings,
+        overrides={**settings, "data.noise_seed": FIRST_DRAW + seed, "data.split_seed": FIRST_DRAW + seed},
     )
 
 

@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.cached_plan import OUT, ROOT, arguments, leave, train
 from benchmarks.timing import RESULTS
 from permll import bench
-from permll.bench.results import watched
 from permll.bench.plots import learned_noise
-from permll.report.figures.memorization import draw_learned, draw_memorisation
+from permll.bench.results import watched
+from permll.report.figures.memorization import draw_learned, draw_memorization
 from permll.report.figures.style import save
 from permll.report.tables.titles import method_title, setting_title
 from permll.training import Run
@@ -78,7 +78,7 @@ def draw(curves: Sequence[Row], pairs: Sequence[Row]) -> None:
         (line,) = lines.setdefault(method_title((row["method"], "")), [[]])
         line.append({"epoch": int(row["epoch"]), "test_accuracy": float(row["test_accuracy"])})
     folder = ROOT / "docs" / "images"
-    save(draw_memorisation(panels), folder, "memorisation")
+    save(draw_memorization(panels), folder, "memorisation")
     classes = list(dict.fromkeys(row["class"] for row in pairs))
     true, learned = (_matrix([float(row[name]) for row in pairs], len(classes)) for name in ("true", "learned"))
     save(draw_learned(true, learned, classes), folder, "learned")

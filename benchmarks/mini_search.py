@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.grids import FRAME, GRIDS, Setting
 from benchmarks.timing import RESULTS, read_csv, write_csv
-from permll.training import fit
+from permll.training.train import train
 
 RUNS = Path(__file__).resolve().parent.parent / "runs" / "search"
 NOISES = ("sym-60", "asym-40")
@@ -31,20 +31,16 @@ def name_of(settings: Setting) -> str:
     return "-".join(f"{key.rpartition('.')[2]}={value}" for key, value in settings.items())
 
 
-def train(method: str, number: int, noise: str) -> float:
+def train_setting(method: str, number: int, noise: str) -> float:
     """Train one setting and return its accuracy on noisy validation rows in the last epoch."""
     torch.set_num_threads(1)
     chosen = GRIDS[method][number]
-    settings = {key.replace(".", "__"): value for key, value in chosen.items()}
-    run = fit(
-        method.partition("-")[0],  # a variant has its name behind that of its method
+    run = train(
+        method=method.partition("-")[0],
         recipe=f"mini/{noise}",
         out=RUNS / f"{method}-{name_of(chosen)}-{noise}",
         seed=SEED,
-        data__noise_seed=SEED,
-        data__split_seed=SEED,
-        training__evaluate_every=1000,  # the last epoch is enough
-        **settings,
+        overrides={**chosen, "data.noise_seed": SEED, "data.split_seed": SEED, "training.evaluate_every": 1000},
     )
     score: float = run.result["final"]["noisy_validation_accuracy"]
     return score
@@ -56,7 +52,7 @@ def main() -> None:
     methods = sys.argv[1:] or list(GRIDS)
     cells = [(method, number, noise) for method in methods for number in range(len(GRIDS[method])) for noise in NOISES]
     with ProcessPoolExecutor(JOBS) as pool:
-        scores = dict(zip(cells, pool.map(train, *zip(*cells, strict=True)), strict=True))
+        scores = dict(zip(cells, pool.map(train_setting, *zip(*cells, strict=True)), strict=True))
     rows: list[dict[str, Any]] = [row for row in _known() if row["method"] not in methods]
     for method in methods:
         found = []

@@ -18,15 +18,14 @@ from lightning_fabric.strategies.single_device import SingleDeviceStrategy
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from permll.data import Data, Images, Vectors
+from permll.data import Images, LabeledData, Vectors
 from permll.data.transforms import default_views
+from permll.distributed.launch import launch_fabric
 from permll.methods import find_method
 from permll.networks import build_network
-from permll.training.runner import save_together
 from permll.training.checkpoint import Checkpoints
-from permll.distributed.launch import launched
-from permll.training.trainer import Loop
-from permll.training.recipe import TrainingSection
+from permll.training.runner import save_together
+from permll.training.trainer import Trainer
 
 BATCH = 128
 
@@ -48,7 +47,7 @@ class Traffic:
         return counted
 
 
-def made_up(kind: str, rows: int, classes: int) -> tuple[Data, Callable[[], torch.nn.Module]]:
+def made_up(kind: str, rows: int, classes: int) -> tuple[LabeledData, Callable[[], torch.nn.Module]]:
     """Return data of a kind, and what makes a network for them."""
     draw = torch.Generator().manual_seed(0)
     labels = torch.randint(classes, (rows,), generator=draw)
@@ -56,19 +55,19 @@ def made_up(kind: str, rows: int, classes: int) -> tuple[Data, Callable[[], torc
     if kind == "images":
         inputs: Any = Images(torch.randint(0, 256, (rows, 3, 32, 32), dtype=torch.uint8, generator=draw))
         shape: dict[str, Any] = {"input_shape": (3, 32, 32), "num_classes": classes, "seed": 0}
-        return Data(inputs, labels, *names), partial(build_network, "resnet8", **shape)
+        return LabeledData(inputs, labels, *names), partial(build_network, "resnet8", **shape)
     inputs = Vectors(torch.randn(rows, 64, generator=draw))
     shape = {"input_shape": (64,), "num_classes": classes, "seed": 0, "widths": [256]}
-    return Data(inputs, labels, *names), partial(build_network, "mlp", **shape)
+    return LabeledData(inputs, labels, *names), partial(build_network, "mlp", **shape)
 
 
-def made(case: dict[str, Any], fabric: Any) -> Loop:
+def made(case: dict[str, Any], fabric: Any) -> Trainer:
     """Return the loop of a case, at its beginning."""
     data, network = made_up(case["kind"], case["rows"], case["classes"])
     method = find_method(case["method"]).build()
     for name in method.network_names:
         method.networks[name] = network()
-    return Loop(
+    return Trainer(
         fabric,
         method,
         data,
@@ -83,8 +82,8 @@ def made(case: dict[str, Any], fabric: Any) -> Loop:
 class Stepping:
     """Takes steps of a loop, a few at a time."""
 
-    def __init__(self, loop: Loop) -> None:
-        self.loop, self._batches = loop, loop._batches()
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer, self._batches = trainer, trainer._batches()
         self.seconds(3)
 
     def seconds(self, steps: int) -> float:
@@ -92,7 +91,9 @@ class Stepping:
         found = []
         for _ in range(steps):
             start = time.perf_counter()
-            self.loop._train_on(*next(self._batches))  # ends with what ranks tell each other: they leave it together
+            self.trainer._train_step(
+                *next(self._batches)
+            )  # ends with what ranks tell each other: they leave it together
             found.append(time.perf_counter() - start)
         return statistics.median(found)
 
@@ -100,38 +101,38 @@ class Stepping:
 def measured(case: dict[str, Any], together: Any, alone: Any, traffic: Traffic) -> dict[str, Any]:
     """Return seconds of a step of one rank and of all, taking turns; bytes of a step, of state and of a checkpoint."""
     team = Stepping(made(case, together))
-    lone = Stepping(made(case, alone)) if team.loop.ranks.first else None
+    lone = Stepping(made(case, alone)) if team.trainer.group.is_main else None
     ones, twos, sent = [], [], 0
     for _ in range(case["rounds"]):
         if lone is not None:
             ones.append(lone.seconds(case["steps"]))
-        team.loop.ranks.wait()
+        team.trainer.group.barrier()
         before = traffic.bytes
         twos.append(team.seconds(case["steps"]))
         sent = traffic.bytes - before
-        team.loop.ranks.wait()
-    weights = sum(parameter.nbytes for parameter in team.loop.method.networks.parameters())
+        team.trainer.group.barrier()
+    weights = sum(parameter.nbytes for parameter in team.trainer.method.networks.parameters())
     found = {"ones": ones, "twos": twos, "bytes": sent / case["steps"] + weights, "weights": weights}
     for name, stepping in {"1": lone, "2": team}.items():
         if stepping is not None:
-            found |= {f"{what}_{name}": value for what, value in kept(stepping.loop).items()}
-        team.loop.ranks.wait()
+            found |= {f"{what}_{name}": value for what, value in kept(stepping.trainer).items()}
+        team.trainer.group.barrier()
     return found
 
 
-def kept(loop: Loop) -> dict[str, float]:
+def kept(trainer: Trainer) -> dict[str, float]:
     """Return bytes of state, and what a checkpoint takes."""
     with tempfile.TemporaryDirectory() as own:
         folder = [own]
-        if not loop.ranks.alone:
+        if not trainer.group.is_single:
             dist.broadcast_object_list(folder, 0)
         start = time.perf_counter()
-        save_together(Checkpoints(Path(folder[0])), loop)
-        loop.ranks.wait()
+        save_together(Checkpoints(Path(folder[0])), trainer)
+        trainer.group.barrier()
         saving = time.perf_counter() - start
         size = sum(path.stat().st_size for path in Path(folder[0]).iterdir())
-        loop.ranks.wait()
-    tables: list[Any] = [module.table for module in loop.method.modules() if hasattr(module, "table")]
+        trainer.group.barrier()
+    tables: list[Any] = [module.table for module in trainer.method.modules() if hasattr(module, "table")]
     return {"state": sum(table.nbytes for table in tables), "checkpoint_seconds": saving, "checkpoint_bytes": size}
 
 
@@ -141,7 +142,7 @@ def main() -> None:
     parser.add_argument("cases", type=json.loads)
     args = parser.parse_args()
     torch.set_num_threads(1)
-    together = launched(TrainingSection(epochs=1, accelerator="cpu"))
+    together = launch_fabric(accelerator="cpu")
     alone = Fabric(accelerator="cpu", devices=1, strategy=SingleDeviceStrategy(torch.device("cpu")))
     traffic = Traffic()
     found = [measured(case, together, alone, traffic) for case in args.cases]

@@ -16,7 +16,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.timing import write_csv
-from permll.functional.noise_rate import fit_likelihood, rate_of
+from permll.functional.noise_rate import fit_likelihood, noise_rate_from_joint
 
 SIZES = ((10, 1_000), (40, 2_000), (100, 2_000), (100, 5_000))  # classes, rows
 NOISES = ("none", "symmetric", "asymmetric")
@@ -46,7 +46,7 @@ def main() -> None:
         errors = []
         for seed in SEEDS:
             logits, labels, truth = drawn(classes, samples, noise, seed)
-            rate = rate_of(fit_likelihood(logits, labels, groups=1, caution=caution).joint)
+            rate = noise_rate_from_joint(fit_likelihood(logits, labels, groups=1, caution=caution).joint)
             errors.append(100 * (rate - truth))
             where = {"classes": classes, "rows": samples, "noise": noise, "caution": f"{caution:g}", "seed": seed}
             rows.append(where | {"truth": f"{truth:.4f}", "rate": f"{rate:.4f}"})

@@ -24,16 +24,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.cached_plan import arguments
 from benchmarks.clusters import clusters, first_and_rest
 from benchmarks.incremental_csv import grow, in_processes
-from benchmarks.cached_plan import arguments
 from benchmarks.timing import RESULTS
-from permll import fit
-from permll.data import Data, load
-from permll.methods._base import Scan
+from permll.data import LabeledData, load
+from permll.methods._base import PredictLogits
 from permll.methods.permll_plus import PermLLPlus
 from permll.training.data_preparation import prepare
 from permll.training.recipe_files import choose_recipe
+from permll.training.train import train
 
 PLUS = "permll_plus"
 CHOICES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -46,7 +46,7 @@ CHOICES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "no-waiting": ("it closes as soon as the warm-up is over", "benchmarks.permll_plus_ablation:AtOnce", {}),
     "no-warm-up": ("without a warm-up", PLUS, {"warm_up": 0}),
     "no-heed": ("labels may be learned by heart", PLUS, {"by_heart": False}),
-    "no-rows": ("rows that hardly move", PLUS, {"turn_after": 100.0}),
+    "no-rows": ("rows that hardly move", PLUS, {"correct_after": 100.0}),
     "permll": ("PermLL", "permll", {}),
     "elr": ("ELR", "elr", {}),
 }
@@ -67,7 +67,7 @@ UNSEEN = 10_000
 
 
 @cache
-def unseen(seed: int) -> Data:
+def unseen(seed: int) -> LabeledData:
     """Return training images that a run with this seed does not have."""
     section = {"data.noise_seed": seed, "data.split_seed": seed}
     own = prepare(choose_recipe("mini/sym-20", section))
@@ -82,20 +82,20 @@ def unseen(seed: int) -> Data:
 class AtOnce(PermLLPlus):
     """PermLL+ whose head start does not wait until the classes are known."""
 
-    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
+    def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Let every label have been better known an epoch ago."""
         self.before[1] = 1.0
-        super().on_epoch_end(epoch, scan)
+        super().on_epoch_end(epoch, predict_logits)
 
 
 def frame(noise: str, seed: int) -> dict[str, Any]:
     """Return what a cell of this column is trained and tested on."""
     if noise == FEW:
         train, test = first_and_rest(clusters(8, 2400, 512, 0.28, seed), 1200)
-        return {"data": train, "test": test, "recipe": "own/default", "noise": "permll:sym:0.25"}
+        return {"data": train, "test": test, "recipe": "auto/default", "noise": "permll:sym:0.25"}
     if noise == MANY:
         train, test = first_and_rest(clusters(300, 10_800, 64, 1.0, seed), 9000)
-        return {"data": train, "test": test, "recipe": "own/default", "noise": "permll:sym:0.4", "epochs": 15}
+        return {"data": train, "test": test, "recipe": "auto/default", "noise": "permll:sym:0.4", "epochs": 15}
     return {"recipe": "mini/sym-20", "noise": NOISES[noise], "test": unseen(seed)}
 
 
@@ -105,17 +105,19 @@ def cell(name: str, seed: int) -> dict[str, object]:
     choice, noise = name.split("/")
     method, settings = CHOICES[choice][1:]
     with tempfile.TemporaryDirectory() as folder:
-        run = fit(
-            method,
+        run = train(
+            method=method,
             **frame(noise, seed),
             out=folder,
             seed=seed,
-            observers=[],
-            data__noise_seed=seed,
-            data__split_seed=seed,
-            training__evaluate_every=1000,
-            training__threads=1,
-            **{f"method__{key}": value for key, value in settings.items()},
+            callbacks=[],
+            overrides={
+                **{f"method.{key}": value for key, value in settings.items()},
+                "data.noise_seed": seed,
+                "data.split_seed": seed,
+                "training.evaluate_every": 1000,
+                "training.threads": 1,
+            },
         )
         final = run.result["final"]
     found = {key: f"{final[key]:.4f}" for key in SHOWN}

@@ -209,24 +209,21 @@ def _accuracy(data: str, noise: str, method: str, k: int, classes: int, rows: in
 
 
 def _on_mini(noise: str, method: str, k: int, seed: int) -> float:
-    from permll.training import fit
+    from permll.training.train import train
 
     if not k:  # trained before, by the same recipe
         known = {(line["noise"], line["method"], line["variant"], line["seed"]): line for line in read_csv("mini")}
         return float(known[noise, method, "", str(seed)]["last"])
     draw = 42 + seed  # as every cell of the benchmark
     with TemporaryDirectory() as folder:
-        run = fit(
-            method, recipe=f"mini/{noise}", out=folder, seed=seed, observers=[], data__noise_seed=draw,
-            data__split_seed=draw, training__threads=1, training__evaluate_every=40, method__top_k=k,
-        )  # fmt: skip
+        run = train(method=method, recipe=f"mini/{noise}", out=folder, seed=seed, callbacks=[], overrides={"data.noise_seed": draw, "data.split_seed": draw, "training.threads": 1, "training.evaluate_every": 40, "method.top_k": k})  # fmt: skip
         return float(run.result["last"])
 
 
 def _on_features(features: Path, noise: str, method: str, k: int, seed: int) -> float:
-    from permll.data import Data, Vectors
+    from permll.data import LabeledData, Vectors
     from permll.noise import corrupt, named_noise
-    from permll.training import fit
+    from permll.training.train import train
 
     with np.load(features) as arrays:
         x, y = (torch.from_numpy(arrays[f"{name}_train"]) for name in "xy")
@@ -236,16 +233,14 @@ def _on_features(features: Path, noise: str, method: str, k: int, seed: int) -> 
     drawn = corrupt(y.numpy(), named_noise(NOISES[noise], 100, data_set="cifar100", seed=42 + seed), 42 + seed)
     classes = tuple(str(number) for number in range(100))
     mean, spread = x.mean(0), x.std(0)
-    settings: dict[str, Any] = {f"method__{name}": value for name, value in ON_FEATURES[method].items()}
-    settings |= {"method__top_k": k} if k else {}
-    train = Data(Vectors((x - mean) / spread), torch.from_numpy(drawn.noisy), classes, _ids("train", len(x)))
-    test = Data(Vectors((x_test.float() - mean) / spread), y_test.long(), classes, _ids("test", len(x_test)))
+    settings: dict[str, Any] = {f"method.{name}": value for name, value in ON_FEATURES[method].items()}
+    settings |= {"method.top_k": k} if k else {}
+    training_rows = LabeledData(
+        Vectors((x - mean) / spread), torch.from_numpy(drawn.noisy), classes, _ids("train", len(x))
+    )
+    test = LabeledData(Vectors((x_test.float() - mean) / spread), y_test.long(), classes, _ids("test", len(x_test)))
     with TemporaryDirectory() as folder:
-        run = fit(
-            method, train, "own/default", test=test, out=folder, epochs=EPOCHS, seed=seed, observers=[],
-            network__name="mlp", network__widths=[256], training__batch_size=BATCH, training__threads=1,
-            training__evaluate_every=EPOCHS, **settings,
-        )  # fmt: skip
+        run = train(training_rows, method, recipe="auto/default", test=test, out=folder, epochs=EPOCHS, seed=seed, callbacks=[], overrides={**settings, "network.name": "mlp", "network.widths": [256], "training.batch_size": BATCH, "training.threads": 1, "training.evaluate_every": EPOCHS})  # fmt: skip
         return float(run.result["last"])
 
 

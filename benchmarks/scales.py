@@ -22,13 +22,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.cached_plan import arguments
 from benchmarks.clusters import clusters, first_and_rest
 from benchmarks.incremental_csv import grow, in_processes
-from benchmarks.cached_plan import arguments
 from benchmarks.timing import RESULTS
-from permll import fit
-from permll.data import Data, load
+from permll.data import LabeledData, load
 from permll.methods import METHODS as RECORDS
+from permll.training.train import train
 
 METHODS = ("ce", "permll", "permll_plus")
 SEEDS = (100, 101)
@@ -52,7 +52,7 @@ def drawn(classes: int, rows: int, features: int, apart: float, epochs: int, noi
     return _frame(first_and_rest(clusters(classes, rows + TEST, features, apart, seed), rows), epochs, noise)
 
 
-def _frame(parts: tuple[Data, Data], epochs: int, noise: str) -> Frame:
+def _frame(parts: tuple[LabeledData, LabeledData], epochs: int, noise: str) -> Frame:
     return {"data": parts[0], "test": parts[1], "epochs": epochs, "noise": noise}
 
 
@@ -80,17 +80,19 @@ def cell(name: str, seed: int) -> dict[str, object]:
     torch.set_num_threads(1)
     method, scale = name.split("/")
     with tempfile.TemporaryDirectory() as folder:
-        result = fit(
-            method,
+        result = train(
+            method=method,
             **SCALES[scale][0](seed),
-            recipe="own/default",
+            recipe="auto/default",
             out=folder,
             seed=seed,
-            observers=[],
-            data__noise_seed=seed,
-            data__split_seed=seed,
-            training__threads=1,
-            training__evaluate_every=1 if method == "ce" else 1000,
+            callbacks=[],
+            overrides={
+                "data.noise_seed": seed,
+                "data.split_seed": seed,
+                "training.threads": 1,
+                "training.evaluate_every": 1 if method == "ce" else 1000,
+            },
         ).result
     final = result["final"]
     return {

@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.pil_pipeline import MEAN, STD, PilImages
 from benchmarks.timing import Ratio, measure, ratio, spread, write_csv
-from permll.data import Data, Images, load
-from permll.data.transforms import Chain, Crop, Flip, Normalise, View
+from permll.data import Images, LabeledData, load
+from permll.data.transforms import Chain, Crop, Flip, Normalize, Transform
 from permll.methods import find_method
 from permll.networks import build_network
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
 
 BATCH = 128
 Row = dict[str, object]
@@ -32,16 +32,18 @@ COSTS: dict[str, tuple[dict[str, Any], float]] = {
     "permll": ({"init": 0.35, "lr": 1.5 / BATCH}, 1.03),
     "permll_plus": ({"warm_up": 0}, 1.05),
 }
-WEAK = Chain(Crop(padding=4, mode="zero"), Flip(), Normalise(MEAN, STD))
+WEAK = Chain(Crop(padding=4, mode="zero"), Flip(), Normalize(MEAN, STD))
 
 
-def our_steps(data: Data, view: View, network: nn.Module, method: str, **settings: object) -> Iterator[None]:
+def our_steps(
+    data: LabeledData, view: Transform, network: nn.Module, method: str, **settings: object
+) -> Iterator[None]:
     """Take a step of our loop whenever asked, for ever."""
     from lightning_fabric import Fabric
 
     built = find_method(method).build(**settings)
     built.networks["net"] = network
-    loop = Loop(
+    trainer = Trainer(
         Fabric(accelerator="cpu", devices=1),
         built,
         data,
@@ -51,13 +53,13 @@ def our_steps(data: Data, view: View, network: nn.Module, method: str, **setting
         batch_size=BATCH,
     )
     while True:
-        for sweep, batches in loop._batches():
-            loop._train_on(sweep, batches)
+        for train_pass, batches in trainer._batches():
+            trainer._train_step(train_pass, batches)
             yield
-        loop.epoch, loop.number, loop._losses = loop.epoch + 1, 0, 0
+        trainer.epoch, trainer.pass_number, trainer._epoch_steps = trainer.epoch + 1, 0, 0
 
 
-def plain_steps(data: Data, network: nn.Module) -> Iterator[None]:
+def plain_steps(data: LabeledData, network: nn.Module) -> Iterator[None]:
     """Take a step of the loop that everybody writes, with PIL images from a DataLoader."""
     assert isinstance(data.inputs, Images)
     pixels = data.inputs.pixels.permute(0, 2, 3, 1).contiguous().numpy()
@@ -65,7 +67,7 @@ def plain_steps(data: Data, network: nn.Module) -> Iterator[None]:
     yield from _steps(loader, network)
 
 
-def tensor_steps(data: Data, network: nn.Module) -> Iterator[None]:
+def tensor_steps(data: LabeledData, network: nn.Module) -> Iterator[None]:
     """Take a step of a plain loop over tensors in memory, without augmentation."""
     assert isinstance(data.inputs, Images)
     scaled = data.inputs.pixels.float() / 255
@@ -120,7 +122,7 @@ def main() -> None:
     torch.set_num_threads(1)
     cifar = load("cifar10", root=root)
     fashion = load("fashion_mnist", root=root)
-    grey = Normalise((0.286,), (0.353,))
+    gray = Normalize((0.286,), (0.353,))
     rows = []
     for network, rounds, target in (("mlp", 300, 2.0), ("cnn", 60, 1.0), ("resnet8", 40, 1.0)):
         shape = (3, 32, 32)
@@ -131,7 +133,7 @@ def main() -> None:
         result, speed = compare(turns, "plain", "ours", rounds)
         rows.append(row("plain loop, PIL / our loop, crop and flip", network, result, speed, target, at_least=True))
     turns = {
-        "ours": our_steps(fashion, grey, net("mlp", (1, 28, 28)), "ce"),
+        "ours": our_steps(fashion, gray, net("mlp", (1, 28, 28)), "ce"),
         "plain": tensor_steps(fashion, net("mlp", (1, 28, 28))),
     }
     result, speed = compare(turns, "plain", "ours", 500)
@@ -140,7 +142,7 @@ def main() -> None:
         ("resnet8", cifar, WEAK, 60),
         ("cnn", cifar, WEAK, 60),
         ("mlp 3072-1024-1024", cifar, WEAK, 200),
-        ("mlp 784-256-128", fashion, grey, 800),
+        ("mlp 784-256-128", fashion, gray, 800),
     ):
         name, _, widths = network.partition(" ")
         options = {"widths": tuple(int(width) for width in widths.split("-")[1:])} if widths else {}

@@ -89,11 +89,11 @@ def test_it_finds_what_clean_finds(tmp_path: Path) -> None:
     seed = int(np.random.RandomState(0).randint(2**31 - 1))
     options = {"training__threads": 1, "data__split_seed": seed}
     vectors = fit_features(X, seed)(X).values.numpy()
-    findings = permll.clean(vectors, y, out=tmp_path / "run", epochs=4, seed=seed, observers=[], **options)
+    findings = permll.clean(vectors, y, out=tmp_path / "run", epochs=4, seed=seed, callbacks=[], **options)
     np.testing.assert_array_equal(model.label_quality_, findings.quality)
     np.testing.assert_array_equal(model.corrected_labels_ != y, findings.flagged)
     np.testing.assert_array_equal(model.corrected_labels_[findings.flagged], findings.proposed[findings.flagged])
-    assert model.noise_rate_ == findings.about["noise"]["rate"]
+    assert model.noise_rate_ == findings.metadata["noise"]["rate"]
     assert 5 < findings.flagged.sum() < 60
 
 
@@ -239,7 +239,7 @@ def test_a_warm_start_begins_with_the_weights_that_are_there(blobs: tuple[NDArra
 
 
 def test_settings_reach_the_recipe(blobs: tuple[NDArray[Any], NDArray[Any]]) -> None:
-    settings = {"network.widths": [8], "method.turn_after": np.float64(0.5)}
+    settings = {"network.widths": [8], "method.correct_after": np.float64(0.5)}
     model = PermLLClassifier(epochs=np.int64(1), settings=settings, verbose=2).fit(*blobs)
     assert model.trained_.networks["net"].head.in_features == 8
 
@@ -300,12 +300,12 @@ def test_frames_of_numbers_keep_their_names(blobs: tuple[NDArray[Any], NDArray[A
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_frames_may_hold_text_and_empty_cells(library: str) -> None:
     rng = np.random.default_rng(0)
-    colour = rng.choice(["red", "green", "blue"], 90)
-    columns = {"size": rng.normal(size=90), "colour": colour.tolist(), "sold": rng.random(90) < 0.5}
+    color = rng.choice(["red", "green", "blue"], 90)
+    columns = {"size": rng.normal(size=90), "colour": color.tolist(), "sold": rng.random(90) < 0.5}
     columns["size"][::10] = np.nan
     columns["colour"][5] = None  # type: ignore[call-overload]
     frame: Any = pd.DataFrame(columns) if library == "pandas" else pl.DataFrame(columns)
-    y = pd.Series(np.where(colour == "red", "yes", "no"))
+    y = pd.Series(np.where(color == "red", "yes", "no"))
     model = PermLLClassifier(epochs=5, random_state=0).fit(frame, y)
     assert model.feature_names_in_.tolist() == ["size", "colour", "sold"]
     assert model.score(frame, y) > 0.95

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from permll.cleaning.label_errors import find_label_errors as find_label_errors
     from permll.estimator.classifier import PermLLClassifier as PermLLClassifier
     from permll.layer.module import PermutationLayer as PermutationLayer
-    from permll.training.train import fit as fit
     from permll.training.noise_estimate import NoiseEstimate as NoiseEstimate
     from permll.training.noise_estimate import estimate_noise as estimate_noise
     from permll.training.run import Run as Run
+    from permll.training.train import train as train
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "data": (),
         "noise": (),
-        "cleaning.cleaning": ("clean",),
+        "cleaning.clean": ("clean",),
         "cleaning.findings": ("Findings",),
         "cleaning.label_errors": ("find_label_errors",),
         "estimator.classifier": ("PermLLClassifier",),
         "layer.module": ("PermutationLayer",),
-        "training.fitting": ("fit",),
+        "training.train": ("train",),
         "training.noise_estimate": ("NoiseEstimate", "estimate_noise"),
         "training.run": ("Run",),
     },

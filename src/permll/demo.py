@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from permll.data import Data, Vectors
+from permll.data import LabeledData, Vectors
 from permll.data.transforms.defaults import as_it_is
 from permll.layer.module import PermutationLayer
 from permll.methods import find_method
 from permll.noise.corruption import corrupt
 from permll.noise.models import symmetric
 from permll.report.figures.label_issues import Suspect
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
 
 Method = Literal["ce", "permll"]
 METHODS: dict[Method, str] = {"ce": "Cross-entropy", "permll": "PermLL"}
@@ -70,7 +70,7 @@ def noisy_digits(seed: int, noise: float = NOISE) -> Digits:
 
 
 def train(
-    data: Digits, method: Method, seed: int, epochs: int = EPOCHS, turn_after: float | None = None
+    data: Digits, method: Method, seed: int, epochs: int = EPOCHS, correct_after: float | None = None
 ) -> Iterator[Training]:
     """Train the network; yield the state of affairs after every epoch."""
     from lightning_fabric import Fabric
@@ -78,10 +78,10 @@ def train(
     accuracy: list[float] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        settings = {} if method == "ce" else {"turn_after": turn_after}
+        settings = {} if method == "ce" else {"correct_after": correct_after}
         trained = find_method(method).build(**settings)
         trained.networks["net"] = _network(seed)
-        loop = Loop(
+        trainer = Trainer(
             Fabric(accelerator="cpu", devices=1),
             trained,
             _data(data.train, data.given),
@@ -93,14 +93,14 @@ def train(
             seed=seed,
         )
     test = _data(data.test, data.test_true)
-    for _ in loop.each_epoch():
-        accuracy.append((loop.predict(test).argmax(-1) == data.test_true).double().mean().item())
+    for _ in trainer.each_epoch():
+        accuracy.append((trainer.predict(test).argmax(-1) == data.test_true).double().mean().item())
         yield Training(accuracy, getattr(trained, "layer", None))
 
 
-def _data(images: Tensor, labels: Tensor) -> Data:
+def _data(images: Tensor, labels: Tensor) -> LabeledData:
     names = tuple(map(str, range(CLASSES)))
-    return Data(Vectors(images), labels, names, tuple(map(str, range(len(images)))))
+    return LabeledData(Vectors(images), labels, names, tuple(map(str, range(len(images)))))
 
 
 def _network(seed: int) -> nn.Module:

@@ -6,7 +6,8 @@ import pytest
 
 from permll.bench import Plan, plan
 from permll.bench.figure3 import draw_traces, traces
-from permll.training import Run, fit
+from permll.training import Run
+from permll.training.train import train
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     found = plan("figure3", tier="tiny", out=out, settings=settings)
     for cell in found.cells:
         if cell.variant in ("m0.35-eta24", "m0.35-eta384", "m0.75-eta24", "m0.75-eta384"):
-            fit(recipe=cell.recipe, out=cell.folder)
+            train(recipe=cell.recipe, out=cell.folder)
     return found
 
 

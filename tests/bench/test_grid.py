@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from permll.bench import plan
-from permll.bench.jobs import read_folder_name
 from permll.bench.grid import ETAS, MS
+from permll.bench.jobs import read_folder_name
 from permll.cli.train import setting
 from permll.methods import METHODS
 from permll.training import load_recipe
@@ -103,7 +103,7 @@ def test_what_cannot_be_trained_is_left_out_with_a_sentence() -> None:
     (about_glc,) = plan("table2", tier="paper", methods=["glc"]).left_out
     assert about_glc.startswith("glc is left out on clothing1m: it needs rows known to be right")
     (about_figure,) = plan("figure3", tier="lite").left_out
-    assert "turn_after" in about_figure
+    assert "correct_after" in about_figure
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from permll.noise.annotators import majority
 def crowd(tmp_path: Path) -> Path:
     """Return a file like LabelMe's: points around three centres, and five workers of whom some err."""
     random = np.random.default_rng(0)
-    centres = random.normal(size=(3, 6))
+    centers = random.normal(size=(3, 6))
     y = {part: np.arange(rows) % 3 for part, rows in (("train", 120), ("test", 60))}
-    arrays = {f"x_{part}": centres[labels] + 0.3 * random.normal(size=(len(labels), 6)) for part, labels in y.items()}
+    arrays = {f"x_{part}": centers[labels] + 0.3 * random.normal(size=(len(labels), 6)) for part, labels in y.items()}
     answers = np.where(random.random((120, 5)) < 0.7, y["train"][:, None], random.integers(0, 3, (120, 5)))
     answers[random.random((120, 5)) < 0.5] = -1
     answers[7] = -1  # nobody said anything

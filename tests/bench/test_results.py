@@ -8,7 +8,8 @@ import pytest
 
 from permll.bench import Plan, collect, plan, read_rows, write_rows
 from permll.bench.results import COLUMNS, collect_cells
-from permll.training import Run, fit
+from permll.training import Run
+from permll.training.train import train
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +19,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     settings = {"training.epochs": 2, "network.widths": [16]}
     found = plan(tier="tiny", methods=["ce", "permll"], seeds=[1, 2], out=out, settings=settings)
     for cell in found.cells[:3:2]:
-        fit(recipe=cell.recipe, out=cell.folder)
+        train(recipe=cell.recipe, out=cell.folder)
     return found
 
 

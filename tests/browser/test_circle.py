@@ -16,11 +16,11 @@ from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
 from tests.browser import test_review
 from tests.browser.test_review import Visitor, name_in, press, says, settled, shown
-from tests.helpers.mislabeled_data import CLASSES, Mislabelled, mislabelled
 from tests.cli import conftest
 from tests.cli.conftest import Here
 from tests.cli.test_clean import WORDS, save_csv
 from tests.cli.test_commands import run
+from tests.helpers.mislabeled_data import CLASSES, Mislabeled, mislabeled
 from tests.helpers.review_process import Server
 
 visit, here = test_review.visit, conftest.here  # fixtures
@@ -51,7 +51,7 @@ KINDS = {
 }
 
 
-def write(kind: str, path: Path, known: Mislabelled, seed: int) -> None:
+def write(kind: str, path: Path, known: Mislabeled, seed: int) -> None:
     """Write samples that tell their true class as a whole, but not by each pixel, word or cell."""
     rng = np.random.default_rng(seed)
     true = known.true.tolist()
@@ -165,9 +165,9 @@ def test_who_cleans_and_reviews_trains_better(
     name: str, visit: Visitor, here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    kind, known = KINDS[name], mislabelled(ROWS, WRONG)
+    kind, known = KINDS[name], mislabeled(ROWS, WRONG)
     write(name, Path(kind.data), known, seed=0)
-    write(name, Path(kind.test), mislabelled(TEST_ROWS, 0, seed=1), seed=1)
+    write(name, Path(kind.test), mislabeled(TEST_ROWS, 0, seed=1), seed=1)
     before = content(Path(kind.data))
 
     permll("clean", kind.data, *kind.reading, "--epochs", "8", "--out", "run")

@@ -11,8 +11,8 @@ from permll.cleaning.findings import Findings
 from permll.cleaning.html_report import write_report
 from permll.cleaning.source_data import samples_of
 from tests.browser.test_bench_page import CONTRAST, DESK, PHONE
-from tests.report.test_findings_page import some, written
 from tests.helpers.review_runs import KINDS, make_run
+from tests.report.test_findings_page import some, written
 
 Open = Callable[..., Any]
 COMMAND = "permll apply runs/photos-permll-0 --auto --min-probability 0.95 --out new-photos --skip-unreadable"
@@ -25,7 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     classes = ("ant", "bee, the " + "very " * 20 + "long", "<b>cat</b>")
     ids = [f"{'x' * 150}/{row}.jpg" for row in range(400)]
     written(
-        folder, some(400, classes, wrong=140, ids=ids, duplicates=((0, 1),), about={"transition": [[1 / 3] * 3] * 3})
+        folder, some(400, classes, wrong=140, ids=ids, duplicates=((0, 1),), metadata={"transition": [[1 / 3] * 3] * 3})
     )
     return folder
 

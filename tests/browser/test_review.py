@@ -11,9 +11,9 @@ pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'permll[revi
 
 from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
-from tests.review import runs
 from tests.helpers.review_process import Server
 from tests.helpers.review_runs import KINDS, make_run
+from tests.review import runs
 
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 TOLD = "409"  # the page tells its reader

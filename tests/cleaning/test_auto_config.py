@@ -2,17 +2,17 @@
 
 import torch
 
-from permll.cleaning.auto_config import WARM_UP, suited, suited_like, suited_to
+from permll.cleaning.auto_config import WARM_UP, adapt_recipe, adapt_recipe_like, adapt_recipe_to_size
+from permll.data.dataset import LabeledData
 from permll.data.inputs import Images, Inputs, Vectors
-from permll.data.dataset import Data
 from permll.training.recipe_files import load_recipe
 
 
 def test_the_recipe_suits_the_number_of_rows() -> None:
-    recipe = load_recipe("own/clean", {"training.epochs": 40})
+    recipe = load_recipe("auto/clean", {"training.epochs": 40})
 
     def chosen(rows: int, classes: int = 10) -> tuple[int, float | str | None]:
-        found = suited(recipe, rows, classes)
+        found = adapt_recipe_to_size(recipe, rows, classes)
         return found.training.epochs, found.data.validation
 
     assert [chosen(rows) for rows in (39, 40, 20_000, 1_000_000)] == [(40, None), (40, 0.25), (40, 0.1), (6, 0.1)]
@@ -21,25 +21,25 @@ def test_the_recipe_suits_the_number_of_rows() -> None:
 
 
 def test_what_is_asked_for_stays() -> None:
-    recipe = load_recipe("own/clean", {"training.epochs": 40, "data.validation": 0.3})
-    asked = suited(recipe, 1_000_000, 10, {"training.epochs", "data.validation"})
+    recipe = load_recipe("auto/clean", {"training.epochs": 40, "data.validation": 0.3})
+    asked = adapt_recipe_to_size(recipe, 1_000_000, 10, {"training.epochs", "data.validation"})
     assert (asked.training.epochs, asked.data.validation) == (40, 0.3)
-    assert suited(recipe, 1_000_000, 10, {"data.validation"}).training.epochs == 6
+    assert adapt_recipe_to_size(recipe, 1_000_000, 10, {"data.validation"}).training.epochs == 6
 
 
 def test_pixels_are_learned_before_labels_turn() -> None:
     """A CNN knows nothing in its first epochs: labels that it contradicts then would turn, whole classes of them."""
 
-    def samples(inputs: Inputs) -> Data:
-        return Data(inputs, torch.arange(50) % 2, ("a", "b"), tuple(map(str, range(50))))
+    def samples(inputs: Inputs) -> LabeledData:
+        return LabeledData(inputs, torch.arange(50) % 2, ("a", "b"), tuple(map(str, range(50))))
 
     images, vectors = samples(Images(torch.zeros(50, 1, 8, 8, dtype=torch.uint8))), samples(Vectors(torch.zeros(50, 3)))
-    recipe = load_recipe("own/clean")
-    begun = suited_to(recipe, images)
+    recipe = load_recipe("auto/clean")
+    begun = adapt_recipe(recipe, images)
     assert begun.method.settings == recipe.method.settings | {"warm_up": WARM_UP}
-    assert suited_like(recipe, begun).hash == begun.hash
-    assert suited_to(recipe, vectors).method == recipe.method
-    asked = load_recipe("own/clean", {"method.warm_up": 7})
-    assert suited_to(asked, images, {"method.warm_up"}).method.settings["warm_up"] == 7
-    other = load_recipe("own/clean", {"method.name": "elr"})
-    assert suited_to(other, images).method == other.method
+    assert adapt_recipe_like(recipe, begun).hash == begun.hash
+    assert adapt_recipe(recipe, vectors).method == recipe.method
+    asked = load_recipe("auto/clean", {"method.warm_up": 7})
+    assert adapt_recipe(asked, images, {"method.warm_up"}).method.settings["warm_up"] == 7
+    other = load_recipe("auto/clean", {"method.name": "elr"})
+    assert adapt_recipe(other, images).method == other.method

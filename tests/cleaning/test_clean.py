@@ -11,16 +11,16 @@ import torch
 
 import permll
 from permll.cleaning.findings import CSV, Finding, Findings
-from permll.training import Observer, Run
-from tests.helpers.mislabeled_data import CLASSES, mislabelled
+from permll.training import Callback, Run
+from tests.helpers.mislabeled_data import CLASSES, mislabeled
 
 EPOCHS = 6
 
 
-class NoStep(Observer):
+class NoStep(Callback):
     """Fails if anything is trained."""
 
-    def on_step(self, loop: Any) -> None:  # noqa: ARG002
+    def on_step(self, trainer: Any) -> None:  # noqa: ARG002
         raise AssertionError("a finished run is only read")
 
 
@@ -30,7 +30,7 @@ def clean(*data: Any, out: Path, **options: Any) -> Findings:
 
 def forms() -> dict[str, tuple[Any, ...]]:
     """Return the same rows as arrays, as a frame, and as ``Data``."""
-    rows = mislabelled()
+    rows = mislabeled()
     columns = {f"x{number}": rows.values[:, number].tolist() for number in range(rows.values.shape[1])}
     return {
         "arrays": (rows.values, rows.labels),
@@ -41,25 +41,25 @@ def forms() -> dict[str, tuple[Any, ...]]:
 
 def check_agreement(found: Findings, folder: Path) -> None:
     """Check that flags, ranks and proposals say the same, in memory and on the disk."""
-    listed = found.first()
+    format_list = found.first()
     flagged = int(found.flagged.sum())
-    assert [one.rank for one in listed] == list(range(1, len(found) + 1))
-    assert [one.flagged for one in listed] == [True] * flagged + [False] * (len(found) - flagged)
-    for one in listed:
+    assert [one.rank for one in format_list] == list(range(1, len(found) + 1))
+    assert [one.flagged for one in format_list] == [True] * flagged + [False] * (len(found) - flagged)
+    for one in format_list:
         assert 0 <= one.quality <= one.belief <= 1
         assert one.flagged == (one.proposed != one.given and one.quality <= found.threshold)
         assert (one.proposed == one.given) == (one.belief == one.quality)
     for row in range(len(found)):
-        assert found[row] == listed[int(found.rank[row]) - 1]
+        assert found[row] == format_list[int(found.rank[row]) - 1]
         assert next(iter(found.chances(row))) == found[row].proposed
-    assert Findings.load(folder).first() == listed
+    assert Findings.load(folder).first() == format_list
     with (folder / CSV).open(newline="") as file:
-        assert list(csv.reader(file)) == [list(Finding._fields), *([str(cell) for cell in one] for one in listed)]
+        assert list(csv.reader(file)) == [list(Finding._fields), *([str(cell) for cell in one] for one in format_list)]
 
 
 @pytest.mark.parametrize("form", ["arrays", "frame", "data"])
 def test_wrong_labels_are_found_in_every_form(form: str, tmp_path: Path) -> None:
-    rows = mislabelled()
+    rows = mislabeled()
     found = clean(*forms()[form], out=tmp_path / "run")
     assert found.ids == tuple(map(str, range(len(rows.given))))
     assert found.classes == CLASSES
@@ -74,9 +74,9 @@ def test_wrong_labels_are_found_in_every_form(form: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("method", ["ce", "elr"])
 def test_any_method_can_be_asked(method: str, tmp_path: Path) -> None:
-    rows = mislabelled()
+    rows = mislabeled()
     found = clean(rows.values, rows.labels, out=tmp_path / "run", method=method)
-    assert Run(tmp_path / "run").recipe.method.name == found.about["method"] == method
+    assert Run(tmp_path / "run").recipe.method.name == found.metadata["method"] == method
     check_agreement(found, tmp_path / "run")
     assert len(rows.wrong & set(found.order[: len(rows.wrong)].tolist())) >= 0.9 * len(rows.wrong)
 
@@ -84,7 +84,7 @@ def test_any_method_can_be_asked(method: str, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a file of features that was cleaned, with its run beside it."""
-    rows = mislabelled()
+    rows = mislabeled()
     path = tmp_path_factory.mktemp("source") / "vectors.npz"
     np.savez(path, x=rows.values, y=np.array(rows.labels))
     clean(path, out=path.parent / "run")
@@ -96,7 +96,7 @@ def test_a_threshold_says_how_sure_one_wants_to_be(source: Path) -> None:
     before = Findings.load(run)
     counts = []
     for threshold in (1.0, 0.5, 0.1, 0.0):
-        found = clean(source, out=run, threshold=threshold, observers=[NoStep()])
+        found = clean(source, out=run, threshold=threshold, callbacks=[NoStep()])
         assert found.threshold == threshold
         assert found.quality.tolist() == before.quality.tolist()
         check_agreement(found, run)
@@ -110,7 +110,7 @@ def test_a_finished_run_is_only_read(source: Path) -> None:
     run = source.parent / "run"
     found = clean(source, out=run)
     stamps = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
-    again = clean(source, out=run, observers=[NoStep()])
+    again = clean(source, out=run, callbacks=[NoStep()])
     assert again.first() == found.first()
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == stamps
     with pytest.raises(ValueError, match="is a run of another recipe"):
@@ -118,17 +118,17 @@ def test_a_finished_run_is_only_read(source: Path) -> None:
 
 
 def test_data_in_memory_are_known_again_and_others_refused(tmp_path: Path) -> None:
-    rows = mislabelled(90)
+    rows = mislabeled(90)
     found = clean(rows.values, rows.labels, out=tmp_path / "run")
-    again = clean(rows.values, rows.labels, out=tmp_path / "run", observers=[NoStep()])
-    for name in ("given", "candidates", "probabilities", "quality", "neighbours"):
+    again = clean(rows.values, rows.labels, out=tmp_path / "run", callbacks=[NoStep()])
+    for name in ("given", "candidates", "probabilities", "quality", "neighbors"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     with pytest.raises(ValueError, match="was begun with other labels for 1 sample"):
         clean(rows.values, [*rows.labels[:-1], "ant" if rows.labels[-1] != "ant" else "bee"], out=tmp_path / "run")
 
 
 def test_equal_samples_with_different_labels_are_told(tmp_path: Path) -> None:
-    rows = mislabelled(60)
+    rows = mislabeled(60)
     values = rows.values.copy()
     values[[3, 4]] = values[0]
     labels = ["ant", *rows.labels[1:3], "bee", "bee", *rows.labels[5:]]

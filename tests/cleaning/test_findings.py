@@ -23,28 +23,28 @@ def some(rows: int = 50, classes: int = 4, seed: int = 0, **more: object) -> Fin
 @given(st.integers(1, 60), st.integers(2, 12), st.integers(0, 1000))
 def test_flags_ranks_and_proposals_agree(rows: int, classes: int, seed: int) -> None:
     found = some(rows, classes, seed)
-    listed = found.first()
-    count = sum(one.flagged for one in listed)
+    format_list = found.first()
+    count = sum(one.flagged for one in format_list)
     assert count == int(found.flagged.sum())
-    assert [one.rank for one in listed] == list(range(1, rows + 1))
-    assert all(one.flagged for one in listed[:count])  # the flagged come first
-    for part in (listed[:count], listed[count:]):
+    assert [one.rank for one in format_list] == list(range(1, rows + 1))
+    assert all(one.flagged for one in format_list[:count])  # the flagged come first
+    for part in (format_list[:count], format_list[count:]):
         assert [one.quality for one in part] == sorted(one.quality for one in part)
-    for one in listed:
+    for one in format_list:
         assert one.belief >= one.quality
         assert one.flagged == (one.proposed != one.given and one.quality <= found.threshold)
 
 
 def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     rows = 20
-    kept = {"reasons": np.arange(rows) % 16, "neighbours": np.ones((rows, 3)), "duplicates": ((1, 2), (4, 7, 9))}
-    found = some(rows, **kept, threshold=0.3, about={"method": "permll"})
+    kept = {"reasons": np.arange(rows) % 16, "neighbors": np.ones((rows, 3)), "duplicates": ((1, 2), (4, 7, 9))}
+    found = some(rows, **kept, threshold=0.3, metadata={"method": "permll"})
     found.save(tmp_path)
     again = Findings.load(tmp_path)
     assert again.first() == found.first()
     assert again.duplicates == found.duplicates
-    assert again.about == found.about
-    assert again.neighbours.dtype == np.int32
+    assert again.metadata == found.metadata
+    assert again.neighbors.dtype == np.int32
     assert [again.chances(row) for row in range(rows)] == [found.chances(row) for row in range(rows)]
 
 

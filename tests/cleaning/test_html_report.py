@@ -16,10 +16,10 @@ from permll.cleaning.findings import Findings
 from permll.cleaning.html_report import HEAVY, looking, write_report
 from permll.cleaning.source_data import samples_of
 from permll.cli.main import main
+from permll.data.dataset import LabeledData
 from permll.data.inputs import LazyImages
 from permll.data.loading import load
-from permll.data.dataset import Data
-from tests.helpers.mislabeled_data import mislabelled
+from tests.helpers.mislabeled_data import mislabeled
 from tests.helpers.review_runs import KINDS, make_run
 
 
@@ -58,9 +58,11 @@ def test_pictures_are_small_and_tiny_ones_stay_sharp() -> None:
         np.testing.assert_array_equal(np.asarray(image), np.asarray(tiny))
 
 
-def pictured(*images: Image.Image) -> Data:
+def pictured(*images: Image.Image) -> LabeledData:
     inputs = LazyImages(lambda row: images[row].copy(), torch.arange(len(images)))
-    return Data(inputs, torch.arange(len(images)), tuple("abcd"[: len(images)]), tuple(map(str, range(len(images)))))
+    return LabeledData(
+        inputs, torch.arange(len(images)), tuple("abcd"[: len(images)]), tuple(map(str, range(len(images))))
+    )
 
 
 def test_samples_that_are_gone_or_damaged_are_said_not_to_be_shown(tmp_path: Path) -> None:
@@ -78,14 +80,14 @@ def test_samples_that_are_gone_or_damaged_are_said_not_to_be_shown(tmp_path: Pat
 def test_clean_writes_it_and_the_command_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = mislabelled()
+    rows = mislabeled()
     source, out = tmp_path / "vectors.npz", tmp_path / "my run"
     np.savez(source, x=rows.values, y=np.array(rows.labels))
-    found = permll.clean(source, out=out, epochs=6, observers=[])
+    found = permll.clean(source, out=out, epochs=6, callbacks=[])
     page = (out / "report.html").read_text(encoding="utf-8")
     assert f"{int(found.flagged.sum())} of 200 labels are flagged" in page
     assert f"permll review &#x27;{out}&#x27;" in page  # to be pasted as it is
-    permll.clean(source, out=out, epochs=6, threshold=0, observers=[])
+    permll.clean(source, out=out, epochs=6, threshold=0, callbacks=[])
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "No label is flagged" in page
     assert "permll apply" not in page
@@ -99,8 +101,8 @@ def test_clean_writes_it_and_the_command_says_where(
 
 
 def test_data_in_memory_cannot_be_reviewed_and_nobody_is_told_to(tmp_path: Path) -> None:
-    rows = mislabelled()
-    permll.clean(load(rows.values, labels=rows.labels), out=tmp_path / "run", epochs=6, observers=[])
+    rows = mislabeled()
+    permll.clean(load(rows.values, labels=rows.labels), out=tmp_path / "run", epochs=6, callbacks=[])
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "permll review" not in page
     assert "permll apply" in page

@@ -20,7 +20,7 @@ def test_wrong_labels_are_flagged_and_right_ones_are_not() -> None:
     found = find_label_errors(labels, p)
     assert (found.flagged == wrong).mean() > 0.99
     assert np.array_equal(found.proposed[found.flagged], p.argmax(1)[found.flagged])
-    assert found.about["noise"]["low"] <= wrong.mean() <= found.about["noise"]["high"]
+    assert found.metadata["noise"]["low"] <= wrong.mean() <= found.metadata["noise"]["high"]
 
 
 def test_labels_in_words_are_those_of_the_columns() -> None:

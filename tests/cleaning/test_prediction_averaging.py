@@ -15,40 +15,42 @@ from torch import Tensor
 import permll
 from permll.cleaning.findings import Findings
 from permll.cleaning.prediction_averaging import remembered
-from permll.data import Data
-from permll.training import Observer, Run
-from tests.helpers.mislabeled_data import mislabelled
+from permll.data import LabeledData
+from permll.training import Callback, Run
+from tests.helpers.mislabeled_data import mislabeled
 
 EPOCHS = 5
 
 
-class Record(Observer):
+class Record(Callback):
     """Writes down what was said of every row in every epoch, and before the first one of a run that goes on."""
 
     def __init__(self) -> None:
         self.said: dict[int, dict[str, Tensor]] = {}
 
-    def on_start(self, loop: Any, run: Run) -> None:  # noqa: ARG002
-        if loop.epoch > 0:
-            self.said[0] = self._look(loop)
+    def on_start(self, trainer: Any, run: Run) -> None:  # noqa: ARG002
+        if trainer.epoch > 0:
+            self.said[0] = self._look(trainer)
 
-    def on_epoch(self, loop: Any, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
-        self.said[loop.epoch] = self._look(loop)
+    def on_epoch(self, trainer: Any, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+        self.said[trainer.epoch] = self._look(trainer)
 
-    def _look(self, loop: Any) -> dict[str, Tensor]:
-        parts = [loop.data] if loop.validation is None else [loop.data, loop.validation]
-        return {name: row for part in parts for name, row in zip(part.ids, loop.predict(part).double(), strict=True)}
+    def _look(self, trainer: Any) -> dict[str, Tensor]:
+        parts = [trainer.data] if trainer.validation is None else [trainer.data, trainer.validation]
+        return {name: row for part in parts for name, row in zip(part.ids, trainer.predict(part).double(), strict=True)}
 
 
-def samples(rows: int = 120) -> Data:
-    known = mislabelled(rows)
+def samples(rows: int = 120) -> LabeledData:
+    known = mislabeled(rows)
     return permll.data.load(known.values, labels=known.labels)
 
 
 @pytest.mark.parametrize("held_out", [0.1, None])
 def test_is_the_mean_of_all_epochs_up_to_the_best(held_out: float | None, tmp_path: Path) -> None:
     record = Record()
-    permll.clean(samples(), out=tmp_path / "run", epochs=EPOCHS, observers=[record], data__validation=held_out)
+    permll.clean(
+        samples(), out=tmp_path / "run", epochs=EPOCHS, callbacks=[record], overrides={"data.validation": held_out}
+    )
     memory = remembered(tmp_path / "run")
     train, validation = Run(tmp_path / "run").rows
     assert memory.ids == (*train, *validation)
@@ -69,8 +71,8 @@ import torch
 torch.set_num_threads(1)
 import lightning_fabric, sklearn.neighbors
 import permll
-from permll.cleaning import cleaning
-from permll.training import Observer
+from permll.cleaning.clean import clean
+from permll.training import Callback
 
 source, folder, epochs, *kills = sys.argv[1:]
 
@@ -82,7 +84,7 @@ def child(out, wanted, left):
         if word == wanted and left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    class Watch(Observer):
+    class Watch(Callback):
         def on_step(self, loop):
             pass_by("step")
 
@@ -97,7 +99,7 @@ def child(out, wanted, left):
         sync(descriptor)
 
     os.fsync = fatal_sync
-    cleaning.clean(source, out=out, epochs=int(epochs), observers=[Watch()], training__checkpoint_minutes=1e-9)
+    clean(source, out=out, epochs=int(epochs), callbacks=[Watch()], overrides={"training.checkpoint_minutes": 1e-9})
 
 
 for out, wanted, left in [("whole", "never", "0"), *(("killed", *kill.split(":")) for kill in kills)]:
@@ -112,7 +114,7 @@ KILLS = ["step:4", "memory:1", "epoch:1", "checkpoint:9", "step:4", "memory:1", 
 
 
 def test_killed_eight_times_it_finds_the_same_to_the_last_bit(tmp_path: Path) -> None:
-    known = mislabelled(120)
+    known = mislabeled(120)
     np.savez(tmp_path / "vectors.npz", x=known.values, y=np.array(known.labels))
     shown = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SCRIPT, tmp_path / "vectors.npz", tmp_path, str(EPOCHS), *KILLS],
@@ -134,9 +136,9 @@ def test_killed_eight_times_it_finds_the_same_to_the_last_bit(tmp_path: Path) ->
     assert torch.equal(one.log_p, other.log_p)
     found, again = Findings.load(whole), Findings.load(killed)
     assert again.first() == found.first()
-    for name in ("candidates", "probabilities", "quality", "reasons", "neighbours"):
+    for name in ("candidates", "probabilities", "quality", "reasons", "neighbors"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    assert {**again.about, "run": ""} == {**found.about, "run": ""}
+    assert {**again.metadata, "run": ""} == {**found.metadata, "run": ""}
     for name in ("findings.csv", "metrics.jsonl"):
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
@@ -145,32 +147,32 @@ class LeftError(Exception):
     """Somebody left in the middle."""
 
 
-class LeaveAfter(Observer):
+class LeaveAfter(Callback):
     """Leaves within the epoch after so many."""
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
 
-    def on_step(self, loop: Any) -> None:
-        if loop.epoch == self.epochs:
+    def on_step(self, trainer: Any) -> None:
+        if trainer.epoch == self.epochs:
             raise LeftError
 
 
-def begun(data: Data, out: Path, epochs: int) -> Record:
+def begun(data: LabeledData, out: Path, epochs: int) -> Record:
     """Clean for so many epochs and a step, and leave; return what was said until then."""
     record = Record()
     with pytest.raises(LeftError):
-        permll.clean(data, out=out, epochs=EPOCHS, observers=[record, LeaveAfter(epochs)])
+        permll.clean(data, out=out, epochs=EPOCHS, callbacks=[record, LeaveAfter(epochs)])
     assert list(record.said) == list(range(1, epochs + 1))
     return record
 
 
 def test_data_in_another_order_are_known_again_by_id(tmp_path: Path) -> None:
     data = samples()
-    whole = permll.clean(data, out=tmp_path / "whole", epochs=EPOCHS, observers=[])
+    whole = permll.clean(data, out=tmp_path / "whole", epochs=EPOCHS, callbacks=[])
     begun(data, tmp_path / "run", epochs=2)
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(1))
-    found = permll.clean(data.take(order), out=tmp_path / "run", epochs=EPOCHS, observers=[])
+    found = permll.clean(data.take(order), out=tmp_path / "run", epochs=EPOCHS, callbacks=[])
     assert found.ids == tuple(data.ids[row] for row in order.tolist())
     for name in ("given", "candidates", "probabilities", "quality"):
         np.testing.assert_array_equal(getattr(found, name), getattr(whole, name)[order.numpy()])
@@ -182,7 +184,7 @@ def test_rows_that_come_later_and_rows_that_go_are_judged_as_they_are(tmp_path: 
     kept = [row for row in range(5, len(data)) if row % 7]  # some are gone, some are new, and the order is another
     later = data.take(kept[::-1])
     second = Record()
-    found = permll.clean(later, out=tmp_path / "run", epochs=EPOCHS, observers=[second])
+    found = permll.clean(later, out=tmp_path / "run", epochs=EPOCHS, callbacks=[second])
     assert (found.ids, found.given.tolist()) == (later.ids, later.labels.tolist())
     memory = remembered(tmp_path / "run")
     assert set(memory.ids) == set(later.ids)

@@ -11,9 +11,9 @@ import torch
 from permll.cleaning.decisions import Decisions
 from permll.data import load
 from permll.noise.apply_noise import with_noise
-from tests.helpers.apply_runs import image_folder, make_run, table_and_run, table_text
 from tests.cli.conftest import Here
 from tests.cli.test_commands import run
+from tests.helpers.apply_runs import image_folder, make_run, table_and_run, table_text
 
 PROPOSALS = {"3": ("dog", 0.99), "4": ("owl", 0.96), "5": ("cat", 0.7), "6": ("dog", 0.97)}
 

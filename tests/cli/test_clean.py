@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from permll.cleaning.findings import Finding
-from tests.helpers.mislabeled_data import CLASSES, mislabelled
 from tests.cli.conftest import Here, Inside
 from tests.cli.test_commands import run
+from tests.helpers.mislabeled_data import CLASSES, mislabeled
 
 KINDS = {
     "images": ["images"],
@@ -32,7 +32,7 @@ WORDS = (("river", "fish", "water", "boat"), ("sun", "sand", "heat", "palm"), ("
 
 def write(kind: str, folder: Path) -> set[str]:
     """Write a data set of 200 samples and return the ids of those with a wrong label."""
-    known, rng = mislabelled(), np.random.default_rng(1)
+    known, rng = mislabeled(), np.random.default_rng(1)
     rows = list(zip(range(len(known.true)), known.true.tolist(), known.labels, strict=True))
     if kind == "images":
         for row, true, label in rows:
@@ -47,8 +47,8 @@ def write(kind: str, folder: Path) -> set[str]:
         lines = [[" ".join(rng.choice([*WORDS[true], "the", "a"], 8)), label] for _, true, label in rows]
         save_csv(folder / "texts.csv", ["words", "kind"], lines)
     if kind == "table":
-        colours = ("red", "green", "blue")
-        cells = [[f"{rng.normal(3 * true, 0.3):.3f}", f"{rng.normal(-true, 0.3):.2f}", colours[true], label]
+        colors = ("red", "green", "blue")
+        cells = [[f"{rng.normal(3 * true, 0.3):.3f}", f"{rng.normal(-true, 0.3):.2f}", colors[true], label]
                  for _, true, label in rows]  # fmt: skip
         for row, cell in enumerate(rng.integers(0, 9, len(cells)).tolist()):
             if cell < 3:  # a third of the rows miss a value

@@ -7,13 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 from permll.cli.data import data
-from permll.data.registry import SETS
 from permll.data.datasets.mnist import DEBIAN
+from permll.data.registry import SETS
 from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
 from tests.helpers.dataset_files import cut, write_noise_jpeg
-from tests.helpers.real_data import published_fashion
 from tests.helpers.http_servers import Server, serving
+from tests.helpers.real_data import published_fashion
 
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
@@ -42,10 +42,10 @@ def test_names_are_bold_on_a_terminal() -> None:
 
 
 def test_list_as_json(inside: Inside) -> None:
-    listed = {info["name"]: info for info in json.loads(inside("data", "list", "--json").stdout)}
-    assert list(listed) == list(SETS)
-    assert listed["clothing1m"]["samples"] == {"train": 1_000_000, "val": 14_313, "test": 10_526}
-    assert listed["clothing1m"]["access"]["kind"] == "request"
+    format_list = {info["name"]: info for info in json.loads(inside("data", "list", "--json").stdout)}
+    assert list(format_list) == list(SETS)
+    assert format_list["clothing1m"]["samples"] == {"train": 1_000_000, "val": 14_313, "test": 10_526}
+    assert format_list["clothing1m"]["access"]["kind"] == "request"
 
 
 def test_check_of_a_good_set() -> None:

@@ -3,14 +3,14 @@
 import json
 from pathlib import Path
 
-from permll.training import fit
+from permll.training.train import train
 from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
 from tests.helpers.toy_training import quick_recipe
 
 
 def test_export_writes_what_it_says(tmp_path: Path) -> None:
-    trained = fit(recipe=quick_recipe(training__epochs=1), out=tmp_path / "run")
+    trained = train(recipe=quick_recipe(training__epochs=1), out=tmp_path / "run")
     shown = run("export", trained.folder, "--format", "safetensors", "--out", tmp_path / "out")
     assert shown.returncode == 0, shown.stderr
     written = [Path(line) for line in shown.stdout.split()]

@@ -47,7 +47,7 @@ def test_every_method_is_in_the_table_whole(columns: int) -> None:
     for info, begin, end in zip(METHODS.values(), starts, [*starts[1:], len(lines)], strict=True):
         first, *more = (line.split() for line in lines[begin:end] if line)
         row = {word.strip(";,") for line in (first, *more) for word in line}
-        assert {*info.idea.replace(",", "").split(), f"{info.cost:g}", *info.needs} <= row
+        assert {*info.summary.replace(",", "").split(), f"{info.cost:g}", *info.needs} <= row
         assert info.year is None or str(info.year) in first
 
 
@@ -71,7 +71,7 @@ def test_a_method_is_shown_with_every_setting(
         assert words(entry["meaning"].replace("``", "")) in words(shown)
     info = METHODS[name]
     assert f"{info.name}: {info.title}\n" in shown
-    for text in (info.paper, info.idea, info.state):
+    for text in (info.paper, info.summary, info.state):
         assert words(text) in words(shown)
     assert all(f"{need}:" in words(shown) for need in info.needs)
     for deviation in info.deviations:
@@ -101,8 +101,8 @@ def test_a_docstring_without_arguments_has_none() -> None:
 
 
 def test_methods_as_json(inside: Inside) -> None:
-    listed = json.loads(inside("methods", "--json").stdout)
-    assert [entry["name"] for entry in listed] == list(METHODS)
+    format_list = json.loads(inside("methods", "--json").stdout)
+    assert [entry["name"] for entry in format_list] == list(METHODS)
     one = json.loads(inside("methods", "permll", "--json").stdout)
     assert one["deviations"] == list(METHODS["permll"].deviations)
     assert {entry["name"]: entry["default"] for entry in one["settings"]}["on"] == "prediction"
@@ -123,17 +123,17 @@ def test_every_recipe_is_listed_whole(columns: int, inside: Inside) -> None:
 
 def test_recipes_of_one_tier(inside: Inside) -> None:
     shown = inside("recipes", "list", "--tier", "mini")
-    listed = [line.split()[0] for line in shown.stdout.splitlines() if line.startswith("  ")]
-    assert listed == [name for name in recipe_names() if name.startswith("mini/")]
+    format_list = [line.split()[0] for line in shown.stdout.splitlines() if line.startswith("  ")]
+    assert format_list == [name for name in recipe_names() if name.startswith("mini/")]
     assert sentence(inside("recipes", "list", "--tier", "mni")) == (
         "'mni' is no tier, did you mean mini? There are tiny, mini, lite, paper, own."
     )
 
 
 def test_recipes_as_json() -> None:
-    listed = {entry["name"]: entry for entry in json.loads(run("recipes", "list", "--json").stdout)}
-    assert list(listed) == recipe_names()
-    assert listed["mini/sym-60"] == {
+    format_list = {entry["name"]: entry for entry in json.loads(run("recipes", "list", "--json").stdout)}
+    assert list(format_list) == recipe_names()
+    assert format_list["mini/sym-60"] == {
         "name": "mini/sym-60",
         "tier": "mini",
         "title": "Fashion-MNIST, 10,000 images, symmetric noise 60 %",

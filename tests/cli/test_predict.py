@@ -12,11 +12,11 @@ import torch
 
 from permll.data import load
 from permll.training import Run
-from permll.training.predictor import load_trained
+from permll.training.predictor import load_predictor
 from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
-from tests.training.test_export import own, trained_run
 from tests.helpers.toy_training import quick_recipe
+from tests.training.test_export import own, trained_run
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_a_built_in_set_as_csv(digits: Run, tmp_path: Path) -> None:
     with out.open() as file:
         rows = list(csv.DictReader(file))
     test = load("digits", split="test")
-    expected = load_trained(digits).predict(test.inputs)
+    expected = load_predictor(digits).predict(test.inputs)
     assert list(rows[0]) == ["id", "predicted", "probability", "given", *(f"p_{name}" for name in test.classes)]
     assert tuple(row["id"] for row in rows) == test.ids
     assert [row["predicted"] for row in rows] == [test.classes[place] for place in expected.argmax(1).tolist()]

@@ -14,8 +14,9 @@ from permll.cli.show import chart
 from permll.evaluation.protocol import choose_from_rows
 from permll.noise import Corruption
 from permll.report.run_summary import compare, comparison_text, run_facts, run_summary
-from permll.training import Run, fit
+from permll.training import Run
 from permll.training.noise_estimate import estimate_noise
+from permll.training.train import train
 from tests.cli.conftest import Inside
 from tests.helpers.toy_training import StopAfter, points, quick_recipe
 
@@ -27,13 +28,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with trainings: two seeds, another method, another rate, begun ones, and one's own data."""
     folder = tmp_path_factory.mktemp("runs")
     for seed in (0, 1):
-        fit(recipe=quick_recipe(training__seed=seed), out=folder / f"permll-{seed}")
-    fit(recipe=quick_recipe(method__name="ce"), out=folder / "ce-0")
-    fit(recipe=quick_recipe(optimizer__lr=0.01), out=folder / "slow-0")
-    fit(recipe=quick_recipe(training__seed=2), out=folder / "begun-2", observers=[StopAfter(25)])  # of 19 an epoch
-    fit(recipe=quick_recipe(training__seed=3), out=folder / "begun-3", observers=[StopAfter(3)])
+        train(recipe=quick_recipe(training__seed=seed), out=folder / f"permll-{seed}")
+    train(recipe=quick_recipe(method__name="ce"), out=folder / "ce-0")
+    train(recipe=quick_recipe(optimizer__lr=0.01), out=folder / "slow-0")
+    train(recipe=quick_recipe(training__seed=2), out=folder / "begun-2", callbacks=[StopAfter(25)])  # of 19 an epoch
+    train(recipe=quick_recipe(training__seed=3), out=folder / "begun-3", callbacks=[StopAfter(3)])
     own = quick_recipe(data__source="own", data__noise="", data__validation=0.2, views__weak=None, views__strong=None)
-    fit(recipe=own, out=folder / "own-0", data=points())
+    train(points(), recipe=own, out=folder / "own-0")
     return folder
 
 
@@ -78,7 +79,7 @@ def test_one_run(runs: Path, columns: int, show_here: Inside) -> None:
     assert noisy is not None
     assert f"best by noisy validation, epoch {noisy.epoch} {100 * noisy.test:.2f} %" in text
     assert f"best epoch, epoch {chosen.best_test.epoch} (oracle) {100 * chosen.best_test.test:.2f} %" in text
-    assert f"points lost since the best epoch (oracle) {100 * chosen.memorisation:.2f}" in text
+    assert f"points lost since the best epoch (oracle) {100 * chosen.memorization:.2f}" in text
     for fate in ("true positives", "miscorrected", "missed", "false positives"):
         name = fate.replace("miscorrected", "mis-corrected")
         assert f"({name}) {last['correction_' + fate.replace(' ', '_')]:,}" in text

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.data import Data, Items, LazyImages, Table, Texts, Vectors
+from permll.data import Items, LabeledData, LazyImages, Table, Texts, Vectors
 from permll.data.decoding import OpenFile, to_pixels
 from tests.helpers.toy_data import toy
 
@@ -47,7 +47,7 @@ def test_records_that_do_not_fit_together_are_refused(change: dict[str, object],
         "ids": tuple("abc"),
     }
     with pytest.raises(ValueError, match=message):
-        Data(**(parts | change))  # type: ignore[arg-type]
+        LabeledData(**(parts | change))  # type: ignore[arg-type]
 
 
 def test_relabelled_data_do_not_share_their_labels() -> None:
@@ -110,5 +110,5 @@ def test_one_sample_to_look_at(tmp_path: Path) -> None:
         7: Items([(7, 0)], torch.arange(1)),
     }
     for expected, inputs in others.items():
-        shown = Data(inputs, torch.tensor([0]), ("x",), ("1",))[0].input
+        shown = LabeledData(inputs, torch.tensor([0]), ("x",), ("1",))[0].input
         assert expected in (shown, getattr(shown, "size", None), shown.get("x") if isinstance(shown, dict) else None)

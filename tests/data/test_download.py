@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from permll.data.archives import unpack
-from permll.data.verify import check
+from permll.data.datasets.mnist import DEBIAN
 from permll.data.download import ATTEMPTS, DownloadError, download, fetch, get
 from permll.data.registry import find
-from permll.data.datasets.mnist import DEBIAN
 from permll.data.remote_files import Published, mirror_address
-from tests.helpers.real_data import published_fashion
+from permll.data.verify import check
 from tests.helpers.http_servers import Server, serving
+from tests.helpers.real_data import published_fashion
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
 MD5 = hashlib.md5(CONTENT).hexdigest()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 
-from permll.data import Data, Images, Table, Texts, Vectors
+from permll.data import Images, LabeledData, Table, Texts, Vectors
 from permll.data.encoding import TableEncoder, TextEncoder, encode, from_arrays
 
 numbers = st.one_of(st.just(float("nan")), st.floats(allow_nan=False, allow_infinity=False))
@@ -137,10 +137,10 @@ def test_near_texts_have_near_vectors() -> None:
     assert near[:4].tolist() == [1, 0, 3, 2]
 
 
-def data(inputs) -> Data:
+def data(inputs) -> LabeledData:
     """Return inputs with labels and ids of no interest."""
     labels = torch.arange(len(inputs)) % 2
-    return Data(inputs, labels, ("a", "b"), tuple(map(str, range(len(inputs)))))
+    return LabeledData(inputs, labels, ("a", "b"), tuple(map(str, range(len(inputs)))))
 
 
 def test_encode_fits_once_and_applies_anywhere() -> None:

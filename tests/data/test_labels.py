@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from permll.data.inputs import Images, Items, Table, Texts, Vectors
 from permll.data.labels import by_place, in_order, is_missing, name_classes
-from permll.utils.messages import listed, nearest
+from permll.utils.messages import format_list, nearest
 
 texts = st.text(min_size=1).filter(lambda word: word.strip())
 
@@ -149,13 +149,13 @@ def test_complaints_name_ids() -> None:
 
 
 def test_lists_are_short_and_on_one_line() -> None:
-    phrase = listed(["two\nlines", "x" * 500, *range(98)], "entry")
+    phrase = format_list(["two\nlines", "x" * 500, *range(98)], "entry")
     assert phrase.startswith("100 entries (two\\nlines, xxx")
     assert phrase.endswith("..., 0, 1, 2, 3, 4, 5, 6, 7, ...)")
     assert "\n" not in phrase
     assert len(phrase) < 200
-    assert listed(["a", "b"], "class") == "2 classes (a, b)"
-    assert listed(["a", "b"], "key") == "2 keys (a, b)"
+    assert format_list(["a", "b"], "class") == "2 classes (a, b)"
+    assert format_list(["a", "b"], "key") == "2 keys (a, b)"
 
 
 def test_the_nearest_word_whatever_its_case() -> None:

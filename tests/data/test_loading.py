@@ -22,7 +22,7 @@ def test_a_name_is_looked_up_and_a_path_is_read(tmp_path: Path, monkeypatch: pyt
     folder_of_pictures(tmp_path / "digits")
     monkeypatch.chdir(tmp_path)
     with pytest.warns(UserWarning, match=r"^digits is read as the built-in set; what is here is \./digits\.$"):
-        assert load("digits").about["name"] == "digits"
+        assert load("digits").metadata["name"] == "digits"
     for own in ("./digits", tmp_path / "digits", str(tmp_path / "digits")):
         assert load(own).classes == ("cat", "dog")
     folder_of_pictures(tmp_path / "photos")

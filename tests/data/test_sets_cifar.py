@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from permll.data.dataset import LabeledData
+from permll.data.datasets import class_names as names
 from permll.data.inputs import Images
 from permll.data.pickles import RefusedPickleError
-from permll.data.dataset import Data
 from permll.data.registry import find
-from permll.data.datasets import names
 from tests.helpers.dataset_files import cut, write_cifar_binary, write_cifar_python
 from tests.helpers.real_data import SHARED, real_cifar
 
@@ -24,7 +24,7 @@ def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return real_cifar(tmp_path_factory)
 
 
-def pixels(data: Data) -> np.ndarray:
+def pixels(data: LabeledData) -> np.ndarray:
     assert isinstance(data.inputs, Images)
     return data.inputs.pixels.numpy()
 
@@ -40,7 +40,7 @@ def moments(images: np.ndarray) -> tuple[list[float], list[float]]:
 
 
 def from_differences(differences: np.ndarray, row: int) -> np.ndarray:
-    """Rebuild one image of the shared .npz, whose planes hold differences of neighbours modulo 256, by plain sums."""
+    """Rebuild one image of the shared .npz, whose planes hold differences of neighbors modulo 256, by plain sums."""
     planes = [[[int(value) for value in line] for line in differences[channel, row]] for channel in range(3)]
     for plane in planes:
         for y in range(32):
@@ -52,7 +52,7 @@ def from_differences(differences: np.ndarray, row: int) -> np.ndarray:
     return np.stack([red + green, green, blue + green]) % 256
 
 
-def assert_same(one: Data, other: Data) -> None:
+def assert_same(one: LabeledData, other: LabeledData) -> None:
     assert (pixels(one) == pixels(other)).all()
     assert torch.equal(one.labels, other.labels)
     assert (one.classes, one.ids) == (other.classes, other.ids)
@@ -81,7 +81,7 @@ def test_the_real_test_part_of_cifar100(cifar: Path) -> None:
     assert coarse.classes[int(coarse.labels[2])] == "aquatic_mammals"
     assert (fine.classes, coarse.classes) == (names.CIFAR100_FINE, names.CIFAR100_COARSE)
     assert fine.ids == coarse.ids
-    assert (fine.about["labels"], coarse.about["labels"]) == ("fine", "coarse")
+    assert (fine.metadata["labels"], coarse.metadata["labels"]) == ("fine", "coarse")
     with np.load(SHARED / "cifar100_test.npz") as shared:
         assert moments(pixels(fine)) == ([0.5088, 0.4874, 0.4419], [0.2683, 0.2574, 0.2771])
         for row in (0, 5_000, 9_999):
@@ -97,7 +97,7 @@ def test_both_layouts_of_the_real_cifar10_give_the_same_data(cifar: Path, tmp_pa
         write_cifar_python(folder / f"data_batch_{number + 1}", labels, pixels(binary)[rows])
     (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list(names.CIFAR10)}, protocol=2))
     python = find("cifar10").load(tmp_path, "train")
-    assert python.about["source"] == str(folder)
+    assert python.metadata["source"] == str(folder)
     assert_same(python, binary)
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from permll.data.datasets import class_names as names
 from permll.data.registry import find
-from permll.data.datasets import names
 from tests.helpers.dataset_files import write_jpeg
 
 INFO = find("clothing1m")

@@ -7,11 +7,11 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.data.verify import UnreadableError
+from permll.data.datasets import class_names as names
+from permll.data.datasets.food101n import verified
 from permll.data.inputs import Images
 from permll.data.registry import find
-from permll.data.datasets import names
-from permll.data.datasets.food101n import verified
+from permll.data.verify import UnreadableError
 from tests.helpers.dataset_files import cut, write_jpeg, write_noise_jpeg
 
 

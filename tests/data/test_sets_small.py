@@ -7,10 +7,10 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from permll.data.inputs import Images
-from permll.data.registry import find
 from permll.data.datasets.idx import read_idx
 from permll.data.datasets.mnist import DEBIAN
+from permll.data.inputs import Images
+from permll.data.registry import find
 from tests.helpers.dataset_files import cut, write_idx
 
 
@@ -28,10 +28,10 @@ def test_digits_are_scikit_learns_in_two_stratified_parts(tmp_path: Path) -> Non
         rows = [int(name) for name in data.ids]
         assert rows == sorted(rows)
         assert data.labels.tolist() == labels[rows].tolist()
-        grey = pixels(data)
-        assert grey.shape[1:] == (1, 8, 8)
-        assert (grey.numpy().reshape(-1, 64) == np.round(values[rows] * 255 / 16)).all()
-        assert grey.max() == 255
+        gray = pixels(data)
+        assert gray.shape[1:] == (1, 8, 8)
+        assert (gray.numpy().reshape(-1, 64) == np.round(values[rows] * 255 / 16)).all()
+        assert gray.max() == 255
     share = test.counts / (train.counts + test.counts)
     assert (share - 450 / 1797).abs().max() < 0.005
     assert find("digits").load(tmp_path, "test").ids == test.ids
@@ -65,7 +65,7 @@ def test_idx_files_are_read_wherever_people_keep_them(name: str, folder: str, en
     assert train.labels.tolist() == labels[:15].tolist()
     assert test.ids == ("test/00000", "test/00001", "test/00002", "test/00003", "test/00004")
     assert train.classes[:2] == (("0", "1") if name == "mnist" else ("T-shirt/top", "Trouser"))
-    assert train.about["source"] == str(tmp_path / folder)
+    assert train.metadata["source"] == str(tmp_path / folder)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])

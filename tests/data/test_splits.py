@@ -44,8 +44,8 @@ def test_the_same_seed_gives_the_same_split_whatever_the_global_state() -> None:
     first = stratified(labels, 0.2, 7)
     np.random.seed(2)
     assert torch.equal(first.validation, stratified(labels, 0.2, 7).validation)
-    assert first.about["hash"] == stratified(labels, 0.2, 7).about["hash"]
-    assert first.about["hash"] != stratified(labels, 0.2, 8).about["hash"]
+    assert first.metadata["hash"] == stratified(labels, 0.2, 7).metadata["hash"]
+    assert first.metadata["hash"] != stratified(labels, 0.2, 8).metadata["hash"]
 
 
 def test_a_split_of_data_keeps_ids_and_says_how_it_was_made() -> None:
@@ -56,8 +56,8 @@ def test_a_split_of_data_keeps_ids_and_says_how_it_was_made() -> None:
     assert torch.equal(
         validation.inputs.batch(torch.tensor([0])), data.inputs.batch(torch.tensor([data.ids.index(validation.ids[0])]))
     )
-    assert validation.about["split"] == "validation"
-    assert validation.about["split_how"]["seed"] == 3
+    assert validation.metadata["split"] == "validation"
+    assert validation.metadata["split_how"]["seed"] == 3
 
 
 def test_a_class_with_one_sample_is_trained_on() -> None:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from PIL import Image
 from torch import Tensor
 
-from permll.data import Batch, Data, LazyImages, Stream
+from permll.data import Batch, LabeledData, LazyImages, Stream
 from permll.data.decoding import OpenFile
 from permll.data.streams import Order
-from permll.data.transforms import Chain, Crop, Cutout, Flip, Normalise, RandAugment, mixup
+from permll.data.transforms import Chain, Crop, Cutout, Flip, Normalize, RandAugment, mixup
 from tests.helpers.toy_data import toy
 
-NORMALISE = Normalise((0.5,) * 3, (0.25,) * 3)
+NORMALISE = Normalize((0.5,) * 3, (0.25,) * 3)
 VIEWS = {
     "weak": Chain(Crop(padding=2), Flip(), NORMALISE),
     "strong": Chain(Crop(padding=2), RandAugment(), NORMALISE, Cutout(4)),
@@ -234,13 +234,13 @@ def test_the_keys_of_a_batch_make_its_mixup() -> None:
     assert torch.equal(mixup(one.keys, 1.0)(one.x.float()), mixup(again.keys, 1.0)(again.x.float()))
 
 
-def picture_files(folder: Path, count: int) -> Data:
+def picture_files(folder: Path, count: int) -> LabeledData:
     names = tuple(f"{number}.png" for number in range(count))
     for number, name in enumerate(names):
         pixels = np.random.default_rng(number).integers(0, 256, (30 + number, 40, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(folder / name)
     images = LazyImages(OpenFile(folder, names), torch.arange(count), size=32)
-    return Data(images, torch.arange(count) % 2, ("a", "b"), names)
+    return LabeledData(images, torch.arange(count) % 2, ("a", "b"), names)
 
 
 @pytest.mark.filterwarnings("ignore:This process.*fork:DeprecationWarning")
@@ -348,11 +348,11 @@ def test_two_loops_over_one_stream_are_told_apart() -> None:
     with pytest.raises(RuntimeError, match="one loop at a time"):
         list(zip(stream, stream, strict=False))
     stream = Stream(toy(12), 4)
-    loop = iter(stream)
-    next(loop)
+    trainer = iter(stream)
+    next(trainer)
     stream.seek(5)
     with pytest.raises(RuntimeError, match="went elsewhere"):
-        next(loop)
+        next(trainer)
     assert (stream.epoch, stream.step) == (5, 0)
 
 
@@ -378,7 +378,7 @@ def test_rows_may_be_a_mask() -> None:
 
 
 def test_streams_of_one_seed_and_other_names_share_no_draws() -> None:
-    (one,), (other,) = (Stream(toy(30), 30, views=VIEWS, name=name) for name in ("labelled", "unlabelled"))
+    (one,), (other,) = (Stream(toy(30), 30, views=VIEWS, name=name) for name in ("labeled", "unlabeled"))
     assert not torch.equal(one.index, other.index)
     assert not set(one.keys.tolist()) & set(other.keys.tolist())
 

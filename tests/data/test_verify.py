@@ -8,12 +8,12 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.data.verify import Finding, check, unreadable, whole
 from permll.data.decoding import OpenFile
 from permll.data.inputs import LazyImages
+from permll.data.verify import Finding, check, unreadable, whole
+from tests.data.test_sets_clothing1m import CLEAN_KEYS, TRAIN, make
 from tests.helpers.dataset_files import cut, write_jpeg, write_noise_jpeg
 from tests.helpers.real_data import real_cifar
-from tests.data.test_sets_clothing1m import CLEAN_KEYS, TRAIN, make
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 
 from permll.evaluation import correction
-from permll.evaluation.correction import Fates
-from tests.helpers.evaluation_strategies import Relabelled, relabelled
+from permll.evaluation.correction import CorrectionCounts
+from tests.helpers.evaluation_strategies import Relabeled, relabeled
 
 
 def fate(given: int, corrected: int, clean: int) -> str:
@@ -19,12 +19,12 @@ def fate(given: int, corrected: int, clean: int) -> str:
     return "missed" if corrected == given else "miscorrected"
 
 
-def measure(sample: Relabelled) -> correction.Correction:
+def measure(sample: Relabeled) -> correction.Correction:
     return correction.measure_correction(sample.given, sample.corrected, sample.clean, sample.num_classes)
 
 
-@given(relabelled())
-def test_fates_are_the_loops(sample: Relabelled) -> None:
+@given(relabeled())
+def test_fates_are_the_loops(sample: Relabeled) -> None:
     rows = list(zip(sample.given.tolist(), sample.corrected.tolist(), sample.clean.tolist(), strict=True))
     found = measure(sample)
     assert Counter(found.total._asdict()) == Counter(fate(*row) for row in rows)
@@ -32,19 +32,19 @@ def test_fates_are_the_loops(sample: Relabelled) -> None:
         assert Counter(fates._asdict()) == Counter(fate(*row) for row in rows if row[2] == label)
 
 
-@given(relabelled())
-def test_counts_sum_to_n_over_fates_and_over_classes(sample: Relabelled) -> None:
+@given(relabeled())
+def test_counts_sum_to_n_over_fates_and_over_classes(sample: Relabeled) -> None:
     found = measure(sample)
     n = len(sample.given)
     assert sum(found.total) == found.total.samples == n
     assert sum(fates.samples for fates in found.by_class) == n
-    assert Fates(*map(sum, zip(*found.by_class, strict=True))) == found.total
+    assert CorrectionCounts(*map(sum, zip(*found.by_class, strict=True))) == found.total
     assert len(found.by_class) == sample.num_classes
     assert found.total.right_before + found.total.wrong == n
 
 
-@given(relabelled())
-def test_what_is_derived_is_what_the_labels_say(sample: Relabelled) -> None:
+@given(relabeled())
+def test_what_is_derived_is_what_the_labels_say(sample: Relabeled) -> None:
     total = measure(sample).total
     wrong, changed = sample.given != sample.clean, sample.corrected != sample.given
     assert total.wrong == wrong.sum()
@@ -56,8 +56,8 @@ def test_what_is_derived_is_what_the_labels_say(sample: Relabelled) -> None:
         assert share == pytest.approx(float(right_now[of].mean())) if of.any() else share is None
 
 
-@given(relabelled())
-def test_without_a_change_nothing_is_corrected_and_with_the_truth_everything_is(sample: Relabelled) -> None:
+@given(relabeled())
+def test_without_a_change_nothing_is_corrected_and_with_the_truth_everything_is(sample: Relabeled) -> None:
     untouched = measure(sample._replace(corrected=sample.given)).total
     assert (untouched.changed, untouched.precision, untouched.right_after) == (0, None, untouched.right_before)
     perfect = measure(sample._replace(corrected=sample.clean)).total
@@ -65,8 +65,8 @@ def test_without_a_change_nothing_is_corrected_and_with_the_truth_everything_is(
     assert perfect.recall in (None, 1.0)
 
 
-@given(relabelled())
-def test_beliefs_and_the_classes_they_favour_are_one(sample: Relabelled) -> None:
+@given(relabeled())
+def test_beliefs_and_the_classes_they_favour_are_one(sample: Relabeled) -> None:
     beliefs = torch.nn.functional.one_hot(sample.corrected, sample.num_classes).float()
     assert correction.measure_correction(sample.given, beliefs, sample.clean) == measure(sample)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from permll import evaluation
 from permll.evaluation import accuracy, calibration, correction, detection, evaluate_labels, evaluate_predictions
-from tests.helpers.evaluation_strategies import Predicted, Relabelled, predicted, relabelled
+from tests.helpers.evaluation_strategies import Predicted, Relabeled, predicted, relabeled
 
 
 @given(predicted())
@@ -28,8 +28,8 @@ def test_predictions_have_the_numbers_of_their_rooms(sample: Predicted) -> None:
     assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
-@given(relabelled())
-def test_labels_have_the_numbers_of_both_rooms_and_json_holds_them(sample: Relabelled) -> None:
+@given(relabeled())
+def test_labels_have_the_numbers_of_both_rooms_and_json_holds_them(sample: Relabeled) -> None:
     labels = sample.given, sample.corrected, sample.clean
     quality = torch.linspace(0, 1, len(sample.given))
     found = evaluate_labels(sample.given, sample.corrected, quality, sample.clean, sample.num_classes)

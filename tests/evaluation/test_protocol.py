@@ -41,7 +41,7 @@ def test_no_choice_beats_the_best_test_and_memorisation_is_what_the_last_lost(ru
     found = choose_epochs(*(list(column) for column in zip(*run, strict=True)))
     tests = [test for test, _, _ in run if test is not None]
     assert found.best_test.test == max(tests)
-    assert found.memorisation == max(tests) - tests[-1] >= 0
+    assert found.memorization == max(tests) - tests[-1] >= 0
     assert all(value is None or value <= max(tests) for value in found.numbers().values())
 
 

@@ -46,14 +46,14 @@ def test_small_distances_between_large_features_are_not_lost() -> None:
 def test_chosen_rows_take_the_given_label_of_the_neighbour_picked(batch: int, k: int, chosen: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.randint(100, (batch,), generator=generator)
-    neighbours = torch.randint(batch, (batch, k), generator=generator)
+    neighbors = torch.randint(batch, (batch, k), generator=generator)
     rows = torch.randperm(batch, generator=generator)[:chosen]
     picks = torch.randint(k, rows.shape, generator=generator)
     before = labels.clone()
     expected = labels.tolist()
     for row, pick in zip(rows.tolist(), picks.tolist(), strict=True):
-        expected[row] = before[neighbours[row, pick]].item()
-    assert synthetic_labels(labels, neighbours, rows, picks).tolist() == expected
+        expected[row] = before[neighbors[row, pick]].item()
+    assert synthetic_labels(labels, neighbors, rows, picks).tolist() == expected
     assert torch.equal(labels, before)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture
 
-from permll.functional.morph import NONE, add_to_history, memorised, rate_from_areas
+from permll.functional.morph import NONE, add_to_history, memorized, rate_from_areas
 
 
 @given(st.lists(st.integers(-1, 3), min_size=1, max_size=8), st.integers(0, 3))
@@ -16,7 +16,7 @@ def test_memorised_is_what_a_counter_says(row: list[int], label: int) -> None:
     counts = Counter(value for value in row if value != NONE)
     own = counts.pop(label, 0)
     history = torch.tensor([row, row[::-1]], dtype=torch.int32)
-    assert memorised(history, torch.tensor([label, label])).tolist() == [own > max(counts.values(), default=0)] * 2
+    assert memorized(history, torch.tensor([label, label])).tolist() == [own > max(counts.values(), default=0)] * 2
 
 
 def test_histories_forget_the_oldest() -> None:

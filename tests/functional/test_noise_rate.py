@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from permll.functional.noise_rate import (
-    cautious_transition,
     fit_likelihood,
     joint_by_likelihood,
-    joint_of_beliefs,
+    joint_from_label_probs,
     least_noise_rate,
     noise_rate,
-    rate_of,
-    rate_of_mixture,
+    noise_rate_from_joint,
+    noise_rate_from_mixture,
+    smoothed_transition,
     transition_of,
 )
 
@@ -36,14 +36,14 @@ def test_the_joint_of_beliefs_is_what_loops_make(rows: int, classes: int, seed: 
     generator = torch.Generator().manual_seed(seed)
     beliefs = torch.rand(rows, classes, generator=generator).softmax(1)
     labels = torch.randint(classes, (rows,), generator=generator)
-    joint = joint_of_beliefs(beliefs, labels)
+    joint = joint_from_label_probs(beliefs, labels)
     for i in range(classes):
         for j in range(classes):
             expected = sum(beliefs[n, i].item() for n in range(rows) if labels[n] == j) / rows
             assert joint[i, j].item() == pytest.approx(expected, abs=1e-6)
     assert joint.sum().item() == pytest.approx(1, abs=1e-6)
     wrong = sum(1 - beliefs[n, labels[n]].item() for n in range(rows)) / rows
-    assert rate_of(joint) == pytest.approx(wrong, abs=1e-6)
+    assert noise_rate_from_joint(joint) == pytest.approx(wrong, abs=1e-6)
     torch.testing.assert_close(transition_of(joint).sum(1), torch.ones(classes, dtype=torch.float64))
 
 
@@ -53,10 +53,10 @@ def test_noise_is_found_whatever_the_temperature(T: Tensor, temperature: float) 
     logits, labels, clean = drawn(T, 4000, temperature)
     fit = fit_likelihood(logits, labels)
     truth = (labels != clean).double().mean().item()
-    assert rate_of(fit.joint) == pytest.approx(truth, abs=0.03)
+    assert noise_rate_from_joint(fit.joint) == pytest.approx(truth, abs=0.03)
     torch.testing.assert_close(transition_of(fit.joint), T, atol=0.06, rtol=0)
     assert fit.temperature == pytest.approx(temperature, rel=0.2)
-    assert noise_rate(logits, labels) == pytest.approx(rate_of(fit.joint))
+    assert noise_rate(logits, labels) == pytest.approx(noise_rate_from_joint(fit.joint))
 
 
 @pytest.mark.parametrize("T", [PAIR, EVEN], ids=["pair", "even"])
@@ -65,11 +65,11 @@ def test_em_ends_where_another_step_leads_nowhere(T: Tensor) -> None:
     logits, labels, _ = drawn(T, 300, 1.0)
     fit = fit_likelihood(logits, labels)
     p = (logits.double() / fit.temperature).softmax(1).tolist()
-    found, rate = [], rate_of(fit.joint)
+    found, rate = [], noise_rate_from_joint(fit.joint)
     for i in range(3):
         counts = [300 * fit.joint[i, j].item() + 3 * (1 - rate if i == j else rate / 2) for j in range(3)]
         found.append([count / sum(counts) for count in counts])
-    torch.testing.assert_close(cautious_transition(fit.joint, 300), torch.tensor(found, dtype=torch.float64))
+    torch.testing.assert_close(smoothed_transition(fit.joint, 300), torch.tensor(found, dtype=torch.float64))
     joint = torch.zeros(3, 3, dtype=torch.float64)
     for n, y in enumerate(labels.tolist()):
         r = [p[n][i] * found[i][y] for i in range(3)]
@@ -84,13 +84,13 @@ def test_few_rows_of_many_classes_do_not_pass_for_noise() -> None:
     logits = 3.5 * torch.randn(1200, 80, generator=generator)
     labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
     assert noise_rate(logits, labels) < 0.05
-    assert rate_of(fit_likelihood(logits, labels, groups=1, caution=0.0).joint) > 0.1
+    assert noise_rate_from_joint(fit_likelihood(logits, labels, groups=1, caution=0.0).joint) > 0.1
 
 
 @pytest.mark.parametrize("T", [PAIR, EVEN], ids=["pair", "even"])
 def test_a_network_that_knows_is_believed(T: Tensor) -> None:
     logits, labels, _ = drawn(T, 4000, 1.0)
-    assert least_noise_rate(logits, labels) == noise_rate(logits, labels) < rate_of_mixture(logits, labels)
+    assert least_noise_rate(logits, labels) == noise_rate(logits, labels) < noise_rate_from_mixture(logits, labels)
 
 
 def test_what_a_network_does_not_know_is_not_all_noise() -> None:
@@ -111,7 +111,7 @@ def test_one_row_tells_nothing() -> None:
 
 def test_the_standard_error_is_that_of_many_draws() -> None:
     fits = [fit_likelihood(*drawn(EVEN, 200, 1.0, seed)[:2], groups=10) for seed in range(12)]
-    spread = torch.tensor([rate_of(fit.joint) for fit in fits]).std().item()
+    spread = torch.tensor([noise_rate_from_joint(fit.joint) for fit in fits]).std().item()
     mean = sum(fit.error for fit in fits) / len(fits)
     assert spread / 2 < mean < 2 * spread
 
@@ -120,12 +120,12 @@ def test_without_noise_there_is_none() -> None:
     logits = 8 * torch.eye(4).repeat(25, 1)
     labels = torch.arange(4).repeat(25)
     assert noise_rate(logits, labels) == pytest.approx(0, abs=0.01)
-    assert rate_of_mixture(logits, labels) == 0.0, "one value makes no two humps"
+    assert noise_rate_from_mixture(logits, labels) == 0.0, "one value makes no two humps"
 
 
 def test_many_rows_are_as_good_as_enough() -> None:
     logits, labels, clean = drawn(EVEN, 50_000, 1.0)
-    assert rate_of(joint_by_likelihood(logits, labels)) == pytest.approx(
+    assert noise_rate_from_joint(joint_by_likelihood(logits, labels)) == pytest.approx(
         (labels != clean).double().mean().item(), abs=0.02
     )
 
@@ -135,7 +135,7 @@ def test_labels_that_the_network_excludes_do_no_harm() -> None:
     labels = torch.tensor([0] * 8 + [2] * 2)
     joint = joint_by_likelihood(logits, labels)
     assert joint.isfinite().all()
-    assert rate_of(joint) == pytest.approx(0.2, abs=1e-6)
+    assert noise_rate_from_joint(joint) == pytest.approx(0.2, abs=1e-6)
 
 
 def test_the_mixture_counts_the_upper_hump() -> None:
@@ -143,4 +143,4 @@ def test_the_mixture_counts_the_upper_hump() -> None:
     logits = 6 * torch.eye(3).repeat(100, 1) + 0.5 * torch.randn(300, 3, generator=generator)
     labels = torch.arange(3).repeat(100)
     labels[:60] = (labels[:60] + 1) % 3
-    assert rate_of_mixture(logits, labels) == pytest.approx(0.2, abs=0.02)
+    assert noise_rate_from_mixture(logits, labels) == pytest.approx(0.2, abs=0.02)

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from permll.functional.prediction_memory import (
-    elr_regulariser,
+    elr_regularizer,
     elr_target,
     in_order,
-    normalised,
+    normalized,
     sop_cross_entropy,
     sop_labels,
     sop_noise,
@@ -55,7 +55,7 @@ def test_rows_of_zeros_are_replaced_and_others_sum_to_one() -> None:
     rows = torch.tensor([[0.0, 0.0, 0.0], [1e-30, 3e-30, 0.0], [2.0, 1.0, 1.0]], dtype=torch.float64)
     otherwise = torch.tensor([[0.0, 1.0, 0.0]] * 3, dtype=torch.float64)
     expected = torch.tensor([[0.0, 1.0, 0.0], [0.25, 0.75, 0.0], [0.5, 0.25, 0.25]], dtype=torch.float64)
-    assert_close(normalised(rows, otherwise), expected, **EXACT)
+    assert_close(normalized(rows, otherwise), expected, **EXACT)
 
 
 def test_of_a_blend_the_class_that_the_memory_knows_gains() -> None:
@@ -69,7 +69,7 @@ def test_of_a_blend_the_class_that_the_memory_knows_gains() -> None:
 @given(samples(max_classes=12), st.sampled_from([0.0, 0.5, 0.7, 0.99]))
 def test_elr_is_what_its_loops_say(sample: Samples, beta: float) -> None:
     target = sample.alpha.softmax(-1)
-    got, pull = elr_target(target, sample.logits, beta), elr_regulariser(target, sample.logits)
+    got, pull = elr_target(target, sample.logits, beta), elr_regularizer(target, sample.logits)
     for row, (t, logits) in enumerate(zip(target.tolist(), sample.logits, strict=True)):
         p = [min(max(x, 1e-4), 1 - 1e-4) for x in softmax(logits)]
         for k, t_k in enumerate(t):
@@ -82,7 +82,7 @@ def test_elr_is_what_its_loops_say(sample: Samples, beta: float) -> None:
 def test_the_gradient_of_elr_is_the_papers(sample: Samples) -> None:
     logits, t = sample.logits.clone().requires_grad_(), sample.alpha.softmax(-1)
     p = sample.logits.softmax(-1)
-    (got,) = torch.autograd.grad(elr_regulariser(t, logits).sum(), logits)
+    (got,) = torch.autograd.grad(elr_regularizer(t, logits).sum(), logits)
     inside = ((p > 1e-4) & (p < 1 - 1e-4)).all(-1)
     for row in inside.nonzero()[:, 0].tolist():
         inner = float(t[row] @ p[row])
@@ -105,7 +105,7 @@ def test_certainty_costs_elr_nothing_but_a_bounded_number(classes: int) -> None:
     logits = torch.full((1, classes), -500.0)
     logits[0, 0] = 500.0
     t = torch.nn.functional.one_hot(torch.tensor([0]), classes).float()
-    pull = elr_regulariser(t, logits.requires_grad_())
+    pull = elr_regularizer(t, logits.requires_grad_())
     assert_close(pull, torch.tensor([math.log(1e-4)]), rtol=1e-3, atol=0.0)
     assert torch.autograd.grad(pull.sum(), logits)[0].isfinite().all()
 

@@ -39,7 +39,7 @@ def softmax(logits: list[float]) -> list[float]:
     return [power / sum(powers) for power in powers]
 
 
-def loop(sample: Samples, one: Callable[[list[float], int], float]) -> Tensor:
+def trainer(sample: Samples, one: Callable[[list[float], int], float]) -> Tensor:
     """Return what ``one`` gives for (p, y) of every sample."""
     rows = zip(sample.logits.tolist(), sample.labels.tolist(), strict=True)
     return torch.tensor([one(softmax(logits), y) for logits, y in rows], dtype=torch.float64)
@@ -65,8 +65,8 @@ def test_soft_bootstrap_mixes_label_and_prediction_into_the_target(sample: Sampl
     def one(p: list[float], y: int) -> float:
         return -sum((beta * (k == y) + (1 - beta) * p[k]) * math.log(p[k]) for k in range(len(p)))
 
-    assert_close(bootstrap_soft(sample.logits, sample.labels, beta), loop(sample, one), **EXACT)
-    assert_close(bootstrap_soft(sample.logits, sample.labels, beta, detach_target=True), loop(sample, one), **EXACT)
+    assert_close(bootstrap_soft(sample.logits, sample.labels, beta), trainer(sample, one), **EXACT)
+    assert_close(bootstrap_soft(sample.logits, sample.labels, beta, detach_target=True), trainer(sample, one), **EXACT)
 
 
 @given(MODERATE, SHARES)
@@ -84,7 +84,7 @@ def test_hard_bootstrap_adds_the_predicted_class_to_the_target(sample: Samples, 
     def one(p: list[float], y: int) -> float:
         return -beta * math.log(p[y]) - (1 - beta) * math.log(p[p.index(max(p))])
 
-    assert_close(bootstrap_hard(sample.logits, sample.labels, beta), loop(sample, one), **EXACT)
+    assert_close(bootstrap_hard(sample.logits, sample.labels, beta), trainer(sample, one), **EXACT)
     predicted = sample._replace(labels=sample.logits.argmax(1))
     expected = beta * pull(sample) + (1 - beta) * pull(predicted)
     assert_close(gradient(lambda z, y: bootstrap_hard(z, y, beta), sample), expected, **EXACT)
@@ -92,7 +92,7 @@ def test_hard_bootstrap_adds_the_predicted_class_to_the_target(sample: Samples, 
 
 @given(MODERATE, st.sampled_from([0.1, 0.7, 1.0]))
 def test_gce_is_its_formula_and_scales_the_gradient_of_cross_entropy(sample: Samples, q: float) -> None:
-    assert_close(gce(sample.logits, sample.labels, q), loop(sample, lambda p, y: (1 - p[y] ** q) / q), **EXACT)
+    assert_close(gce(sample.logits, sample.labels, q), trainer(sample, lambda p, y: (1 - p[y] ** q) / q), **EXACT)
     assert_close(gradient(lambda z, y: gce(z, y, q), sample), of_label(sample) ** q * pull(sample), **EXACT)
 
 
@@ -108,7 +108,7 @@ def test_gce_ends_in_cross_entropy_and_in_the_absolute_error(sample: Samples) ->
 def test_truncated_gce_never_costs_more_than_a_label_believed_with_k(sample: Samples, q: float, k: float) -> None:
     kept = believed(sample.logits, sample.labels, k)
     assert kept.tolist() == [value > k for value in of_label(sample)[:, 0].tolist()]
-    expected = loop(sample, lambda p, y: min((1 - p[y] ** q) / q, (1 - k**q) / q))
+    expected = trainer(sample, lambda p, y: min((1 - p[y] ** q) / q, (1 - k**q) / q))
     assert_close(truncated_gce(sample.logits, sample.labels, kept, q, k), expected, **EXACT)
 
 
@@ -129,7 +129,7 @@ def test_symmetric_cross_entropy_is_its_definition(sample: Samples, settings: tu
         reverse = -sum(share * log for share, log in zip(p, log_label, strict=True))
         return -alpha * math.log(p[y]) + beta * reverse
 
-    assert_close(symmetric_cross_entropy(sample.logits, sample.labels, *settings), loop(sample, one), **EXACT)
+    assert_close(symmetric_cross_entropy(sample.logits, sample.labels, *settings), trainer(sample, one), **EXACT)
     expected = (alpha - beta * A * of_label(sample)) * pull(sample)
     assert_close(gradient(lambda z, y: symmetric_cross_entropy(z, y, *settings), sample), expected, **EXACT)
 

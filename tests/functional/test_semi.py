@@ -19,7 +19,7 @@ from permll.functional.semi import (
     right_posterior,
     sharpen,
     squared_error,
-    unlabelled_weight,
+    unlabeled_weight,
 )
 
 
@@ -169,11 +169,11 @@ def test_the_best_are_believed_where_too_few_are() -> None:
     [(10, 0.18, 0), (10, 0.2, 0), (10, 0.45, 25), (10, 0.72, 25), (100, 0.2, 25), (100, 0.5, 150), (100, 0.9, 150)],
 )
 def test_the_authors_table(classes: int, rate: float, expected: float) -> None:
-    assert unlabelled_weight(rate, classes) == pytest.approx(expected)
+    assert unlabeled_weight(rate, classes) == pytest.approx(expected)
 
 
 @given(st.integers(2, 1000), st.floats(0, 1), st.floats(0, 1))
 def test_more_noise_and_more_classes_never_weigh_less(classes: int, one: float, other: float) -> None:
     low, high = sorted((one, other))
-    assert 0 <= unlabelled_weight(low, classes) <= unlabelled_weight(high, classes)
-    assert unlabelled_weight(low, classes) <= unlabelled_weight(low, classes + 1)
+    assert 0 <= unlabeled_weight(low, classes) <= unlabeled_weight(high, classes)
+    assert unlabeled_weight(low, classes) <= unlabeled_weight(low, classes + 1)

@@ -51,7 +51,7 @@ def make_run(source: Any, out: Path, proposals: Mapping[str, tuple[str, float]],
     """Train for an epoch and write findings down: ``proposals`` (id -> class, probability), all else is right."""
     torch.set_num_threads(1)
     name = str(source) if isinstance(source, str | Path) else source
-    run = permll.fit("permll", name, out=out, epochs=1, observers=[], data__options=options or None)
+    run = permll.train(name, "permll", out=out, epochs=1, callbacks=[], overrides={"data.options": options or None})
     save_findings(run, proposals)
     return run
 

@@ -29,9 +29,9 @@ def write_cifar_python(path: Path, labels: dict[str, np.ndarray], images: np.nda
     path.write_bytes(pickle.dumps(batch | {"batch_label": "made by a test"}, protocol=4))
 
 
-def write_jpeg(path: Path, colour: tuple[int, int, int], size: tuple[int, int] = (12, 8)) -> None:
+def write_jpeg(path: Path, color: tuple[int, int, int], size: tuple[int, int] = (12, 8)) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new("RGB", size, colour).save(path, "JPEG", quality=95)
+    Image.new("RGB", size, color).save(path, "JPEG", quality=95)
 
 
 def write_noise_jpeg(path: Path, seed: int, side: int = 64) -> None:

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from permll.distributed.process_group import Ranks
-from permll.distributed.batch_norm import share_norms
+from permll.distributed.batch_norm import convert_batch_norm
+from permll.distributed.process_group import ProcessGroup
 
 SHAPES = ((7, 3), (5, 3, 4), (6, 3, 2, 5), (3, 3, 1, 2, 2), (2, 3), (1, 3, 8))  # of the last, one rank has no row
 
@@ -38,28 +38,31 @@ def norms(dimensions: int) -> list[nn.Module]:
     return [norm.double() for norm in made]
 
 
-def passed(ranks: Ranks) -> dict[str, Tensor]:
+def passed(group: ProcessGroup) -> dict[str, Tensor]:
     """Return what comes out of norms, what goes back, and what they remember."""
     found: dict[str, Tensor] = {}
     for number, (x, weight) in enumerate(batches()):
         for kind, norm in enumerate(norms(x.ndim)):
             name = f"{number}.{kind}"
-            shared = norm if ranks.alone else share_norms(norm, torch.device("cpu"))
-            own = x[ranks.own].clone().requires_grad_()
+            shared = norm if group.is_single else convert_batch_norm(norm, torch.device("cpu"))
+            own = x[group.own_rows].clone().requires_grad_()
             out = shared(own)
-            (out * weight[ranks.own]).sum().backward()
-            found |= {f"{name}.out": ranks.join(out.detach(), len(x)), f"{name}.x": ranks.join(own.grad, len(x))}
-            found |= {f"{name}.d{key}": ranks.total(value.grad) for key, value in shared.named_parameters()}
+            (out * weight[group.own_rows]).sum().backward()
+            found |= {
+                f"{name}.out": group.gather_rows(out.detach(), len(x)),
+                f"{name}.x": group.gather_rows(own.grad, len(x)),
+            }
+            found |= {f"{name}.d{key}": group.all_reduce(value.grad) for key, value in shared.named_parameters()}
             found |= {f"{name}.{key}": value for key, value in shared.state_dict().items()}
-            found[f"{name}.evaluated"] = ranks.join(shared.eval()(own).detach(), len(x)) if kind != 3 else x
+            found[f"{name}.evaluated"] = group.gather_rows(shared.eval()(own).detach(), len(x)) if kind != 3 else x
     return {key: value.contiguous().clone() for key, value in found.items()}
 
 
 def main(out: Path) -> None:
-    """Normalise, and write."""
+    """Normalize, and write."""
     torch.distributed.init_process_group("gloo")
     rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    found = passed(Ranks(rank, size))
+    found = passed(ProcessGroup(rank, size))
     if rank == 0:
         save_file(found, out)
     torch.distributed.barrier()

@@ -17,7 +17,7 @@ class Ranked(NamedTuple):
     wrong: Tensor
 
 
-class Relabelled(NamedTuple):
+class Relabeled(NamedTuple):
     given: Tensor
     corrected: Tensor
     clean: Tensor
@@ -44,7 +44,7 @@ def ranked(draw: st.DrawFn) -> Ranked:
 
 
 @st.composite
-def relabelled(draw: st.DrawFn) -> Relabelled:
+def relabeled(draw: st.DrawFn) -> Relabeled:
     n, c = draw(st.integers(1, 60)), draw(st.integers(2, 6))
     labels = st.lists(st.integers(0, c - 1), min_size=n, max_size=n).map(torch.tensor)
-    return Relabelled(draw(labels), draw(labels), draw(labels), c)
+    return Relabeled(draw(labels), draw(labels), draw(labels), c)

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from permll.data import Data
+from permll.data import LabeledData
 from permll.data.streams import Batch
 from permll.methods import FitInfo, Method, find_method
 
 
 def prepare(
     name: str,
-    data: Data,
+    data: LabeledData,
     settings: dict[str, Any] | None = None,
     *,
     epochs: int = 10,
@@ -28,7 +28,7 @@ def prepare(
     return method
 
 
-def batch_of(data: Data, rows: Sequence[int], views: Sequence[str] = ("weak",)) -> Batch:
+def batch_of(data: LabeledData, rows: Sequence[int], views: Sequence[str] = ("weak",)) -> Batch:
     """Return a batch of these rows, each as often as it is named."""
     index = torch.tensor(rows)
     x = data.inputs.batch(index)

@@ -7,7 +7,7 @@ import numpy as np
 CLASSES = ("ant", "bee", "cow")
 
 
-class Mislabelled(NamedTuple):
+class Mislabeled(NamedTuple):
     """What is known about N rows.
 
     Args:
@@ -28,7 +28,7 @@ class Mislabelled(NamedTuple):
         return [CLASSES[k] for k in self.given.tolist()]
 
 
-def mislabelled(rows: int = 200, share: float = 0.15, seed: int = 0) -> Mislabelled:
+def mislabeled(rows: int = 200, share: float = 0.15, seed: int = 0) -> Mislabeled:
     """Return rows of which a share are labelled as the class after theirs."""
     rng = np.random.default_rng(seed)
     true = np.arange(rows) % len(CLASSES)
@@ -36,4 +36,4 @@ def mislabelled(rows: int = 200, share: float = 0.15, seed: int = 0) -> Mislabel
     given = true.copy()
     given[wrong] = (given[wrong] + 1) % len(CLASSES)
     values = rng.normal(size=(rows, 8)) + 6 * np.eye(8)[true]
-    return Mislabelled(values.astype(np.float32), true, given, set(wrong.tolist()))
+    return Mislabeled(values.astype(np.float32), true, given, set(wrong.tolist()))

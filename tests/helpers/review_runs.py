@@ -10,7 +10,7 @@ from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
 from permll.cleaning.source_data import samples_of
 from permll.data.loading import load
-from permll.review.session import Desk
+from permll.review.session import ReviewSession
 from permll.training.recipe_files import choose_recipe
 from permll.training.run import Run
 
@@ -75,15 +75,15 @@ def add_findings(run: Run) -> Findings:
     posterior[np.arange(n), (given + 1) % c] += np.linspace(0.015, 0.001, n)  # the proposal, by a little
     posterior[np.arange(n), given] = quality
     posterior /= posterior.sum(1, keepdims=True)
-    neighbours = np.stack([(np.arange(n) + step) % n for step in (1, 2, 3)], 1)
+    neighbors = np.stack([(np.arange(n) + step) % n for step in (1, 2, 3)], 1)
     reasons = np.where(np.arange(n) < n // 3, 3, 0)
     found = Findings.of_posterior(
-        data.ids, data.classes, given, posterior, neighbours=neighbours, reasons=reasons, duplicates=((0, 3),)
+        data.ids, data.classes, given, posterior, neighbors=neighbors, reasons=reasons, duplicates=((0, 3),)
     )
     found.save(run.folder)
     return found
 
 
-def make_desk(run: Run, folder: Path | None = None) -> Desk:
+def make_desk(run: Run, folder: Path | None = None) -> ReviewSession:
     """Return the desk of a run, with its decisions or those in another folder."""
-    return Desk(Findings.load(run.folder), samples_of(run), Decisions(folder or run.folder))
+    return ReviewSession(Findings.load(run.folder), samples_of(run), Decisions(folder or run.folder))

@@ -7,22 +7,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from permll.data import Data, Vectors
+from permll.data import LabeledData, Vectors
 from permll.methods import Method, find_method
-from permll.training.trainer import Loop
-from permll.training.callbacks import Observer
+from permll.training.callbacks import Callback
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
+from permll.training.trainer import Trainer
 
 
-def points(rows: int = 60, classes: int = 3, seed: int = 0) -> Data:
+def points(rows: int = 60, classes: int = 3, seed: int = 0) -> LabeledData:
     """Return points around as many centres as there are classes."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(rows) % classes
-    centres = 3 * torch.randn(classes, 4, generator=generator)
-    values = centres[labels] + torch.randn(rows, 4, generator=generator)
+    centers = 3 * torch.randn(classes, 4, generator=generator)
+    values = centers[labels] + torch.randn(rows, 4, generator=generator)
     ids = tuple(f"point {row}" for row in range(rows))
-    return Data(Vectors(values), labels, tuple(f"class {c}" for c in range(classes)), ids)
+    return LabeledData(Vectors(values), labels, tuple(f"class {c}" for c in range(classes)), ids)
 
 
 def small_net(inputs: int, classes: int, seed: int = 0, dropout: float = 0.1) -> nn.Module:
@@ -37,18 +37,18 @@ def small_net(inputs: int, classes: int, seed: int = 0, dropout: float = 0.1) ->
         )
 
 
-def make_loop(
+def build_trainer(
     name: str,
-    data: Data,
+    data: LabeledData,
     settings: Mapping[str, Any] | None = None,
     *,
     epochs: int = 4,
     batch_size: int = 16,
-    held_out: Data | bool = True,
+    held_out: LabeledData | bool = True,
     fabric: Any = None,
     dropout: float = 0.1,
     **more: Any,
-) -> Loop:
+) -> Trainer:
     """Return a loop of a registered method on vectors; its held-out rows are other points, these, or none."""
     from lightning_fabric import Fabric
 
@@ -61,7 +61,7 @@ def make_loop(
     width = data.inputs.batch(torch.arange(1)).shape[1]
     for number, network in enumerate(method.network_names):
         method.networks[network] = small_net(width, data.num_classes, number, dropout)
-    return Loop(
+    return Trainer(
         fabric or Fabric(accelerator="cpu", devices=1),
         method,
         data,
@@ -88,13 +88,13 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (newest, folder / "metrics.jsonl", folder / "result.json")}
 
 
-class StopAfter(Observer):
+class StopAfter(Callback):
     """Asks the loop to stop after so many steps."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
 
-    def on_step(self, loop: Loop) -> None:
+    def on_step(self, trainer: Trainer) -> None:
         self.left -= 1
         if self.left == 0:
-            loop.stop()
+            trainer.stop()

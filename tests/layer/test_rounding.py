@@ -12,11 +12,11 @@ from permll.layer.rounding import chances, stochastic_bfloat16
 def test_a_number_becomes_one_of_its_neighbours(x: float, chance: int) -> None:
     value = torch.tensor([[x]])
     found = float(stochastic_bfloat16(value, torch.tensor([[chance]], dtype=torch.int32)))
-    neighbours = {float(stochastic_bfloat16(value, torch.tensor([[c]], dtype=torch.int32))) for c in (0, 65535)}
-    assert found in neighbours
-    assert min(neighbours) <= x <= max(neighbours)
+    neighbors = {float(stochastic_bfloat16(value, torch.tensor([[c]], dtype=torch.int32))) for c in (0, 65535)}
+    assert found in neighbors
+    assert min(neighbors) <= x <= max(neighbors)
     if x == float(value.bfloat16()):
-        assert neighbours == {x}
+        assert neighbors == {x}
 
 
 def test_what_is_not_finite_stays() -> None:
@@ -30,7 +30,7 @@ def test_what_is_not_finite_stays() -> None:
 def test_the_mean_of_many_is_the_number(x: float) -> None:
     """Over rows, over entries and over writes, each within four standard errors of it."""
     values = torch.full((4000, 1), x)
-    gap = float((values[:1] * 2**-8).abs())  # the distance of neighbours, or half of it
+    gap = float((values[:1] * 2**-8).abs())  # the distance of neighbors, or half of it
     for found in (
         stochastic_bfloat16(values, chances(torch.arange(4000), 1, torch.tensor(1))),
         stochastic_bfloat16(values.T, chances(torch.tensor([5]), 4000, torch.tensor(1))),

@@ -1,11 +1,11 @@
-"""``turn_after``: a contradicted label turns when it was said to."""
+"""``correct_after``: a contradicted label turns when it was said to."""
 
 import pytest
 import torch
 
 from permll import PermutationLayer
 from permll.layer import equations
-from permll.layer.step_size import step_to_turn, turned_after
+from permll.layer.step_size import is_corrected_after, lr_to_correct_after
 
 
 def first_turn(layer: PermutationLayer, visits: int) -> int | None:
@@ -21,10 +21,10 @@ def first_turn(layer: PermutationLayer, visits: int) -> int | None:
 
 
 @pytest.mark.parametrize("loss", equations.LOSSES)
-@pytest.mark.parametrize(("num_classes", "epochs", "turn_after"), [(2, 10, 0.5), (10, 40, 0.9), (100, 12, 1.0)])
-def test_a_contradicted_label_turns_when_asked(loss: str, num_classes: int, epochs: int, turn_after: float) -> None:
-    layer = PermutationLayer([0], num_classes=num_classes, epochs=epochs, turn_after=turn_after, loss=loss)
-    assert first_turn(layer, 2 * epochs) == round(turn_after * epochs)
+@pytest.mark.parametrize(("num_classes", "epochs", "correct_after"), [(2, 10, 0.5), (10, 40, 0.9), (100, 12, 1.0)])
+def test_a_contradicted_label_turns_when_asked(loss: str, num_classes: int, epochs: int, correct_after: float) -> None:
+    layer = PermutationLayer([0], num_classes=num_classes, epochs=epochs, correct_after=correct_after, loss=loss)
+    assert first_turn(layer, 2 * epochs) == round(correct_after * epochs)
 
 
 def test_epochs_alone_mean_the_default_fraction() -> None:
@@ -37,7 +37,7 @@ def test_epochs_alone_mean_the_default_fraction() -> None:
 def test_the_step_keeps_the_bounds_of_the_gap(num_classes: int, init: float, visits: int) -> None:
     """The gap closes by lr (1 + a_y - a_k) at each visit, where 0 <= a_y - a_k < m until it turns."""
     gap = equations.initial_gap(num_classes, init)
-    lr = step_to_turn(visits, num_classes=num_classes, init=init)
+    lr = lr_to_correct_after(visits, num_classes=num_classes, init=init)
     assert gap / (1 + init) / visits <= lr * (1 + 1e-4)
     assert lr <= gap / visits * (1 + 1e-4)
 
@@ -52,6 +52,6 @@ def test_the_step_keeps_the_bounds_of_the_gap(num_classes: int, init: float, vis
     ],
 )
 def test_the_step_turns_the_label_in_time_and_a_smaller_one_does_not(visits: int, case: dict) -> None:
-    lr = step_to_turn(visits, **case)
-    assert turned_after(visits, 1.001 * lr, **case)
-    assert not turned_after(visits, 0.999 * lr, **case)
+    lr = lr_to_correct_after(visits, **case)
+    assert is_corrected_after(visits, 1.001 * lr, **case)
+    assert not is_corrected_after(visits, 0.999 * lr, **case)

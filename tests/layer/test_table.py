@@ -124,7 +124,7 @@ def test_small_steps_arrive_in_bfloat16(form: dict[str, Any]) -> None:
     for _ in range(1000):
         table.add(torch.arange(400), step)
     reached = table.values[:, 0]
-    # Each step is off by at most the gap of neighbours, 2^-6 above 2, with mean zero.
+    # Each step is off by at most the gap of neighbors, 2^-6 above 2, with mean zero.
     assert abs(float(reached.mean()) - 2.5) < 4 * 2**-6 * (1000 / 400) ** 0.5 / 2
     assert float(reached.std()) > 0
 

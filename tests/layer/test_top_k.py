@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from permll.layer import equations, top_k
-from permll.layer.top_k import Change, Kept, compress, expand, largest, largest_entries, log_total, moved
+from permll.layer.top_k import Change, TopKRows, compress, expand, largest, largest_entries, log_total, moved
 from tests.helpers.layer_strategies import Samples, samples
 
 EXACT = {"rtol": 1e-10, "atol": 1e-10}
@@ -127,7 +127,7 @@ def test_a_step_in_parts_is_that_of_the_whole_row(sample: Samples, data: st.Data
 
 
 def test_a_row_that_moved_meanwhile_takes_the_change_of_classes_it_does_not_keep_from_the_rest() -> None:
-    row = Kept(torch.tensor([[0, 1]]), torch.tensor([[1.0, 0.5]]), torch.tensor([0.0]))
+    row = TopKRows(torch.tensor([[0, 1]]), torch.tensor([[1.0, 0.5]]), torch.tensor([0.0]))
     change = Change(
         torch.tensor([[0, 2, 3]]), torch.tensor([[-1.0, 0.2, 0.9]]), torch.tensor([-0.1]), torch.tensor([0.0])
     )

@@ -9,23 +9,23 @@ from torch import Tensor, nn
 
 from permll.data import Batch
 from permll.methods import find_method
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_contract import idle, run_steps
-from tests.helpers.toy_training import make_loop, points
 
 ByHand = Callable[[Tensor, Batch], Tensor]
 
 
-def watch(loop: Loop, name: str = "loss") -> list[tuple[Batch, Tensor]]:
+def watch(trainer: Trainer, name: str = "loss") -> list[tuple[Batch, Tensor]]:
     """Return a list that fills with every batch of a loss, and with the generator's state before it."""
     seen: list[tuple[Batch, Tensor]] = []
-    real = getattr(loop.method, name)
+    real = getattr(trainer.method, name)
 
     def watched(batch: Batch) -> Tensor:
         seen.append((batch, torch.get_rng_state()))
         return real(batch)
 
-    setattr(loop.method, name, watched)
+    setattr(trainer.method, name, watched)
     return seen
 
 
@@ -61,43 +61,43 @@ def plain(p: Tensor, batch: Batch) -> Tensor:
 
 @pytest.mark.parametrize(("name", "by_hand"), [("bootstrap_soft", soft), ("bootstrap_hard", hard)])
 def test_training_is_a_few_plain_steps(name: str, by_hand: ByHand) -> None:
-    loop = make_loop(name, points(), {"beta": 0.6})
-    initial = copy.deepcopy(loop.method.networks["net"].module)
-    seen = watch(loop)
-    run_steps(loop, 6)
+    trainer = build_trainer(name, points(), {"beta": 0.6})
+    initial = copy.deepcopy(trainer.method.networks["net"].module)
+    seen = watch(trainer)
+    run_steps(trainer, 6)
     assert len(seen) == 6
-    assert_same_weights(loop.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
+    assert_same_weights(trainer.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
 
 
 @pytest.mark.parametrize("name", ["bootstrap_soft", "bootstrap_hard"])
 def test_warm_up_is_cross_entropy_for_so_many_epochs(name: str) -> None:
-    loop = make_loop(name, points(), {"warm_up_epochs": 1, "beta": 0.6})
-    initial = copy.deepcopy(loop.method.networks["net"].module)
-    warm_up, after = watch(loop, "warm_up_loss"), watch(loop)
-    run_steps(loop, 4)
+    trainer = build_trainer(name, points(), {"warm_up_epochs": 1, "beta": 0.6})
+    initial = copy.deepcopy(trainer.method.networks["net"].module)
+    warm_up, after = watch(trainer, "warm_up_loss"), watch(trainer)
+    run_steps(trainer, 4)
     assert (len(warm_up), len(after)) == (4, 0)
-    assert_same_weights(loop.method.networks["net"].module, train_by_hand(initial, warm_up, plain))
-    run_steps(loop, 3)
+    assert_same_weights(trainer.method.networks["net"].module, train_by_hand(initial, warm_up, plain))
+    run_steps(trainer, 3)
     assert (len(warm_up), len(after)) == (4, 3)
 
 
 def test_a_detached_target_trains_as_cross_entropy_times_beta() -> None:
-    loop = make_loop("bootstrap_soft", points(), {"beta": 0.6, "detach_target": True})
-    initial = copy.deepcopy(loop.method.networks["net"].module)
-    seen = watch(loop)
-    run_steps(loop, 6)
+    trainer = build_trainer("bootstrap_soft", points(), {"beta": 0.6, "detach_target": True})
+    initial = copy.deepcopy(trainer.method.networks["net"].module)
+    seen = watch(trainer)
+    run_steps(trainer, 6)
     by_hand = train_by_hand(initial, seen, lambda p, batch: 0.6 * plain(p, batch))
-    assert_same_weights(loop.method.networks["net"].module, by_hand)
+    assert_same_weights(trainer.method.networks["net"].module, by_hand)
 
 
 def test_a_beta_of_one_is_cross_entropy() -> None:
-    loops = [make_loop(name, points(), {"beta": 1.0}) for name in ("bootstrap_soft", "bootstrap_hard")]
-    loops.append(make_loop("ce", points()))
-    for loop in loops:
+    loops = [build_trainer(name, points(), {"beta": 1.0}) for name in ("bootstrap_soft", "bootstrap_hard")]
+    loops.append(build_trainer("ce", points()))
+    for trainer in loops:
         torch.manual_seed(5)
-        loop.run(idle, idle)
-    for loop in loops[:2]:
-        assert_same_weights(loop.method.networks["net"].module, loops[2].method.networks["net"].module)
+        trainer.run(idle, idle)
+    for trainer in loops[:2]:
+        assert_same_weights(trainer.method.networks["net"].module, loops[2].method.networks["net"].module)
 
 
 @pytest.mark.parametrize("beta", [0.0, -0.2, 1.5])

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 import permll.methods._small_loss
-from permll.data import Batch, Data
+from permll.data import Batch, LabeledData
 from permll.methods import METHODS, _held_out
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_contract import idle
 from tests.methods.test_decoupling import gradients, said, two_linear
 from tests.methods.test_selc import losses_of
-from tests.helpers.toy_training import make_loop, points
 
 WITH_RATE = pytest.mark.parametrize("name", ["co_teaching", "co_teaching_plus", "jocor"])
 
@@ -123,32 +123,32 @@ def test_softmax_twice_as_in_the_authors_code() -> None:
 # --- When ----------------------------------------------------------------------------------------------------------
 
 
-def drops(loop: Loop, epochs: int) -> list[float]:
+def drops(trainer: Trainer, epochs: int) -> list[float]:
     found = []
     for epoch in range(epochs):
-        loop.method.sweep(epoch, 0, loop.scan)
-        found.append(round(loop.method.drop.item(), 4))
+        trainer.method.train_pass(epoch, 0, trainer.predict_logits)
+        found.append(round(trainer.method.drop.item(), 4))
     return found
 
 
 @WITH_RATE
 def test_what_is_left_out_rises_to_the_given_rate(name: str) -> None:
-    loop = make_loop(name, points(), {"noise_rate": 0.4, "ramp": 4}, epochs=20)
-    assert drops(loop, 6) == [0.0, 0.1, 0.2, 0.3, 0.4, 0.4]
-    share = make_loop(name, points(), {"noise_rate": 0.4, "ramp": 0.2, "schedule": "code"}, epochs=20)
+    trainer = build_trainer(name, points(), {"noise_rate": 0.4, "ramp": 4}, epochs=20)
+    assert drops(trainer, 6) == [0.0, 0.1, 0.2, 0.3, 0.4, 0.4]
+    share = build_trainer(name, points(), {"noise_rate": 0.4, "ramp": 0.2, "schedule": "code"}, epochs=20)
     assert drops(share, 6) == [0.0, 0.1333, 0.2667, 0.4, 0.4, 0.4]
-    steep = make_loop(name, points(), {"noise_rate": 0.4, "ramp": 4, "exponent": 2}, epochs=20)
+    steep = build_trainer(name, points(), {"noise_rate": 0.4, "ramp": 4, "exponent": 2}, epochs=20)
     assert drops(steep, 4) == [0.0, 0.1, 0.4, 0.4]
-    short = make_loop(name, points(), {"noise_rate": 0.4}, epochs=5)
+    short = build_trainer(name, points(), {"noise_rate": 0.4}, epochs=5)
     assert drops(short, 5) == [0.0, 0.1333, 0.2667, 0.4, 0.4], "a share is three epochs at least"
-    sudden = make_loop(name, points(), {"noise_rate": 0.4, "ramp": 1}, epochs=5)
+    sudden = build_trainer(name, points(), {"noise_rate": 0.4, "ramp": 1}, epochs=5)
     assert drops(sudden, 3) == [0.0, 0.4, 0.4]
 
 
 def test_the_dispute_begins_after_the_warm_up() -> None:
-    loop = make_loop("co_teaching_plus", points(), {"warm_up": 0.25}, epochs=12)
-    assert losses_of(loop, 12) == ["loss"] * 3 + ["dispute"] * 9
-    assert losses_of(make_loop("co_teaching_plus", points(), {"warm_up": 0}, epochs=3), 3) == ["dispute"] * 3
+    trainer = build_trainer("co_teaching_plus", points(), {"warm_up": 0.25}, epochs=12)
+    assert losses_of(trainer, 12) == ["loss"] * 3 + ["dispute"] * 9
+    assert losses_of(build_trainer("co_teaching_plus", points(), {"warm_up": 0}, epochs=3), 3) == ["dispute"] * 3
 
 
 # --- The noise rate ------------------------------------------------------------------------------------------------
@@ -157,33 +157,33 @@ def test_the_dispute_begins_after_the_warm_up() -> None:
 @WITH_RATE
 def test_without_held_out_rows_first_visits_tell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sample's mean prediction over visits and networks, in training, before the step."""
-    loop = make_loop(name, points(), {"ramp": 2}, epochs=6, held_out=False)
+    trainer = build_trainer(name, points(), {"ramp": 2}, epochs=6, held_out=False)
     heard: list[tuple[Tensor, Tensor]] = []
-    for network in loop.method.networks.values():
+    for network in trainer.method.networks.values():
         network.module.register_forward_hook(
             lambda module, _, out: heard.append((current[0], out.detach().softmax(1))) if module.training else None
         )
     current: list[Tensor] = [torch.empty(0)]
-    train_on = loop._train_on
+    train_on = trainer._train_on
 
-    def watched(sweep: Any, batches: Any) -> None:
+    def watched(train_pass: Any, batches: Any) -> None:
         current[0] = batches["batch"].index
-        train_on(sweep, batches)
+        train_on(train_pass, batches)
 
-    loop._train_on = watched  # type: ignore[method-assign]
+    trainer._train_on = watched  # type: ignore[method-assign]
     estimates = iter([0.1, 0.3, 0.9, 0.9])
     means: list[Tensor] = []
 
     def estimate(logits: Tensor, labels: Tensor) -> float:
-        assert torch.equal(labels, loop.data.labels)
+        assert torch.equal(labels, trainer.data.labels)
         means.append(logits.exp())
         return next(estimates)
 
     monkeypatch.setattr(permll.methods._small_loss, "least_noise_rate", estimate)
     seen: list[tuple[float, float]] = []
-    for _ in loop.each_epoch():
-        seen.append((loop.method.rate.item(), loop.method.drop.item()))
-        if loop.epoch <= 2:
+    for _ in trainer.each_epoch():
+        seen.append((trainer.method.rate.item(), trainer.method.drop.item()))
+        if trainer.epoch <= 2:
             total = torch.zeros(60, 3)
             for index, p in heard:
                 total.index_add_(0, index, p)
@@ -197,29 +197,31 @@ def test_without_held_out_rows_first_visits_tell(name: str, monkeypatch: pytest.
         (0.3, 0.3),
         (0.3, 0.3),
     ]
-    assert loop.method.settings() == {"noise_rate": 0.3}
-    assert loop.method.metrics()["noise_rate"] == pytest.approx(0.3)
+    assert trainer.method.resolved_params() == {"noise_rate": 0.3}
+    assert trainer.method.metrics()["noise_rate"] == pytest.approx(0.3)
 
 
 @WITH_RATE
 def test_the_rate_follows_what_held_out_rows_tell(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = make_loop(name, points(), {"ramp": 2}, epochs=4)
+    trainer = build_trainer(name, points(), {"ramp": 2}, epochs=4)
     estimates = iter([0.1, 0.4, 0.4, 0.1])
 
     def estimate(logits: Tensor, labels: Tensor) -> float:
-        assert loop.validation is not None
-        assert torch.equal(labels, loop.validation.labels)
-        p = torch.stack([loop.scan(network, held_out=True).softmax(1) for network in ("net0", "net1")]).mean(0)
+        assert trainer.validation is not None
+        assert torch.equal(labels, trainer.validation.labels)
+        p = torch.stack(
+            [trainer.predict_logits(network, held_out=True).softmax(1) for network in ("net0", "net1")]
+        ).mean(0)
         torch.testing.assert_close(logits.exp(), p)
         return next(estimates)
 
     monkeypatch.setattr(_held_out, "least_noise_rate", estimate)
-    seen = [(loop.method.rate.item(), loop.method.drop.item()) for _ in loop.each_epoch()]
+    seen = [(trainer.method.rate.item(), trainer.method.drop.item()) for _ in trainer.each_epoch()]
     after = 0.2 + 0.2 / 3
     assert seen == [
         pytest.approx(pair) for pair in [(0.1, 0.0), (0.2, 0.05), (after, 0.2), (after - (after - 0.1) / 3, after)]
     ]
-    assert "said.values" not in loop.method.own_state()
+    assert "said.values" not in trainer.method.extra_state()
 
 
 @WITH_RATE
@@ -229,38 +231,38 @@ def test_a_given_rate_is_not_estimated(name: str, monkeypatch: pytest.MonkeyPatc
 
     for module, function in ((permll.methods._small_loss, "least_noise_rate"), (_held_out, "least_noise_rate")):
         monkeypatch.setattr(module, function, fail)
-    loop = make_loop(name, points(), {"noise_rate": 0.25}, epochs=3)
-    loop.run(idle, idle)
-    assert loop.method.settings() == {"noise_rate": 0.25}
-    assert "said.values" not in loop.method.own_state()
+    trainer = build_trainer(name, points(), {"noise_rate": 0.25}, epochs=3)
+    trainer.run(idle, idle)
+    assert trainer.method.resolved_params() == {"noise_rate": 0.25}
+    assert "said.values" not in trainer.method.extra_state()
 
 
 def test_an_estimate_leaves_something_to_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_held_out, "least_noise_rate", lambda *_: 1.0)
-    loop = make_loop("co_teaching", points(), epochs=3)
-    loop.run(idle, idle)
-    assert loop.method.rate.item() == pytest.approx(2 / 3)
-    kept = math.floor((1 - loop.method.drop.item()) * 16 + 1e-4)  # of each full batch
+    trainer = build_trainer("co_teaching", points(), epochs=3)
+    trainer.run(idle, idle)
+    assert trainer.method.rate.item() == pytest.approx(2 / 3)
+    kept = math.floor((1 - trainer.method.drop.item()) * 16 + 1e-4)  # of each full batch
     assert kept > 1
-    assert loop.method.metrics()["kept"] == pytest.approx(kept / 16, abs=0.05)
+    assert trainer.method.metrics()["kept"] == pytest.approx(kept / 16, abs=0.05)
 
 
 def test_samples_never_visited_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop = make_loop("co_teaching", points(), epochs=3, held_out=False)
-    loop.method.sweep(0, 0, loop.scan)
+    trainer = build_trainer("co_teaching", points(), epochs=3, held_out=False)
+    trainer.method.train_pass(0, 0, trainer.predict_logits)
     seen: list[int] = []
     monkeypatch.setattr(
         permll.methods._small_loss, "least_noise_rate", lambda logits, _: seen.append(len(logits)) or 0.1
     )
-    loop.method.said.write(torch.arange(7), torch.rand(7, 3))
-    loop.method.on_epoch_end(0, loop.scan)
+    trainer.method.said.write(torch.arange(7), torch.rand(7, 3))
+    trainer.method.on_epoch_end(0, trainer.predict_logits)
     assert seen == [7]
 
 
 # --- All together --------------------------------------------------------------------------------------------------
 
 
-def symmetric_noise(rows: int) -> tuple[Data, Tensor]:
+def symmetric_noise(rows: int) -> tuple[LabeledData, Tensor]:
     """Return points of four classes, 30 % of them with any other label, and which ones.
 
     A whole class can fall out of the small losses where another one takes all its wrong labels.
@@ -276,16 +278,16 @@ def symmetric_noise(rows: int) -> tuple[Data, Tensor]:
 def test_wrong_labels_are_found_and_corrected(name: str, settings: dict[str, Any], rate: float | None) -> None:
     every, noisy = symmetric_noise(360)
     data, held_out, wrong = every.take(range(240)), every.take(range(240, 360)), noisy[:240]
-    loop = make_loop(name, data, {**settings, "noise_rate": rate}, epochs=24, held_out=held_out)
-    loop.run(idle, idle)
+    trainer = build_trainer(name, data, {**settings, "noise_rate": rate}, epochs=24, held_out=held_out)
+    trainer.run(idle, idle)
     truth = points(240, 4).labels
-    corrected = (loop.method.corrected_labels(loop.scan).argmax(1) == truth).float().mean()
-    quality = loop.method.label_quality(loop.scan)
+    corrected = (trainer.method.corrected_labels(trainer.predict_logits).argmax(1) == truth).float().mean()
+    quality = trainer.method.label_quality(trainer.predict_logits)
     assert corrected > (~wrong).float().mean() + 0.1
     assert quality[~wrong].mean() > quality[wrong].mean() + 0.3
-    assert (loop.predict(data).argmax(1) == truth).float().mean() > 0.9
+    assert (trainer.predict(data).argmax(1) == truth).float().mean() > 0.9
     if rate is None:
-        assert 0.2 < loop.method.rate.item() < 0.4
+        assert 0.2 < trainer.method.rate.item() < 0.4
 
 
 @pytest.mark.parametrize(

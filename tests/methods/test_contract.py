@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from permll.methods import METHODS, Method, Sweep, find_method
+from permll.methods import METHODS, Method, TrainPass, find_method
 from permll.training.checkpoint import load_state, save_state
-from permll.training.trainer import Loop
-from tests.helpers.toy_training import make_loop, points
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points
 
 EVERY = pytest.mark.parametrize("name", METHODS)
 # Settings whose state, sweeps or networks are not those of the defaults.
@@ -24,7 +24,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "pencil": [{"first": 2, "compatibility": "plain", "lr": 3.0, "final_lr": 0.1}],
     "joint": [{"window": 2, "prior": "given", "first": 1, "second": 3, "final_lr": 0.1}],
     "m_correction": [{"variant": "M-DYR-S"}, {"variant": "MD-DYR-SH"}],
-    "c_model": [{"baseline": 2, "simple": 1, "neighbours": 2}],
+    "c_model": [{"baseline": 2, "simple": 1, "neighbors": 2}],
     "mlnt": [{"baseline": 2, "perturbations": 2, "begin": 0.0, "full": 0.3, "second_order": False}],
     "decoupling": [{"warm_up": 2, "least": 0.0}],
     "co_teaching": [{"noise_rate": 0.3, "ramp": 3, "exponent": 2.0, "schedule": "code"}, {"ramp": 4}],
@@ -33,10 +33,10 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "morph": [{"history": 2, "ramp": 2, "against": "strong"}, {"history": 3, "weight": 0.0}],
     "dividemix": [
         {"warm_up": 2, "history": 2, "lambda_u": 5.0, "penalty": 0.0, "guess": "training"},
-        {"draws": 30, "blends": "labelled", "threshold": 0.7},
+        {"draws": 30, "blends": "labeled", "threshold": 0.7},
     ],
     "elr_plus": [{"supported": True, "lam_ramp": 0.5, "decay_ramp": 0.0, "draws": 40, "top_k": 2}],
-    "unicon": [{"units": "nats", "unlabelled": 1.0, "draws": 40, "guess": "evaluating"}],
+    "unicon": [{"units": "nats", "unlabeled": 1.0, "draws": 40, "guess": "evaluating"}],
     "permll": [
         {"balance": "corrected", "warm_up": 5},
         {"networks": 2, "on": "label", "lr": 0.1, "balance": "given", "warm_up": 0.5},
@@ -61,20 +61,20 @@ STOPS = (1, 4, 7, 12, 18, 20, STEPS)  # within epochs and at the end of some
 SLOW: dict[str, int] = {"jnpl": 40, "nlnl": 40, "jocor": 24}  # epochs of methods that learn too little in twelve
 
 
-def idle(_: Loop) -> None:
+def idle(_: Trainer) -> None:
     pass
 
 
-def run_steps(loop: Loop, steps: int) -> None:
+def run_steps(trainer: Trainer, steps: int) -> None:
     """Take so many steps, or fewer if training ends."""
     left = itertools.count(steps - 1, -1)
 
-    def after_step(loop: Loop) -> None:
+    def after_step(trainer: Trainer) -> None:
         if next(left) == 0:
-            loop.stop()
+            trainer.stop()
 
-    loop.run(after_step, idle)
-    loop._stop = False
+    trainer.run(after_step, idle)
+    trainer._stop = False
 
 
 def same(one: Any, other: Any) -> bool:
@@ -88,31 +88,31 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def misfit(loop: Loop) -> float:
+def misfit(trainer: Trainer) -> float:
     """Return the cross-entropy of what the method predicts for its training data."""
-    probabilities = loop.predict(loop.data)
-    return torch.nn.functional.nll_loss(probabilities.clamp_min(1e-6).log(), loop.data.labels).item()
+    probabilities = trainer.predict(trainer.data)
+    return torch.nn.functional.nll_loss(probabilities.clamp_min(1e-6).log(), trainer.data.labels).item()
 
 
 @VARIANTS
 def test_training_reaches_every_parameter_and_the_labels(name: str, settings: dict[str, Any]) -> None:
-    loop = make_loop(name, points(), settings, epochs=EPOCHS)
-    before = {key: value.clone() for key, value in loop.method.state_dict().items()}
-    untrained = misfit(loop)
-    loop.run(idle, idle)
-    moved = {key for key, value in loop.method.state_dict().items() if not torch.equal(value, before[key])}
-    parameters = {key for key, _ in loop.method.named_parameters() if "_original_module" not in key}
+    trainer = build_trainer(name, points(), settings, epochs=EPOCHS)
+    before = {key: value.clone() for key, value in trainer.method.state_dict().items()}
+    untrained = misfit(trainer)
+    trainer.run(idle, idle)
+    moved = {key for key, value in trainer.method.state_dict().items() if not torch.equal(value, before[key])}
+    parameters = {key for key, _ in trainer.method.named_parameters() if "_original_module" not in key}
     assert {key.replace("_forward_module.", "") for key in parameters} <= moved
-    assert misfit(loop) < untrained
+    assert misfit(trainer) < untrained
 
 
 @VARIANTS
 def test_the_same_seed_gives_the_same_result(name: str, settings: dict[str, Any]) -> None:
     states = []
     for _ in range(2):
-        loop = make_loop(name, points(), settings, epochs=EPOCHS)
-        run_steps(loop, STEPS)
-        states.append(loop.state_dict())
+        trainer = build_trainer(name, points(), settings, epochs=EPOCHS)
+        run_steps(trainer, STEPS)
+        states.append(trainer.state_dict())
     assert same(*states)
 
 
@@ -121,63 +121,66 @@ def test_a_state_on_disk_goes_on_as_if_nothing_had_happened(name: str, settings:
     """It is left and taken up again by another loop at every stop, and must be where an undisturbed one passed."""
     passed: dict[int, Any] = {}
 
-    def look(loop: Loop) -> None:
-        if loop.step in STOPS:
-            passed[loop.step] = as_saved(loop, tmp_path)
-        if loop.step == STOPS[-1]:
-            loop.stop()
+    def look(trainer: Trainer) -> None:
+        if trainer.step in STOPS:
+            passed[trainer.step] = as_saved(trainer, tmp_path)
+        if trainer.step == STOPS[-1]:
+            trainer.stop()
 
-    undisturbed = make_loop(name, points(), settings, epochs=EPOCHS)
+    undisturbed = build_trainer(name, points(), settings, epochs=EPOCHS)
     undisturbed.run(look, idle)
     end = as_saved(undisturbed, tmp_path)  # some are at their end before the last stop
     path = tmp_path / "state.safetensors"
     for start, stop in itertools.pairwise((0, *STOPS)):
-        loop = make_loop(name, points(), settings, epochs=EPOCHS)
+        trainer = build_trainer(name, points(), settings, epochs=EPOCHS)
         if start:
-            loop.load_state_dict(load_state(path))
-        run_steps(loop, stop - start)
-        save_state(path, loop.state_dict())
+            trainer.load_state_dict(load_state(path))
+        run_steps(trainer, stop - start)
+        save_state(path, trainer.state_dict())
         assert same(passed.get(stop, end), load_state(path)), f"after step {stop}"
 
 
-def as_saved(loop: Loop, folder: Any) -> Any:
-    return load_state(save_state(folder / "again.safetensors", loop.state_dict()))
+def as_saved(trainer: Trainer, folder: Any) -> Any:
+    return load_state(save_state(folder / "again.safetensors", trainer.state_dict()))
 
 
 @EVERY
 def test_rows_outside_the_batch_do_not_move(name: str) -> None:
-    loop = make_loop(name, points(), epochs=EPOCHS)
-    own = {key: value.clone() for key, value in loop.method.own_state().items() if len(value.shape) > 1}
+    trainer = build_trainer(name, points(), epochs=EPOCHS)
+    own = {key: value.clone() for key, value in trainer.method.extra_state().items() if len(value.shape) > 1}
     seen: list[Tensor] = []
-    sweep = loop.method.sweep(0, 0, loop.scan)
-    assert sweep is not None
-    loss = getattr(loop.method, sweep.loss)
+    train_pass = trainer.method.train_pass(0, 0, trainer.predict_logits)
+    assert train_pass is not None
+    loss = getattr(trainer.method, train_pass.loss)
 
     def watched(**batches: Any) -> Tensor:
         seen.extend(batch.index for batch in batches.values())
         return loss(**batches)
 
-    setattr(loop.method, sweep.loss, watched)
-    run_steps(loop, 1)
-    outside = torch.ones(len(loop.data), dtype=torch.bool)
+    setattr(trainer.method, train_pass.loss, watched)
+    run_steps(trainer, 1)
+    outside = torch.ones(len(trainer.data), dtype=torch.bool)
     outside[torch.cat(seen)] = False
     assert outside.any()
     for key, before in own.items():
-        if len(before) == len(loop.data):
-            assert torch.equal(loop.method.own_state()[key][outside], before[outside])
+        if len(before) == len(trainer.data):
+            assert torch.equal(trainer.method.extra_state()[key][outside], before[outside])
 
 
 @EVERY
 def test_labels_and_quality_are_what_they_promise(name: str) -> None:
-    loop = make_loop(name, points(), epochs=EPOCHS)
-    run_steps(loop, STEPS)
-    corrected, quality = loop.method.corrected_labels(loop.scan), loop.method.label_quality(loop.scan)
+    trainer = build_trainer(name, points(), epochs=EPOCHS)
+    run_steps(trainer, STEPS)
+    corrected, quality = (
+        trainer.method.corrected_labels(trainer.predict_logits),
+        trainer.method.label_quality(trainer.predict_logits),
+    )
     assert corrected.shape == (60, 3)
     torch.testing.assert_close(corrected.sum(1), torch.ones(60))
     assert quality.shape == (60,)
     assert bool(((quality >= 0) & (quality <= 1)).all())
-    torch.testing.assert_close(loop.method.labels_and_quality(loop.scan), (corrected, quality))
-    probabilities = loop.predict(points(30, seed=1))
+    torch.testing.assert_close(trainer.method.labels_and_quality(trainer.predict_logits), (corrected, quality))
+    probabilities = trainer.predict(points(30, seed=1))
     torch.testing.assert_close(probabilities.sum(1), torch.ones(30))
 
 
@@ -185,9 +188,9 @@ def test_labels_and_quality_are_what_they_promise(name: str) -> None:
 def test_it_learns_what_can_be_learned(name: str) -> None:
     every = points(150)
     data, held_out = every.take(range(120)), every.take(range(120, 150))
-    loop = make_loop(name, data, epochs=SLOW.get(name, 12), held_out=held_out)
-    loop.run(idle, idle)
-    assert (loop.predict(data).argmax(1) == data.labels).float().mean() > 0.9
+    trainer = build_trainer(name, data, epochs=SLOW.get(name, 12), held_out=held_out)
+    trainer.run(idle, idle)
+    assert (trainer.predict(data).argmax(1) == data.labels).float().mean() > 0.9
 
 
 @EVERY
@@ -204,7 +207,7 @@ def test_records_say_what_there_is(name: str) -> None:
     assert info.method_class.__doc__
     method = info.build()
     assert len(method.network_names) == info.networks
-    assert isinstance(make_loop(name, points(), epochs=EPOCHS).method.sweep(0, 0, torch.zeros), Sweep)
+    assert isinstance(build_trainer(name, points(), epochs=EPOCHS).method.train_pass(0, 0, torch.zeros), TrainPass)
 
 
 def test_an_unknown_method_is_answered_with_the_nearest() -> None:

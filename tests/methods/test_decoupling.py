@@ -9,20 +9,20 @@ from torch import Tensor, nn
 from permll.data import Batch
 from permll.methods import METHODS
 from permll.methods.decoupling import Decoupling
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_contract import idle, run_steps
 from tests.methods.test_selc import losses_of, noisy_points
-from tests.helpers.toy_training import make_loop, points
 
 
-def two_linear(name: str, settings: dict[str, Any] | None = None, rows: int = 12) -> tuple[Loop, Any, Batch]:
+def two_linear(name: str, settings: dict[str, Any] | None = None, rows: int = 12) -> tuple[Trainer, Any, Batch]:
     """Return a method of two linear networks, which say the same in all modes, and a batch."""
-    loop = make_loop(name, points(), settings, epochs=20)
+    trainer = build_trainer(name, points(), settings, epochs=20)
     torch.manual_seed(3)
-    for network in loop.method.network_names:
-        loop.method.networks[network] = nn.Linear(4, 3)
+    for network in trainer.method.network_names:
+        trainer.method.networks[network] = nn.Linear(4, 3)
     index = torch.arange(rows)
-    return loop, loop.method, Batch(index, loop.data.labels[index], {"weak": torch.randn(rows, 4)}, index)
+    return trainer, trainer.method, Batch(index, trainer.data.labels[index], {"weak": torch.randn(rows, 4)}, index)
 
 
 def said(method: Any, batch: Batch) -> tuple[list[list[float]], list[list[float]]]:
@@ -72,16 +72,16 @@ def test_networks_that_agree_have_no_gradient(least: float) -> None:
 
 
 def test_networks_begin_with_weights_of_their_own(tmp_path: Any) -> None:
-    from permll.training import fit
+    from permll.training.train import train
 
-    run = fit("decoupling", recipe="tiny/digits", epochs=1, out=tmp_path / "run", observers=[])
+    run = train(method="decoupling", recipe="tiny/digits", epochs=1, out=tmp_path / "run", callbacks=[])
     assert run.metrics[0]["kept"] > 0.1, "the same weights would never disagree"
 
 
 def test_the_warm_up_learns_from_all() -> None:
-    loop = make_loop("decoupling", points(), {"warm_up": 0.25}, epochs=12)
-    assert losses_of(loop, 12) == ["learn_all"] * 3 + ["loss"] * 9
-    assert losses_of(make_loop("decoupling", points(), epochs=3), 3) == ["loss"] * 3
+    trainer = build_trainer("decoupling", points(), {"warm_up": 0.25}, epochs=12)
+    assert losses_of(trainer, 12) == ["learn_all"] * 3 + ["loss"] * 9
+    assert losses_of(build_trainer("decoupling", points(), epochs=3), 3) == ["loss"] * 3
     _, method, batch = two_linear("decoupling")
     one, other = said(method, batch)
     expected = [-torch.tensor([one[i][y], other[i][y]]).log().sum().item() for i, y in enumerate(batch.labels.tolist())]
@@ -90,22 +90,22 @@ def test_the_warm_up_learns_from_all() -> None:
 
 
 def test_what_was_kept_is_counted_for_each_epoch() -> None:
-    loop = make_loop("decoupling", points(), {"warm_up": 1}, epochs=4)
-    run_steps(loop, 4)
-    assert loop.method.visits.tolist() == [60, 60]
-    run_steps(loop, 3)
-    assert loop.method.visits[1] == 48, "three batches of the second epoch"
+    trainer = build_trainer("decoupling", points(), {"warm_up": 1}, epochs=4)
+    run_steps(trainer, 4)
+    assert trainer.method.visits.tolist() == [60, 60]
+    run_steps(trainer, 3)
+    assert trainer.method.visits[1] == 48, "three batches of the second epoch"
 
 
 def test_it_resists_some_wrong_labels() -> None:
     data, _ = noisy_points()
-    loop = make_loop("decoupling", data, epochs=24)
-    loop.run(idle, idle)
-    assert isinstance(loop.method, Decoupling)
+    trainer = build_trainer("decoupling", data, epochs=24)
+    trainer.run(idle, idle)
+    assert isinstance(trainer.method, Decoupling)
     truth = points(240).labels
-    corrected = (loop.method.corrected_labels(loop.scan).argmax(1) == truth).float().mean()
+    corrected = (trainer.method.corrected_labels(trainer.predict_logits).argmax(1) == truth).float().mean()
     assert corrected > (data.labels == truth).float().mean()
-    assert (loop.predict(data).argmax(1) == truth).float().mean() > 0.85
+    assert (trainer.predict(data).argmax(1) == truth).float().mean() > 0.85
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,19 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from permll.data import Batch, Data
+from permll.data import Batch, LabeledData
 from permll.data.transforms import mixup
 from permll.methods import METHODS
 from permll.methods.elr_plus import ELRPlus
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_contract import idle, run_steps, same
 from tests.methods.test_selc import noisy_points
-from tests.helpers.toy_training import make_loop, points
 
 ROWS = [[0, 3, 3, 7], [3, 1, 0, 3], [7, 7, 7, 2]]  # some samples twice or thrice in a batch
 
 
-def linear(settings: dict[str, Any], rows: int = 12, epochs: int = 3) -> tuple[Data, ELRPlus]:
+def linear(settings: dict[str, Any], rows: int = 12, epochs: int = 3) -> tuple[LabeledData, ELRPlus]:
     """Return the method on a few points, with linear networks and their means."""
     data = points(rows)
     method = METHODS["elr_plus"].build(**settings)
@@ -33,7 +33,7 @@ def linear(settings: dict[str, Any], rows: int = 12, epochs: int = 3) -> tuple[D
     return data, method
 
 
-def batch_of(data: Data, rows: list[int], seed: int) -> Batch:
+def batch_of(data: LabeledData, rows: list[int], seed: int) -> Batch:
     index = torch.tensor(rows)
     return Batch(index, data.labels[index], {"weak": data.inputs.batch(index)}, torch.arange(len(rows)) + 10 * seed)
 
@@ -68,7 +68,7 @@ def test_steps_are_those_of_the_straight_line(supported: bool, lam_ramp: float, 
     steps = [0, 0]
     for epoch in range(3):
         for own in range(2):
-            method.sweep(epoch, own, torch.zeros)  # type: ignore[arg-type]
+            method.train_pass(epoch, own, torch.zeros)  # type: ignore[arg-type]
             for seed, rows in enumerate(ROWS):
                 batch = batch_of(data, rows, seed)
                 mix = mixup(batch.keys, 2.0, keep_first=True)
@@ -110,19 +110,19 @@ def test_steps_are_those_of_the_straight_line(supported: bool, lam_ramp: float, 
 
 
 def test_means_begin_as_copies_and_the_networks_differ() -> None:
-    loop = make_loop("elr_plus", points(), epochs=4)
-    nets = {name: network.state_dict() for name, network in loop.method.networks.items()}
+    trainer = build_trainer("elr_plus", points(), epochs=4)
+    nets = {name: network.state_dict() for name, network in trainer.method.networks.items()}
     assert same(dict(nets["net0"]), dict(nets["mean0"]))
     assert same(dict(nets["net1"]), dict(nets["mean1"]))
     assert not same(dict(nets["net0"]), dict(nets["net1"]))
 
 
 def test_in_its_turn_a_network_its_mean_and_its_memory_move() -> None:
-    loop = make_loop("elr_plus", points(), epochs=2)
+    trainer = build_trainer("elr_plus", points(), epochs=2)
     for own in (0, 1):
-        before = {key: value.clone() for key, value in loop.method.state_dict().items()}
-        run_steps(loop, 4)
-        after = loop.method.state_dict()
+        before = {key: value.clone() for key, value in trainer.method.state_dict().items()}
+        run_steps(trainer, 4)
+        after = trainer.method.state_dict()
         moved = {key for key in after if not torch.equal(after[key], before[key])}
         weights = {key.split(".")[1] for key in moved if key.startswith("networks.") and key.endswith("weight")}
         assert weights == {f"net{own}", f"mean{own}"}
@@ -136,7 +136,7 @@ def test_networks_predict_and_memories_label() -> None:
     data, method = linear({})
     for rows in ROWS:
         take_step(method, batch_of(data, rows, 1))
-    method.sweep(0, 1, torch.zeros)  # type: ignore[arg-type]
+    method.train_pass(0, 1, torch.zeros)  # type: ignore[arg-type]
     take_step(method, batch_of(data, [3, 5], 1))
     x = torch.randn(6, 4)
     expected = (method.networks["net0"](x).softmax(1) + method.networks["net1"](x).softmax(1)) / 2
@@ -152,28 +152,28 @@ def test_networks_predict_and_memories_label() -> None:
 
 
 def test_a_balanced_draw_is_an_epoch() -> None:
-    loop = make_loop("elr_plus", points(), {"draws": 30, "decay_ramp": 0.5}, epochs=4)
+    trainer = build_trainer("elr_plus", points(), {"draws": 30, "decay_ramp": 0.5}, epochs=4)
     seen: list[tuple[int, int]] = []
 
-    def after_step(loop: Loop) -> None:
-        seen.append((loop.epoch, loop.number))
+    def after_step(trainer: Trainer) -> None:
+        seen.append((trainer.epoch, trainer.number))
 
-    loop.run(after_step, idle)
+    trainer.run(after_step, idle)
     assert [seen.count((epoch, number)) for epoch in range(4) for number in (0, 1)] == [2] * 8
-    assert loop.method._total == 8, "half of four steps, four times"
-    assert loop.method.steps.tolist() == [8, 8]
+    assert trainer.method._total == 8, "half of four steps, four times"
+    assert trainer.method.steps.tolist() == [8, 8]
 
 
 def test_wrong_labels_are_found_and_corrected() -> None:
     data, wrong = noisy_points()
-    loop = make_loop("elr_plus", data, epochs=20)
-    loop.run(idle, idle)
+    trainer = build_trainer("elr_plus", data, epochs=20)
+    trainer.run(idle, idle)
     truth = points(240).labels
-    corrected = (loop.method.corrected_labels(loop.scan).argmax(1) == truth).float().mean()
-    quality = loop.method.label_quality(loop.scan)
+    corrected = (trainer.method.corrected_labels(trainer.predict_logits).argmax(1) == truth).float().mean()
+    quality = trainer.method.label_quality(trainer.predict_logits)
     assert corrected > (~wrong).float().mean() + 0.2
     assert quality[~wrong].mean() > quality[wrong].mean() + 0.2
-    assert (loop.predict(data).argmax(1) == truth).float().mean() > 0.9
+    assert (trainer.predict(data).argmax(1) == truth).float().mean() > 0.9
 
 
 @pytest.mark.parametrize(

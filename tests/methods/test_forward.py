@@ -10,22 +10,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from permll.data import Batch, Data
+from permll.data import Batch, LabeledData
 from permll.functional.transition import anchor_transition, dual_transition
 from permll.methods import FitInfo, find_method
 from permll.methods._transition import read_transition
-from permll.training.trainer import Loop
 from permll.training.recipe_files import load_recipe
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points, small_net
 from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
 from tests.methods.test_contract import idle, run_steps
-from tests.helpers.toy_training import make_loop, points, small_net
 
 ALL = pytest.mark.parametrize("name", ["forward", "backward", "dual_t"])
 MOST_OF_0_TO_1 = [[0.4, 0.6, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
 SOME_NOISE = [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.1, 0.6]]
 
 
-def turned(data: Data) -> Data:
+def turned(data: LabeledData) -> LabeledData:
     """Return the points with three of five labels 0 turned into 1: most of class 0 is called 1."""
     zeros = (data.labels == 0).nonzero()[:, 0]
     labels = data.labels.clone()
@@ -45,27 +45,27 @@ def prepared(name: str, labels: tuple[int, ...] = (0, 1, 2, 0), **settings: Any)
 
 @ALL
 def test_the_matrix_is_read_off_the_best_network_and_another_begins(name: str) -> None:
-    loop = make_loop(name, turned(points()), {"estimate": 0.5, "quantile": 0.9}, epochs=8)
-    run_steps(loop, 16)  # four epochs: the last step of the first stage
-    assert torch.equal(loop.method.T, torch.eye(3))
-    for _ in loop.each_epoch():
+    trainer = build_trainer(name, turned(points()), {"estimate": 0.5, "quantile": 0.9}, epochs=8)
+    run_steps(trainer, 16)  # four epochs: the last step of the first stage
+    assert torch.equal(trainer.method.T, torch.eye(3))
+    for _ in trainer.each_epoch():
         break  # the end of the epoch: the last candidate for the best
-    p = loop.scan(best=True).softmax(-1)
-    expected = dual_transition(p, loop.data.labels, 0.9) if name == "dual_t" else anchor_transition(p, 0.9)
+    p = trainer.predict_logits(best=True).softmax(-1)
+    expected = dual_transition(p, trainer.data.labels, 0.9) if name == "dual_t" else anchor_transition(p, 0.9)
     begun: list[Tensor] = []
-    real = loop.method.loss
+    real = trainer.method.loss
 
     def watched(batch: Batch) -> Tensor:
-        begun.append(torch.cat([value.detach().flatten() for value in loop.method.networks.parameters()]))
+        begun.append(torch.cat([value.detach().flatten() for value in trainer.method.networks.parameters()]))
         return real(batch)
 
-    loop.method.loss = watched
-    run_steps(loop, 1)
-    torch.testing.assert_close(loop.method.T, expected.float())
+    trainer.method.loss = watched
+    run_steps(trainer, 1)
+    torch.testing.assert_close(trainer.method.T, expected.float())
     fresh = small_net(4, 3)  # no way to make another was given: the initial weights once more
     assert torch.equal(begun[0], torch.cat([value.detach().flatten() for value in fresh.parameters()]))
     if name == "backward":
-        identity = loop.method.T.double() @ loop.method.inverse.double()
+        identity = trainer.method.T.double() @ trainer.method.inverse.double()
         torch.testing.assert_close(identity, torch.eye(3, dtype=torch.float64), rtol=0, atol=1e-4)
 
 
@@ -79,12 +79,12 @@ def test_with_a_matrix_given_all_epochs_train_with_it(name: str) -> None:
 
 @ALL
 def test_the_first_stage_is_cross_entropy(name: str) -> None:
-    loops = [make_loop(one, points(), epochs=8) for one in (name, "ce")]
-    for loop in loops:
+    loops = [build_trainer(one, points(), epochs=8) for one in (name, "ce")]
+    for trainer in loops:
         torch.manual_seed(5)
-        loop.stages._schedule = {"kind": "constant"}
-        run_steps(loop, 6)
-    assert_same_weights(*(loop.method.networks["net"] for loop in loops))
+        trainer.stages._schedule = {"kind": "constant"}
+        run_steps(trainer, 6)
+    assert_same_weights(*(trainer.method.networks["net"] for trainer in loops))
 
 
 # --- Training -------------------------------------------------------------------------------------------------------
@@ -105,25 +105,28 @@ def backward_by_hand(p: Tensor, batch: Batch) -> Tensor:
 
 @pytest.mark.parametrize(("name", "by_hand"), [("forward", forward_by_hand), ("backward", backward_by_hand)])
 def test_training_is_a_few_plain_steps(name: str, by_hand: Any) -> None:
-    loop = make_loop(name, points(), {"T": SOME_NOISE})
-    initial = copy.deepcopy(loop.method.networks["net"].module)
-    seen = watch(loop)
-    run_steps(loop, 6)
-    assert_same_weights(loop.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
+    trainer = build_trainer(name, points(), {"T": SOME_NOISE})
+    initial = copy.deepcopy(trainer.method.networks["net"].module)
+    seen = watch(trainer)
+    run_steps(trainer, 6)
+    assert_same_weights(trainer.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
 
 
-def accuracy(loop: Loop, clean: Tensor) -> float:
-    loop.run(idle, idle)
-    return (loop.predict(loop.data).argmax(1) == clean).double().mean().item()
+def accuracy(trainer: Trainer, clean: Tensor) -> float:
+    trainer.run(idle, idle)
+    return (trainer.predict(trainer.data).argmax(1) == clean).double().mean().item()
 
 
 @pytest.mark.parametrize("name", ["forward", "backward"])
 def test_the_class_that_most_labels_hide_is_found(name: str) -> None:
     clean = points(120)
-    assert accuracy(make_loop("ce", turned(clean), epochs=12), clean.labels) < 0.75
-    loop = make_loop(name, turned(clean), {"T": MOST_OF_0_TO_1}, epochs=12)
-    assert accuracy(loop, clean.labels) > 0.95
-    corrected, quality = loop.method.corrected_labels(loop.scan), loop.method.label_quality(loop.scan)
+    assert accuracy(build_trainer("ce", turned(clean), epochs=12), clean.labels) < 0.75
+    trainer = build_trainer(name, turned(clean), {"T": MOST_OF_0_TO_1}, epochs=12)
+    assert accuracy(trainer, clean.labels) > 0.95
+    corrected, quality = (
+        trainer.method.corrected_labels(trainer.predict_logits),
+        trainer.method.label_quality(trainer.predict_logits),
+    )
     wrong = turned(clean).labels != clean.labels
     assert (corrected.argmax(1) == clean.labels).double().mean() > 0.95
     assert quality[wrong].max() < quality[~wrong & (clean.labels == 0)].min()

@@ -11,9 +11,9 @@ from permll.data import Batch
 from permll.functional.robust import believed
 from permll.methods import FitInfo, find_method
 from permll.methods.gce import TruncatedGCE
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
 from tests.methods.test_contract import idle, run_steps
-from tests.helpers.toy_training import make_loop, points
 
 NAMES = ("a", "b", "c", "d")
 
@@ -25,23 +25,23 @@ def truncated(labels: Tensor, epochs: int = 120, **settings: float) -> Truncated
 
 
 def scanner(probabilities: list[list[float]], asked: list[bool]) -> Any:
-    def scan(network: str = "net", *, best: bool = False, view: str = "plain") -> Tensor:
+    def predict_logits(network: str = "net", *, best: bool = False, view: str = "plain") -> Tensor:
         asked.append(best)
         return torch.tensor(probabilities).log()
 
-    return scan
+    return predict_logits
 
 
 def test_training_is_a_few_plain_steps() -> None:
-    loop = make_loop("gce", points(), {"q": 0.4})
-    initial = copy.deepcopy(loop.method.networks["net"].module)
-    seen = watch(loop)
-    run_steps(loop, 6)
+    trainer = build_trainer("gce", points(), {"q": 0.4})
+    initial = copy.deepcopy(trainer.method.networks["net"].module)
+    seen = watch(trainer)
+    run_steps(trainer, 6)
 
     def by_hand(p: Tensor, batch: Batch) -> Tensor:
         return ((1 - p.gather(1, batch.labels[:, None]) ** 0.4) / 0.4).mean()
 
-    assert_same_weights(loop.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
+    assert_same_weights(trainer.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
 
 
 @pytest.mark.parametrize(
@@ -58,11 +58,11 @@ def test_training_is_a_few_plain_steps() -> None:
 def test_pruning_comes_when_it_should(epochs: int, settings: dict[str, float], expected: list[int]) -> None:
     method = truncated(torch.tensor([0, 1]), epochs, **settings)
     asked: list[bool] = []
-    scan = scanner([[0.6, 0.2, 0.2], [0.6, 0.2, 0.2]], asked)
+    predict_logits = scanner([[0.6, 0.2, 0.2], [0.6, 0.2, 0.2]], asked)
     found = []
     for epoch in range(epochs):
-        assert method.sweep(epoch, 0, scan) is not None
-        assert method.sweep(epoch, 1, scan) is None
+        assert method.train_pass(epoch, 0, predict_logits) is not None
+        assert method.train_pass(epoch, 1, predict_logits) is None
         found += [epoch] * len(asked)
         asked.clear()
     assert found == expected
@@ -71,18 +71,18 @@ def test_pruning_comes_when_it_should(epochs: int, settings: dict[str, float], e
 def test_the_best_weights_decide_and_a_pruned_sample_may_come_back() -> None:
     method = truncated(torch.tensor([0, 1, 2, 0]), prune_from=0, prune_every=1, k=0.5)
     asked: list[bool] = []
-    method.sweep(0, 0, scanner([[0.51, 0.4, 0.09], [0.5, 0.5, 0.0], [0.9, 0.1, 0.0], [0.4, 0.3, 0.3]], asked))
+    method.train_pass(0, 0, scanner([[0.51, 0.4, 0.09], [0.5, 0.5, 0.0], [0.9, 0.1, 0.0], [0.4, 0.3, 0.3]], asked))
     assert method.kept.values.tolist() == [True, False, False, False]
     assert method.metrics() == {"kept": 0.25, "refusals": 0.0}
-    method.sweep(1, 0, scanner([[0.4, 0.6, 0.0], [0.3, 0.7, 0.0], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]], asked))
+    method.train_pass(1, 0, scanner([[0.4, 0.6, 0.0], [0.3, 0.7, 0.0], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]], asked))
     assert method.kept.values.tolist() == [False, True, True, False]
     assert asked == [True, True]
 
 
 def test_pruning_that_leaves_nobody_is_refused() -> None:
     method = truncated(torch.tensor([0, 1]), prune_from=0, prune_every=1)
-    method.sweep(0, 0, scanner([[0.6, 0.2, 0.2], [0.6, 0.2, 0.2]], []))
-    method.sweep(1, 0, scanner([[0.2, 0.6, 0.2], [0.6, 0.2, 0.2]], []))
+    method.train_pass(0, 0, scanner([[0.6, 0.2, 0.2], [0.6, 0.2, 0.2]], []))
+    method.train_pass(1, 0, scanner([[0.2, 0.6, 0.2], [0.6, 0.2, 0.2]], []))
     assert method.kept.values.tolist() == [True, False]
     assert method.metrics() == {"kept": 0.5, "refusals": 1.0}
 
@@ -90,11 +90,13 @@ def test_pruning_that_leaves_nobody_is_refused() -> None:
 def test_in_a_training_the_pruned_are_those_the_best_network_disbelieves() -> None:
     data = points()
     wrong = torch.arange(60) % 10 == 0
-    loop = make_loop("gce_truncated", data.relabel(torch.where(wrong, (data.labels + 1) % 3, data.labels)), epochs=12)
+    trainer = build_trainer(
+        "gce_truncated", data.relabel(torch.where(wrong, (data.labels + 1) % 3, data.labels)), epochs=12
+    )
     best, kept = [], []
-    for _ in loop.each_epoch():
-        kept.append(loop.method.kept.values.clone())
-        best.append(believed(loop.scan(best=True), loop.data.labels))
+    for _ in trainer.each_epoch():
+        kept.append(trainer.method.kept.values.clone())
+        best.append(believed(trainer.predict_logits(best=True), trainer.data.labels))
     assert all(one.all() for one in kept[:4])
     assert all(map(torch.equal, kept[4:], best[3:-1]))  # decided before the epoch, by the best of those before
     assert (~kept[-1][wrong]).double().mean() > (~kept[-1][~wrong]).double().mean()
@@ -113,8 +115,8 @@ def test_pruning_at_no_time_is_refused(settings: dict[str, float]) -> None:
 
 
 def test_a_training_whose_samples_are_all_pruned_stands_still() -> None:
-    loop = make_loop("gce_truncated", points(), {"prune_from": 9}, epochs=2)
-    loop.method.kept.values.fill_(False)
-    before = copy.deepcopy(loop.method.networks["net"].module)
-    loop.run(idle, idle)
-    assert_same_weights(loop.method.networks["net"].module, before)
+    trainer = build_trainer("gce_truncated", points(), {"prune_from": 9}, epochs=2)
+    trainer.method.kept.values.fill_(False)
+    before = copy.deepcopy(trainer.method.networks["net"].module)
+    trainer.run(idle, idle)
+    assert_same_weights(trainer.method.networks["net"].module, before)

@@ -10,19 +10,19 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from permll.data import Batch, Data
+from permll.data import Batch, LabeledData
 from permll.data.transforms import default_views
 from permll.functional.transition import confusion_transition
 from permll.methods import FitInfo, Stage, find_method
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points, small_net
 from tests.methods.test_contract import idle, run_steps
-from tests.helpers.toy_training import make_loop, points, small_net
 
 BOTH = pytest.mark.parametrize("name", ["s_model", "c_model"])
 STEPS = 4  # of an epoch of sixty points
 
 
-def turned(data: Data, share: float = 0.4) -> Data:
+def turned(data: LabeledData, share: float = 0.4) -> LabeledData:
     """Return the data with this share of the labels 0 turned into 1, and of the labels 1 into 2."""
     labels = data.labels.clone()
     for label in (0, 1):
@@ -31,15 +31,15 @@ def turned(data: Data, share: float = 0.4) -> Data:
     return data.relabel(labels)
 
 
-def at_the_end_of_the_baseline(name: str, data: Data, epochs: int, **settings: Any) -> Loop:
-    loop = make_loop(name, data, settings, epochs=epochs)
-    for _ in loop.each_epoch():
-        if loop.stage.name != "baseline":
+def at_the_end_of_the_baseline(name: str, data: LabeledData, epochs: int, **settings: Any) -> Trainer:
+    trainer = build_trainer(name, data, settings, epochs=epochs)
+    for _ in trainer.each_epoch():
+        if trainer.stage.name != "baseline":
             break
-    return loop
+    return trainer
 
 
-def loop_of(name: str, build: Callable[[], nn.Module], precision: Any = "32-true", **settings: Any) -> Loop:
+def loop_of(name: str, build: Callable[[], nn.Module], precision: Any = "32-true", **settings: Any) -> Trainer:
     """Return a loop of four epochs with any networks, in any precision."""
     from lightning_fabric import Fabric
 
@@ -47,7 +47,7 @@ def loop_of(name: str, build: Callable[[], nn.Module], precision: Any = "32-true
     method = find_method(name).build(**settings)
     for network in method.network_names:
         method.networks[network] = build()
-    return Loop(
+    return Trainer(
         Fabric(accelerator="cpu", devices=1, precision=precision),
         method,
         data,
@@ -59,16 +59,16 @@ def loop_of(name: str, build: Callable[[], nn.Module], precision: Any = "32-true
     )
 
 
-def watch(loop: Loop, look: Callable[[], Any]) -> list[tuple[Batch, Tensor, Any]]:
+def watch(trainer: Trainer, look: Callable[[], Any]) -> list[tuple[Batch, Tensor, Any]]:
     """Return a list that fills with every batch, the generator's state before it, and what there is to see then."""
     seen: list[tuple[Batch, Tensor, Any]] = []
-    real = loop.method.loss
+    real = trainer.method.loss
 
     def watched(batch: Batch) -> Tensor:
         seen.append((batch, torch.get_rng_state(), look()))
         return real(batch)
 
-    loop.method.loss = watched
+    trainer.method.loss = watched
     return seen
 
 
@@ -84,19 +84,21 @@ def prepared(name: str, labels: list[int], classes: int, **settings: Any) -> Any
 
 @BOTH
 def test_the_layer_begins_with_the_confusion_of_the_best_baseline(name: str) -> None:
-    loop = at_the_end_of_the_baseline(name, turned(points()), 12)
-    assert not loop.method.known
-    assert torch.equal(loop.method.W, torch.zeros(3, 3)), "the layer rests in the baseline"
-    assert loop.stages.best is not None
-    best = loop.scan(best=True)
-    weights = copy.deepcopy(loop.stages.best["networks"]["net"])
-    seen = watch(loop, lambda: (loop.method.W.detach().clone(), copy.deepcopy(loop.method.networks["net"].module)))
-    run_steps(loop, 2)
+    trainer = at_the_end_of_the_baseline(name, turned(points()), 12)
+    assert not trainer.method.known
+    assert torch.equal(trainer.method.W, torch.zeros(3, 3)), "the layer rests in the baseline"
+    assert trainer.stages.best is not None
+    best = trainer.predict_logits(best=True)
+    weights = copy.deepcopy(trainer.stages.best["networks"]["net"])
+    seen = watch(
+        trainer, lambda: (trainer.method.W.detach().clone(), copy.deepcopy(trainer.method.networks["net"].module))
+    )
+    run_steps(trainer, 2)
     W, network = seen[0][2]
-    theta = confusion_transition(best.argmax(1), loop.data.labels, 3)
+    theta = confusion_transition(best.argmax(1), trainer.data.labels, 3)
     assert_close(W, (theta + 1e-8).log().float())
     assert all(torch.equal(network.state_dict()[key], value) for key, value in weights.items())
-    assert not torch.equal(loop.method.W, W), "and learns then"
+    assert not torch.equal(trainer.method.W, W), "and learns then"
 
 
 def test_the_best_baseline_is_the_one_with_the_lowest_loss() -> None:
@@ -117,19 +119,21 @@ def test_a_class_that_is_never_predicted_keeps_its_labels() -> None:
 
 @BOTH
 def test_until_the_layer_is_there_labels_are_believed_as_predicted(name: str) -> None:
-    loop = make_loop(name, points(), epochs=12)
-    run_steps(loop, STEPS)
-    assert torch.equal(loop.method.corrected_labels(loop.scan), loop.scan().softmax(-1))
-    assert loop.method.metrics()["T_diagonal"] == 1
+    trainer = build_trainer(name, points(), epochs=12)
+    run_steps(trainer, STEPS)
+    assert torch.equal(trainer.method.corrected_labels(trainer.predict_logits), trainer.predict_logits().softmax(-1))
+    assert trainer.method.metrics()["T_diagonal"] == 1
 
 
 # --- The simple model -----------------------------------------------------------------------------------------------
 
 
 def test_training_with_the_layer_is_a_few_plain_steps() -> None:
-    loop = at_the_end_of_the_baseline("s_model", turned(points()), 16)
-    seen = watch(loop, lambda: (loop.method.W.detach().clone(), copy.deepcopy(loop.method.networks["net"].module)))
-    run_steps(loop, 5)
+    trainer = at_the_end_of_the_baseline("s_model", turned(points()), 16)
+    seen = watch(
+        trainer, lambda: (trainer.method.W.detach().clone(), copy.deepcopy(trainer.method.networks["net"].module))
+    )
+    run_steps(trainer, 5)
     W, network = seen[0][2]
     W = nn.Parameter(W)
     optimizer = torch.optim.SGD([W, *network.parameters()], lr=0.05, momentum=0.9)
@@ -139,91 +143,93 @@ def test_training_with_the_layer_is_a_few_plain_steps() -> None:
         noisy = network(batch.x).softmax(1) @ W.softmax(1)
         (-noisy[torch.arange(len(batch.labels)), batch.labels].log()).mean().backward()
         optimizer.step()
-    assert_close(loop.method.W, W, rtol=1e-4, atol=1e-6)
-    for found, expected in zip(loop.method.networks["net"].parameters(), network.parameters(), strict=True):
+    assert_close(trainer.method.W, W, rtol=1e-4, atol=1e-6)
+    for found, expected in zip(trainer.method.networks["net"].parameters(), network.parameters(), strict=True):
         assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
 @BOTH
 def test_a_known_noise_is_found_and_seen_through(name: str) -> None:
     clean = points(300)
-    loop = make_loop(name, turned(clean, 0.4), epochs=16)
-    loop.run(idle, idle)
-    method = loop.method
+    trainer = build_trainer(name, turned(clean, 0.4), epochs=16)
+    trainer.run(idle, idle)
+    method = trainer.method
     expected = torch.tensor([[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.0, 0.0, 1.0]])
     assert (method.log_theta().exp() - expected).abs().max() < 0.15
-    believed = method.corrected_labels(loop.scan)
+    believed = method.corrected_labels(trainer.predict_logits)
     assert (believed.argmax(1) == clean.labels).float().mean() > 0.95
-    wrong = loop.data.labels != clean.labels
-    quality = method.label_quality(loop.scan)
+    wrong = trainer.data.labels != clean.labels
+    quality = method.label_quality(trainer.predict_logits)
     assert quality[wrong].mean() < 0.3 < 0.8 < quality[~wrong].mean()
 
 
 def test_beliefs_are_the_posterior_of_the_layer() -> None:
-    loop = make_loop("s_model", turned(points()), epochs=8)
-    loop.run(idle, idle)
-    joint = loop.scan().softmax(1) * loop.method.W.detach().softmax(1)[:, loop.data.labels].T
-    assert_close(loop.method.corrected_labels(loop.scan), joint / joint.sum(1, keepdim=True))
+    trainer = build_trainer("s_model", turned(points()), epochs=8)
+    trainer.run(idle, idle)
+    joint = trainer.predict_logits().softmax(1) * trainer.method.W.detach().softmax(1)[:, trainer.data.labels].T
+    assert_close(trainer.method.corrected_labels(trainer.predict_logits), joint / joint.sum(1, keepdim=True))
 
 
 # --- The complex model ----------------------------------------------------------------------------------------------
 
 
-def complex_loop(**settings: Any) -> Loop:
+def complex_loop(**settings: Any) -> Trainer:
     """Return a loop within the complex stage."""
-    loop = make_loop("c_model", turned(points()), settings, epochs=10)
-    run_steps(loop, 9 * STEPS + 2)
-    assert loop.method.complex
-    return loop
+    trainer = build_trainer("c_model", turned(points()), settings, epochs=10)
+    run_steps(trainer, 9 * STEPS + 2)
+    assert trainer.method.complex
+    return trainer
 
 
 def test_features_rest_until_the_complex_stage_which_goes_on_from_the_simple_one() -> None:
-    loop = make_loop("c_model", turned(points()), {"baseline": 0.4, "simple": 0.2}, epochs=10)
-    assert [stage.epochs for stage in loop.stages.every] == [4, 2, 4]
-    run_steps(loop, 6 * STEPS)
-    W, network = loop.method.W.detach().clone(), copy.deepcopy(loop.method.networks["net"].state_dict())
+    trainer = build_trainer("c_model", turned(points()), {"baseline": 0.4, "simple": 0.2}, epochs=10)
+    assert [stage.epochs for stage in trainer.stages.every] == [4, 2, 4]
+    run_steps(trainer, 6 * STEPS)
+    W, network = trainer.method.W.detach().clone(), copy.deepcopy(trainer.method.networks["net"].state_dict())
     assert W.abs().sum() > 0
-    assert torch.equal(loop.method.u, torch.zeros(16, 3, 3))
-    assert not loop.method.complex
-    simple = loop.method.corrected_labels(loop.scan)
-    loop.stages.enter(7, loop.scan)
-    assert loop.method.complex
-    assert torch.equal(loop.method.W, W)
-    assert all(torch.equal(loop.method.networks["net"].state_dict()[key], value) for key, value in network.items())
-    assert_close(loop.method.corrected_labels(loop.scan), simple)  # with u = 0 nothing has changed
+    assert torch.equal(trainer.method.u, torch.zeros(16, 3, 3))
+    assert not trainer.method.complex
+    simple = trainer.method.corrected_labels(trainer.predict_logits)
+    trainer.stages.enter(7, trainer.predict_logits)
+    assert trainer.method.complex
+    assert torch.equal(trainer.method.W, W)
+    assert all(torch.equal(trainer.method.networks["net"].state_dict()[key], value) for key, value in network.items())
+    assert_close(trainer.method.corrected_labels(trainer.predict_logits), simple)  # with u = 0 nothing has changed
 
 
-@pytest.mark.parametrize("neighbours", [2, 100])
-def test_beliefs_are_the_posterior_of_the_layer_at_each_samples_features(neighbours: int) -> None:
-    loop = complex_loop(neighbours=neighbours)
-    method, network = loop.method, loop.method.networks["net"].module.eval()
-    x = loop.views["plain"](loop.data.inputs.batch(torch.arange(60)), torch.arange(60))
+@pytest.mark.parametrize("neighbors", [2, 100])
+def test_beliefs_are_the_posterior_of_the_layer_at_each_samples_features(neighbors: int) -> None:
+    trainer = complex_loop(neighbors=neighbors)
+    method, network = trainer.method, trainer.method.networks["net"].module.eval()
+    x = trainer.views["plain"](trainer.data.inputs.batch(torch.arange(60)), torch.arange(60))
     with torch.no_grad():
         features = network[:-1](x)
         p = network[-1](features).softmax(1)
         expected = torch.zeros(60, 3)
-        for n, label in enumerate(loop.data.labels.tolist()):
+        for n, label in enumerate(trainer.data.labels.tolist()):
             for i in range(3):
                 kept = method.targets[i].tolist()
                 w = {j: method.W[i, j] + features[n] @ method.u[:, i, k] for k, j in enumerate(kept)}
                 total = torch.stack(list(w.values())).exp().sum()
                 expected[n, i] = p[n, i] * (w[label].exp() / total if label in w else 0)
     assert method.u.abs().sum() > 0
-    assert method.targets.shape == (3, min(neighbours, 3))
-    assert_close(method.corrected_labels(loop.scan), expected / expected.sum(1, keepdim=True), rtol=1e-4, atol=1e-5)
+    assert method.targets.shape == (3, min(neighbors, 3))
+    assert_close(
+        method.corrected_labels(trainer.predict_logits), expected / expected.sum(1, keepdim=True), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_beliefs_ask_for_no_more_than_a_scan_that_remembers_its_answers() -> None:
-    loop = complex_loop()
-    scan = functools.cache(loop.scan)
-    believed, quality = loop.method.corrected_labels(scan), loop.method.label_quality(scan)
-    assert_close(quality, believed.gather(1, loop.data.labels[:, None])[:, 0])
-    assert list(loop.method.networks) == ["net"]
+    trainer = complex_loop()
+    predict_logits = functools.cache(trainer.predict_logits)
+    believed, quality = trainer.method.corrected_labels(predict_logits), trainer.method.label_quality(predict_logits)
+    assert_close(quality, believed.gather(1, trainer.data.labels[:, None])[:, 0])
+    assert list(trainer.method.networks) == ["net"]
 
 
 def test_gradients_of_the_complex_model_reach_the_network_by_predictions_and_by_features() -> None:
-    loop = complex_loop()
-    method, network = loop.method, loop.method.networks["net"].module.eval()
+    trainer = complex_loop()
+    method, network = trainer.method, trainer.method.networks["net"].module.eval()
     x, labels = torch.randn(8, 4), torch.arange(8) % 3
     loss = method.loss(Batch(torch.arange(8), labels, {"weak": x}, torch.arange(8))).mean()
     features = network[:-1](x)
@@ -241,10 +247,10 @@ def test_gradients_of_the_complex_model_reach_the_network_by_predictions_and_by_
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
 def test_features_of_another_precision_are_taken(precision: str) -> None:
-    loop = loop_of("c_model", lambda: small_net(4, 3), precision, baseline=1, simple=1)
-    loop.run(idle, idle)
-    assert loop.method.u.abs().sum() > 0
-    assert loop.method.corrected_labels(loop.scan).isfinite().all()
+    trainer = loop_of("c_model", lambda: small_net(4, 3), precision, baseline=1, simple=1)
+    trainer.run(idle, idle)
+    assert trainer.method.u.abs().sum() > 0
+    assert trainer.method.corrected_labels(trainer.predict_logits).isfinite().all()
 
 
 @pytest.mark.parametrize("classes", [2, 1000])
@@ -265,5 +271,5 @@ def test_two_classes_and_a_thousand(classes: int) -> None:
 
 
 def test_a_class_turns_into_one_label_at_least() -> None:
-    with pytest.raises(ValueError, match="neighbours must be one or more, got 0"):
-        find_method("c_model").build(neighbours=0)
+    with pytest.raises(ValueError, match="neighbors must be one or more, got 0"):
+        find_method("c_model").build(neighbors=0)

@@ -5,9 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from permll.methods import Method, find_method
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
 from tests.helpers.manual_steps import batch_of, move, prepare, take_step, weights
-from tests.helpers.toy_training import make_loop, points
+from tests.helpers.toy_training import build_trainer, points
 
 
 def say(method: Method, row: int) -> torch.Tensor:
@@ -28,7 +28,7 @@ def test_labels_are_the_mean_of_the_last_words_of_recent_epochs() -> None:
     said: dict[int, list[tuple[int, torch.Tensor]]] = {row: [] for row in range(12)}
     visits = [[[0, 1, 1]], [[0, 2], [0]], [[0, 1]], [[0, 2]], [[0]]]  # 3 and others are never visited
     for epoch, batches in enumerate(visits):
-        method.sweep(epoch, 0, torch.zeros)
+        method.train_pass(epoch, 0, torch.zeros)
         for rows in batches:
             for row in rows:
                 said[row] = [one for one in said[row] if one[0] != epoch] + [(epoch, say(method, row))]
@@ -51,7 +51,7 @@ def test_steps_are_those_of_the_straight_line() -> None:
     by_hand, labels, said = weights(method), torch.nn.functional.one_hot(data.labels, 3).float(), torch.zeros(2, 12, 3)
     x, shares = data.inputs.batch(torch.arange(12)), torch.tensor([6 / 12, 3 / 12, 3 / 12])
     for epoch in range(4):
-        method.sweep(epoch, 0, torch.zeros)
+        method.train_pass(epoch, 0, torch.zeros)
         for rows in (list(range(7)), list(range(7, 12))):
             p = (x[rows] @ by_hand["weight"].T + by_hand["bias"]).softmax(-1)
             fit = -(labels[rows] * p.log()).sum(1).mean()
@@ -69,23 +69,23 @@ def test_steps_are_those_of_the_straight_line() -> None:
 
 def test_a_fresh_network_learns_final_labels_at_rates_of_its_own() -> None:
     settings = {"first": 2, "second": 2, "window": 2, "final_lr": 0.2}
-    loop = make_loop("joint", points(), settings, epochs=10)
-    initial = {name: value.clone() for name, value in loop.method.networks["net"].state_dict().items()}
+    trainer = build_trainer("joint", points(), settings, epochs=10)
+    initial = {name: value.clone() for name, value in trainer.method.networks["net"].state_dict().items()}
     changed, rates, begun = [], [], []
-    before = loop.method.corrected_labels(loop.scan)
+    before = trainer.method.corrected_labels(trainer.predict_logits)
 
-    def after_step(loop: Loop) -> None:
-        if loop.epoch == 4 and loop._losses == 1:
-            begun.append({name: value.clone() for name, value in loop.method.networks["net"].state_dict().items()})
+    def after_step(trainer: Trainer) -> None:
+        if trainer.epoch == 4 and trainer._losses == 1:
+            begun.append({name: value.clone() for name, value in trainer.method.networks["net"].state_dict().items()})
 
-    def after_epoch(loop: Loop) -> None:
+    def after_epoch(trainer: Trainer) -> None:
         nonlocal before
-        now = loop.method.corrected_labels(loop.scan)
+        now = trainer.method.corrected_labels(trainer.predict_logits)
         changed.append(not torch.equal(now, before))
-        rates.append(loop.optimizers["net"].param_groups[0]["lr"])
+        rates.append(trainer.optimizers["net"].param_groups[0]["lr"])
         before = now
 
-    loop.run(after_step, after_epoch)
+    trainer.run(after_step, after_epoch)
     assert changed == [False, True, True, True] + [False] * 6
     assert rates == pytest.approx([0.05] * 4 + [0.2] * 2 + [0.02] * 2 + [0.002] * 2)
     batches = next(name for name in initial if name.endswith("num_batches_tracked"))

@@ -14,24 +14,24 @@ from permll.data.transforms import mixup
 from permll.functional.mixture import fit_beta_mixture
 from permll.methods import METHODS
 from permll.methods.m_correction import MCorrection
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_contract import idle
 from tests.methods.test_selc import losses_of, noisy_points
-from tests.helpers.toy_training import make_loop, points
 
 VARIANTS = ["M-DYR-H", "M-DYR-S", "MD-DYR-SH"]
 MIXTURE = [[2.0, 6.0], [9.0, 3.0], [0.7, 0.3], [0.1, 2.5]]  # a, b, weights, range of losses
 
 
-def correcting(variant: str) -> tuple[Loop, MCorrection, Batch]:
+def correcting(variant: str) -> tuple[Trainer, MCorrection, Batch]:
     """Return a method with a mixture and a network that says the same in all modes, and a batch."""
-    loop = make_loop("m_correction", points(), {"variant": variant, "mixup": 2.0, "eta": 0.5}, epochs=20)
-    method = loop.method
+    trainer = build_trainer("m_correction", points(), {"variant": variant, "mixup": 2.0, "eta": 0.5}, epochs=20)
+    method = trainer.method
     assert isinstance(method, MCorrection)
     method.networks["net"] = nn.Linear(4, 3)
     method.mixture.copy_(torch.tensor(MIXTURE))
     index = torch.tensor([5, 9, 30, 2, 11])
-    return loop, method, Batch(index, loop.data.labels[index], {"weak": torch.randn(5, 4)}, torch.arange(5))
+    return trainer, method, Batch(index, trainer.data.labels[index], {"weak": torch.randn(5, 4)}, torch.arange(5))
 
 
 def softmax(row: list[float], temperature: float = 1.0) -> list[float]:
@@ -52,38 +52,38 @@ def slow_wrong(loss: float) -> float:
 
 def test_every_epoch_has_its_loss() -> None:
     for variant in ("M-DYR-H", "M-DYR-S"):
-        loop = make_loop("m_correction", points(), {"variant": variant}, epochs=20)
-        assert losses_of(loop, 20) == ["loss"] * 7 + ["correct"] * 13
-    loop = make_loop("m_correction", points(), {"variant": "MD-DYR-SH", "guided": 3}, epochs=20)
-    assert losses_of(loop, 20) == ["loss"] * 7 + ["guide"] * 3 + ["correct"] * 10
-    assert len(loop.stages.every) == 1, "momentum and schedule go on"
+        trainer = build_trainer("m_correction", points(), {"variant": variant}, epochs=20)
+        assert losses_of(trainer, 20) == ["loss"] * 7 + ["correct"] * 13
+    trainer = build_trainer("m_correction", points(), {"variant": "MD-DYR-SH", "guided": 3}, epochs=20)
+    assert losses_of(trainer, 20) == ["loss"] * 7 + ["guide"] * 3 + ["correct"] * 10
+    assert len(trainer.stages.every) == 1, "momentum and schedule go on"
 
 
 def test_the_temperature_falls_linearly_and_stays_low() -> None:
     settings = {"variant": "MD-DYR-SH", "warm_up": 2, "guided": 1, "sharpening": 5}
-    loop = make_loop("m_correction", points(), settings, epochs=12)
+    trainer = build_trainer("m_correction", points(), settings, epochs=12)
     found = []
     for epoch in range(12):
-        loop.method.sweep(epoch, 0, loop.scan)
-        found.append(loop.method.temperature.item())
+        trainer.method.train_pass(epoch, 0, trainer.predict_logits)
+        found.append(trainer.method.temperature.item())
     assert found[:3] == [1.0] * 3
     assert found[3:] == pytest.approx([*torch.linspace(1, 0.001, 5).tolist(), *[0.001] * 4])
 
 
 def test_the_mixture_is_that_of_the_losses_after_the_epoch() -> None:
-    loop = make_loop("m_correction", points(240), {"warm_up": 2}, epochs=4)
+    trainer = build_trainer("m_correction", points(240), {"warm_up": 2}, epochs=4)
     logits = 2 * torch.randn(240, 3)
 
-    def scan(network: str = "net", *, best: bool = False, view: str = "plain") -> Tensor:
+    def predict_logits(network: str = "net", *, best: bool = False, view: str = "plain") -> Tensor:
         assert (network, best, view) == ("net", False, "weak")
         return logits
 
-    before = loop.method.mixture.clone()
-    loop.method.on_epoch_end(0, scan)
-    assert torch.equal(loop.method.mixture, before), "warm-up goes on without it"
-    loop.method.on_epoch_end(1, scan)
+    before = trainer.method.mixture.clone()
+    trainer.method.on_epoch_end(0, predict_logits)
+    assert torch.equal(trainer.method.mixture, before), "warm-up goes on without it"
+    trainer.method.on_epoch_end(1, predict_logits)
     losses = sorted(
-        -math.log(softmax(row)[y]) for row, y in zip(logits.tolist(), loop.data.labels.tolist(), strict=True)
+        -math.log(softmax(row)[y]) for row, y in zip(logits.tolist(), trainer.data.labels.tolist(), strict=True)
     )
     place = 0.05 * 239  # between the twelfth loss and the next
     low = losses[11] + (place - 11) * (losses[12] - losses[11])
@@ -91,21 +91,21 @@ def test_the_mixture_is_that_of_the_losses_after_the_epoch() -> None:
     kept = [(loss - low) / (high - low + 1e-6) for loss in losses if low <= loss <= high]
     expected = fit_beta_mixture(torch.tensor([min(max(x, 1e-3), 1 - 1e-3) for x in kept], dtype=torch.float64))
     assert expected is not None
-    torch.testing.assert_close(loop.method.mixture[:3], torch.stack([*expected]).float(), rtol=1e-4, atol=1e-5)
-    assert loop.method.mixture[3].tolist() == pytest.approx([low, high], rel=1e-5)
-    assert loop.method.metrics()["wrong"] == pytest.approx(expected.weight[1].item(), rel=1e-4)
+    torch.testing.assert_close(trainer.method.mixture[:3], torch.stack([*expected]).float(), rtol=1e-4, atol=1e-5)
+    assert trainer.method.mixture[3].tolist() == pytest.approx([low, high], rel=1e-5)
+    assert trainer.method.metrics()["wrong"] == pytest.approx(expected.weight[1].item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("bad", [0.0, math.nan])
 def test_a_fit_that_fails_leaves_the_one_before(bad: float) -> None:
-    loop, method, _ = correcting("M-DYR-H")
+    trainer, method, _ = correcting("M-DYR-H")
     flat = torch.full((60, 3), bad)
     method.on_epoch_end(19, lambda **_: flat)  # type: ignore[arg-type]
     assert method.mixture.tolist() == torch.tensor(MIXTURE).tolist()
-    none = make_loop("m_correction", points(), epochs=20).method
+    none = build_trainer("m_correction", points(), epochs=20).method
     none.on_epoch_end(19, lambda **_: flat)
     none.networks["net"] = nn.Linear(4, 3)
-    batch = Batch(torch.arange(4), loop.data.labels[:4], {"weak": torch.randn(4, 4)}, torch.arange(4))
+    batch = Batch(torch.arange(4), trainer.data.labels[:4], {"weak": torch.randn(4, 4)}, torch.arange(4))
     assert none._wrong(batch).tolist() == pytest.approx([1e-4] * 4), "without any mixture no label is wrong"
     assert bool(none.correct(batch).isfinite().all())
 
@@ -114,14 +114,14 @@ def test_a_fit_that_fails_leaves_the_one_before(bad: float) -> None:
 
 
 def test_looking_at_a_batch_leaves_no_trace() -> None:
-    loop = make_loop("m_correction", points(), epochs=6)
-    loop.method.mixture.copy_(torch.tensor(MIXTURE))
-    loop.method.train()
-    net = loop.method.networks["net"]
+    trainer = build_trainer("m_correction", points(), epochs=6)
+    trainer.method.mixture.copy_(torch.tensor(MIXTURE))
+    trainer.method.train()
+    net = trainer.method.networks["net"]
     index = torch.arange(8)
-    batch = Batch(index, loop.data.labels[index], {"weak": torch.randn(8, 4)}, index)
+    batch = Batch(index, trainer.data.labels[index], {"weak": torch.randn(8, 4)}, index)
     before, random = copy.deepcopy(net.state_dict()), torch.get_rng_state()
-    wrong = loop.method._wrong(batch)
+    wrong = trainer.method._wrong(batch)
     assert torch.equal(torch.get_rng_state(), random), "no dropout"
     assert all(module.training for module in net.modules())
     for key, value in net.state_dict().items():
@@ -142,11 +142,11 @@ def test_a_network_that_breaks_goes_on_in_training_mode() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_labels_are_given_as_far_as_they_are_right(variant: str) -> None:
-    loop, method, _ = correcting(variant)
+    trainer, method, _ = correcting(variant)
     method.temperature.fill_(0.5)
     logits = 2 * torch.randn(60, 3)
     corrected, quality = method.corrected_labels(lambda: logits), method.label_quality(lambda: logits)  # type: ignore[arg-type]
-    for i, (row, y) in enumerate(zip(logits.tolist(), loop.data.labels.tolist(), strict=True)):
+    for i, (row, y) in enumerate(zip(logits.tolist(), trainer.data.labels.tolist(), strict=True)):
         w = slow_wrong(-math.log(softmax(row)[y]))
         assert quality[i].item() == pytest.approx(1 - w, rel=1e-3, abs=1e-5)
         t = [float(v == max(row)) for v in row] if variant == "M-DYR-H" else softmax(row, 0.5)
@@ -155,10 +155,12 @@ def test_labels_are_given_as_far_as_they_are_right(variant: str) -> None:
 
 
 def test_in_warm_up_predictions_speak() -> None:
-    loop = make_loop("m_correction", points(), epochs=20)
-    p = loop.scan().softmax(1)
-    assert torch.equal(loop.method.corrected_labels(loop.scan), p)
-    assert torch.equal(loop.method.label_quality(loop.scan), p.gather(1, loop.data.labels[:, None])[:, 0])
+    trainer = build_trainer("m_correction", points(), epochs=20)
+    p = trainer.predict_logits().softmax(1)
+    assert torch.equal(trainer.method.corrected_labels(trainer.predict_logits), p)
+    assert torch.equal(
+        trainer.method.label_quality(trainer.predict_logits), p.gather(1, trainer.data.labels[:, None])[:, 0]
+    )
 
 
 # --- Losses --------------------------------------------------------------------------------------------------------
@@ -228,14 +230,14 @@ def test_targets_pass_on_no_gradient() -> None:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_wrong_labels_are_found_and_corrected(variant: str) -> None:
     data, wrong = noisy_points()
-    loop = make_loop("m_correction", data, {"variant": variant}, epochs=24)
-    loop.run(idle, idle)
+    trainer = build_trainer("m_correction", data, {"variant": variant}, epochs=24)
+    trainer.run(idle, idle)
     truth = points(240).labels
-    corrected = (loop.method.corrected_labels(loop.scan).argmax(1) == truth).float().mean()
-    quality = loop.method.label_quality(loop.scan)
+    corrected = (trainer.method.corrected_labels(trainer.predict_logits).argmax(1) == truth).float().mean()
+    quality = trainer.method.label_quality(trainer.predict_logits)
     assert corrected > (~wrong).float().mean() + 0.1
     assert quality[~wrong].mean() > quality[wrong].mean() + 0.3
-    assert (loop.predict(data).argmax(1) == truth).float().mean() > 0.9
+    assert (trainer.predict(data).argmax(1) == truth).float().mean() > 0.9
 
 
 @pytest.mark.parametrize(

@@ -10,44 +10,44 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from permll.methods import find_method
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
 from tests.functional.test_meta import imagined_gradient
+from tests.helpers.toy_training import build_trainer, points, small_net
 from tests.methods.test_contract import idle
 from tests.methods.test_goldberger import STEPS, loop_of, watch
-from tests.helpers.toy_training import make_loop, points, small_net
 
 
-def weights(loop: Loop, name: str) -> dict[str, Tensor]:
-    return copy.deepcopy(loop.method.networks[name].module.state_dict())
+def weights(trainer: Trainer, name: str) -> dict[str, Tensor]:
+    return copy.deepcopy(trainer.method.networks[name].module.state_dict())
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return all(torch.equal(value, other[key]) for key, value in one.items())
 
 
-def steps_of(loop: Loop) -> list[dict[str, dict[str, Tensor]]]:
+def steps_of(trainer: Trainer) -> list[dict[str, dict[str, Tensor]]]:
     """Train to the end; return the weights of all three networks after every step, those of the beginning first."""
-    seen = [{name: weights(loop, name) for name in loop.method.network_names}]
+    seen = [{name: weights(trainer, name) for name in trainer.method.network_names}]
 
-    def after_step(loop: Loop) -> None:
-        seen.append({name: weights(loop, name) for name in loop.method.network_names})
+    def after_step(trainer: Trainer) -> None:
+        seen.append({name: weights(trainer, name) for name in trainer.method.network_names})
 
-    loop.run(after_step, idle)
+    trainer.run(after_step, idle)
     return seen
 
 
 def test_first_the_mentor_moves_then_the_student_alone() -> None:
-    loop = make_loop("mlnt", points(), {"baseline": 2, "perturbations": 1}, epochs=4)
+    trainer = build_trainer("mlnt", points(), {"baseline": 2, "perturbations": 1}, epochs=4)
     best: list[dict[str, Tensor]] = []
-    real = loop.stages.keep_if_best
+    real = trainer.stages.keep_if_best
 
     def keep_if_best(score: float) -> None:
         real(score)
-        assert loop.stages.best is not None
-        best.append(copy.deepcopy(loop.stages.best["networks"]["mentor"]))
+        assert trainer.stages.best is not None
+        best.append(copy.deepcopy(trainer.stages.best["networks"]["mentor"]))
 
-    loop.stages.keep_if_best = keep_if_best  # type: ignore[method-assign]
-    seen = steps_of(loop)
+    trainer.stages.keep_if_best = keep_if_best  # type: ignore[method-assign]
+    seen = steps_of(trainer)
     mentor, student = seen[: 2 * STEPS + 1], seen[2 * STEPS + 1 :]
     assert len(student) == 2 * STEPS
     for before, after in itertools.pairwise(mentor):
@@ -62,11 +62,11 @@ def test_first_the_mentor_moves_then_the_student_alone() -> None:
 
 def test_the_teacher_is_a_copy_then_a_mean_then_follows_by_its_decays() -> None:
     settings = {"baseline": 1, "perturbations": 1, "begin": 0.1, "full": 0.5, "decay": 0.8, "final_decay": 0.95}
-    loop = make_loop("mlnt", points(), settings, epochs=11)
-    seen = steps_of(loop)
+    trainer = build_trainer("mlnt", points(), settings, epochs=11)
+    seen = steps_of(trainer)
     student = seen[STEPS + 1 :]
     assert len(student) == 40  # so that the teacher begins after 4 and follows with its final decay from the 21st on
-    trained = [name for name, _ in loop.method.networks["net"].module.named_parameters()]
+    trained = [name for name, _ in trainer.method.networks["net"].module.named_parameters()]
     for step in student[:4]:
         assert same(step["teacher"], step["net"])
     teacher = student[3]["teacher"]
@@ -82,22 +82,22 @@ def test_the_teacher_is_a_copy_then_a_mean_then_follows_by_its_decays() -> None:
 
 
 def test_passes_that_are_imagined_leave_no_trace_in_batch_norms() -> None:
-    loop = make_loop("mlnt", points(), {"baseline": 1, "perturbations": 3}, epochs=3)
-    loop.run(idle, idle)
+    trainer = build_trainer("mlnt", points(), {"baseline": 1, "perturbations": 3}, epochs=3)
+    trainer.run(idle, idle)
     counted = "1.num_batches_tracked"
-    assert weights(loop, "net")[counted] == 2 * STEPS
-    assert weights(loop, "teacher")[counted] == 2 * STEPS, "a copy after one step, one pass of its own in each of 7"
-    assert weights(loop, "mentor")[counted] == STEPS
+    assert weights(trainer, "net")[counted] == 2 * STEPS
+    assert weights(trainer, "teacher")[counted] == 2 * STEPS, "a copy after one step, one pass of its own in each of 7"
+    assert weights(trainer, "mentor")[counted] == STEPS
 
 
 def test_the_teacher_predicts() -> None:
-    loop = make_loop("mlnt", points(), {"baseline": 1, "perturbations": 1}, epochs=3)
-    loop.run(idle, idle)
-    p = loop.scan("teacher").softmax(-1)
-    assert_close(loop.predict(loop.data), p)
-    assert_close(loop.method.corrected_labels(loop.scan), p)
-    assert_close(loop.method.label_quality(loop.scan), p[torch.arange(60), loop.data.labels])
-    assert not torch.allclose(p, loop.scan("net").softmax(-1))
+    trainer = build_trainer("mlnt", points(), {"baseline": 1, "perturbations": 1}, epochs=3)
+    trainer.run(idle, idle)
+    p = trainer.predict_logits("teacher").softmax(-1)
+    assert_close(trainer.predict(trainer.data), p)
+    assert_close(trainer.method.corrected_labels(trainer.predict_logits), p)
+    assert_close(trainer.method.label_quality(trainer.predict_logits), p[torch.arange(60), trainer.data.labels])
+    assert not torch.allclose(p, trainer.predict_logits("net").softmax(-1))
 
 
 # --- The steps, by hand ---------------------------------------------------------------------------------------------
@@ -116,12 +116,12 @@ def perturbed(x: Tensor, labels: Tensor, share: float, k: int) -> Tensor:
 
 @pytest.mark.parametrize("second_order", [False, True])
 def test_steps_of_the_student_are_those_on_paper(second_order: bool) -> None:
-    settings: dict[str, Any] = {"baseline": 1, "perturbations": 3, "share": 0.4, "neighbours": 5, "meta_lr": 0.8}
+    settings: dict[str, Any] = {"baseline": 1, "perturbations": 3, "share": 0.4, "neighbors": 5, "meta_lr": 0.8}
     settings |= {"weight": 2.5, "begin": 0.1, "full": 0.6, "decay": 0.7, "final_decay": 0.9}
-    loop = loop_of("mlnt", lambda: nn.Linear(4, 3, bias=False), second_order=second_order, **settings)
-    student = nn.Parameter(weights(loop, "net")["weight"])
-    seen = watch(loop, lambda: None)
-    loop.run(idle, idle)
+    trainer = loop_of("mlnt", lambda: nn.Linear(4, 3, bias=False), second_order=second_order, **settings)
+    student = nn.Parameter(weights(trainer, "net")["weight"])
+    seen = watch(trainer, lambda: None)
+    trainer.run(idle, idle)
     assert len(seen) == 3 * STEPS
     optimizer = torch.optim.SGD([student], lr=0.05, momentum=0.9)
     begin, full = 2, 0.6 * 12  # of 12 steps
@@ -142,17 +142,17 @@ def test_steps_of_the_student_are_those_on_paper(second_order: bool) -> None:
         taken = step + 1 - begin
         decay = 0 if taken <= 0 else min(0.7 if step + 1 <= full else 0.9, taken / (taken + 1))
         teacher = decay * teacher + (1 - decay) * student.detach()
-    assert_close(weights(loop, "net")["weight"], student.detach(), rtol=1e-4, atol=1e-5)
-    assert_close(weights(loop, "teacher")["weight"], teacher, rtol=1e-4, atol=1e-5)
+    assert_close(weights(trainer, "net")["weight"], student.detach(), rtol=1e-4, atol=1e-5)
+    assert_close(weights(trainer, "teacher")["weight"], teacher, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])
 @pytest.mark.parametrize("second_order", [False, True])
 def test_steps_are_imagined_in_any_precision(precision: str, second_order: bool) -> None:
     settings: dict[str, Any] = {"baseline": 1, "perturbations": 1, "second_order": second_order}
-    loop = loop_of("mlnt", lambda: small_net(4, 3), precision, **settings)
-    loop.run(idle, idle)
-    assert (loop.predict(loop.data).argmax(1) == loop.data.labels).float().mean() > 0.7
+    trainer = loop_of("mlnt", lambda: small_net(4, 3), precision, **settings)
+    trainer.run(idle, idle)
+    assert (trainer.predict(trainer.data).argmax(1) == trainer.data.labels).float().mean() > 0.7
 
 
 def test_a_batch_of_one_has_no_neighbours_and_keeps_its_label() -> None:
@@ -162,7 +162,7 @@ def test_a_batch_of_one_has_no_neighbours_and_keeps_its_label() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"perturbations": 0}, {"neighbours": 0}, {"share": 1.5}, {"decay": -0.1}, {"final_decay": 2}, {"begin": 0.5}],
+    [{"perturbations": 0}, {"neighbors": 0}, {"share": 1.5}, {"decay": -0.1}, {"final_decay": 2}, {"begin": 0.5}],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(settings))):

@@ -8,26 +8,26 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import Batch
-from permll.functional.morph import rate_from_areas
 from permll.functional.meta import ramp_up
+from permll.functional.morph import rate_from_areas
 from permll.methods import METHODS, morph
 from permll.methods.morph import MORPH
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_contract import idle, run_steps
 from tests.methods.test_selc import noisy_points
-from tests.helpers.toy_training import make_loop, points
 
 
-def linear(**settings: Any) -> tuple[Loop, MORPH, Batch]:
+def linear(**settings: Any) -> tuple[Trainer, MORPH, Batch]:
     """Return a method with a linear network and histories of three visits, and a batch with two views."""
-    loop = make_loop("morph", points(), {"history": 3, **settings}, epochs=12)
-    method = loop.method
+    trainer = build_trainer("morph", points(), {"history": 3, **settings}, epochs=12)
+    method = trainer.method
     assert isinstance(method, MORPH)
     torch.manual_seed(3)
     method.networks["net"] = nn.Linear(4, 3)
     index = torch.tensor([5, 9, 30, 2, 11, 17])
     views = {"weak": torch.randn(6, 4), "weak:2": torch.randn(6, 4)}
-    return loop, method, Batch(index, loop.data.labels[index], views, index)
+    return trainer, method, Batch(index, trainer.data.labels[index], views, index)
 
 
 def predicted(method: MORPH, x: Tensor) -> list[list[float]]:
@@ -93,7 +93,7 @@ def test_the_first_phase_ends_when_as_many_are_memorised_as_labels_are_right() -
     assert method.safe.values.all()
     assert end(3, 0.76)
     assert int(method.begin) == 4
-    assert method.settings() == {"noise_rate": pytest.approx(rate, abs=1e-4), "first_phase": 4}
+    assert method.resolved_params() == {"noise_rate": pytest.approx(rate, abs=1e-4), "first_phase": 4}
     assert int(method.safe.values.sum()) == 46
     method.areas.values.zero_()
     fill(method, 0.2)
@@ -104,11 +104,11 @@ def test_the_first_phase_ends_when_as_many_are_memorised_as_labels_are_right() -
 
 def test_a_phase_whose_end_never_comes_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(morph, "memorised", lambda histories, _: torch.zeros(len(histories)).bool())
-    loop = make_loop("morph", points(), {"history": 1}, epochs=5)
+    trainer = build_trainer("morph", points(), {"history": 1}, epochs=5)
     losses: list[str] = []
-    loop.run(lambda loop: losses.append(loop._sweep.loss), idle)
+    trainer.run(lambda trainer: losses.append(trainer._sweep.loss), idle)
     assert set(losses) == {"loss"}
-    assert loop.method.settings()["first_phase"] == 5
+    assert trainer.method.resolved_params()["first_phase"] == 5
 
 
 def test_losses_that_are_all_alike_tell_no_rate() -> None:
@@ -121,10 +121,10 @@ def test_losses_that_are_all_alike_tell_no_rate() -> None:
 
 def test_an_epoch_has_the_loss_and_the_views_of_its_phase() -> None:
     def asked(method: MORPH, epoch: int) -> tuple[str, tuple[str, ...], float]:
-        sweep = method.sweep(epoch, 0, torch.zeros)
-        assert sweep is not None
-        assert method.sweep(epoch, 1, torch.zeros) is None
-        return sweep.loss, sweep.streams["batch"].views, method.consistency.item()
+        train_pass = method.train_pass(epoch, 0, torch.zeros)
+        assert train_pass is not None
+        assert method.train_pass(epoch, 1, torch.zeros) is None
+        return train_pass.loss, train_pass.streams["batch"].views, method.consistency.item()
 
     _, method, _ = linear(weight=4.0, ramp=5)
     assert asked(method, 3) == ("loss", ("weak",), 0.0)
@@ -185,7 +185,7 @@ def test_unsafe_labels_pull_nothing() -> None:
 
 
 def test_labels_are_the_votes_of_the_last_visits_and_the_present() -> None:
-    loop, method, _ = linear()
+    trainer, method, _ = linear()
     method.histories.values[0] = torch.tensor([2, 1, 2])
     method.histories.values[1] = torch.tensor([-1, -1, 0])
     logits = torch.randn(60, 3)
@@ -195,31 +195,31 @@ def test_labels_are_the_votes_of_the_last_visits_and_the_present() -> None:
     torch.testing.assert_close(corrected[1], (p[1] + torch.tensor([1.0, 0.0, 0.0])) / 2)
     torch.testing.assert_close(corrected[2:], p[2:])
     quality = method.label_quality(lambda _: logits)  # type: ignore[arg-type]
-    torch.testing.assert_close(quality, corrected.gather(1, loop.data.labels[:, None])[:, 0])
+    torch.testing.assert_close(quality, corrected.gather(1, trainer.data.labels[:, None])[:, 0])
 
 
 def test_both_phases_come_in_a_run() -> None:
     data, wrong = noisy_points()
-    loop = make_loop("morph", data, {"history": 3}, epochs=24)
-    run_steps(loop, 1)
-    assert loop.method.metrics()["safe"] == 1.0
-    loop.run(idle, idle)
-    assert 3 <= loop.method.settings()["first_phase"] < 12
-    assert 0.2 < loop.method.rate.item() < 0.5
-    safe = loop.method.safe.values
+    trainer = build_trainer("morph", data, {"history": 3}, epochs=24)
+    run_steps(trainer, 1)
+    assert trainer.method.metrics()["safe"] == 1.0
+    trainer.run(idle, idle)
+    assert 3 <= trainer.method.resolved_params()["first_phase"] < 12
+    assert 0.2 < trainer.method.rate.item() < 0.5
+    safe = trainer.method.safe.values
     assert wrong[safe].float().mean() < wrong.float().mean() / 2
 
 
 def test_wrong_labels_are_found_and_corrected() -> None:
     data, wrong = noisy_points()
-    loop = make_loop("morph", data, {"history": 3}, epochs=24)
-    loop.run(idle, idle)
+    trainer = build_trainer("morph", data, {"history": 3}, epochs=24)
+    trainer.run(idle, idle)
     truth = points(240).labels
-    corrected = (loop.method.corrected_labels(loop.scan).argmax(1) == truth).float().mean()
-    quality = loop.method.label_quality(loop.scan)
+    corrected = (trainer.method.corrected_labels(trainer.predict_logits).argmax(1) == truth).float().mean()
+    quality = trainer.method.label_quality(trainer.predict_logits)
     assert corrected > (~wrong).float().mean() + 0.1
     assert quality[~wrong].mean() > quality[wrong].mean() + 0.3
-    assert (loop.predict(data).argmax(1) == truth).float().mean() > 0.9
+    assert (trainer.predict(data).argmax(1) == truth).float().mean() > 0.9
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from permll.data import Batch, Data
+from permll.data import Batch, LabeledData
 from permll.data.transforms.counter_rng import fold, uniform
 from permll.methods import FitInfo, Method, find_method
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
 from tests.methods.test_contract import idle, run_steps
-from tests.helpers.toy_training import make_loop, points
 
 BOTH = pytest.mark.parametrize("name", ["nlnl", "jnpl"])
 SHORT: dict[str, dict[str, Any]] = {  # of ten epochs
@@ -23,7 +23,7 @@ SHORT: dict[str, dict[str, Any]] = {  # of ten epochs
 }
 
 
-def noisy(classes: int = 3) -> Data:
+def noisy(classes: int = 3) -> LabeledData:
     """Return points of which every fifth has a wrong label."""
     data = points(classes=classes)
     wrong = torch.arange(len(data)) % 5 == 0
@@ -49,26 +49,26 @@ def no_scan(*_: Any, **__: Any) -> Tensor:
 
 
 def rows_of(method: Method, epoch: int) -> list[int]:
-    sweep = method.sweep(epoch, 0, no_scan)
-    assert sweep is not None
-    assert method.sweep(epoch, 1, no_scan) is None
-    rows = sweep.streams["batch"].rows
+    train_pass = method.train_pass(epoch, 0, no_scan)
+    assert train_pass is not None
+    assert method.train_pass(epoch, 1, no_scan) is None
+    rows = train_pass.streams["batch"].rows
     assert rows is not None
     return rows.tolist()
 
 
-def training_passes(loop: Loop) -> list[Tensor]:
+def training_passes(trainer: Trainer) -> list[Tensor]:
     """Return each epoch's softmax (N, c) in training, filled as it comes; NaN where a row has no pass."""
-    passes = [torch.full((len(loop.data), loop.data.num_classes), torch.nan) for _ in range(loop.epochs)]
+    passes = [torch.full((len(trainer.data), trainer.data.num_classes), torch.nan) for _ in range(trainer.epochs)]
     heard: list[Tensor] = []
-    loop.method.networks["net"].module.register_forward_hook(lambda *call: heard.append(call[-1].detach()))
-    train_on = loop._train_on
+    trainer.method.networks["net"].module.register_forward_hook(lambda *call: heard.append(call[-1].detach()))
+    train_on = trainer._train_on
 
-    def watched(sweep: Any, batches: Any) -> None:
-        train_on(sweep, batches)
-        passes[loop.epoch][batches["batch"].index] = heard[-1].softmax(1)
+    def watched(train_pass: Any, batches: Any) -> None:
+        train_on(train_pass, batches)
+        passes[trainer.epoch][batches["batch"].index] = heard[-1].softmax(1)
 
-    loop._train_on = watched  # type: ignore[method-assign]
+    trainer._train_on = watched  # type: ignore[method-assign]
     return passes
 
 
@@ -95,13 +95,13 @@ def test_the_stages_are_the_authors() -> None:
 
 @BOTH
 def test_the_memory_is_the_mean_over_the_last_epochs_of_what_training_saw(name: str) -> None:
-    loop = make_loop(name, noisy(), SHORT[name], epochs=10)
-    passes, memory, whole = training_passes(loop), [], []
-    for _ in loop.each_epoch():
-        memory.append(loop.method.mean_prediction())
+    trainer = build_trainer(name, noisy(), SHORT[name], epochs=10)
+    passes, memory, whole = training_passes(trainer), [], []
+    for _ in trainer.each_epoch():
+        memory.append(trainer.method.mean_prediction())
         seen = passes[len(memory) - 1]
-        whole.append(torch.where(seen.isnan(), loop.scan().softmax(1), seen))
-    stages = [stage.name for stage in loop.method.stages(10) for _ in range(stage.epochs)]
+        whole.append(torch.where(seen.isnan(), trainer.predict_logits().softmax(1), seen))
+    stages = [stage.name for stage in trainer.method.stages(10) for _ in range(stage.epochs)]
     again, end = stages.index("pseudo1"), stages.index("pseudo2")
     for epoch in range(end):
         first = max(epoch - 1, again if epoch >= again else 0)  # pseudo1 fills the memory anew
@@ -109,9 +109,9 @@ def test_the_memory_is_the_mean_over_the_last_epochs_of_what_training_saw(name: 
     assert all(torch.equal(found, memory[end - 1]) for found in memory[end:]), "pseudo2 leaves it as it is"
     assert passes[again].isnan().any(), "some rows are left out"
     assert not passes[end].isnan().any()
-    assert torch.equal(loop.method.corrected_labels(loop.scan), memory[-1])
-    given = memory[-1].gather(1, loop.data.labels[:, None])[:, 0]
-    assert torch.equal(loop.method.label_quality(loop.scan), given)
+    assert torch.equal(trainer.method.corrected_labels(trainer.predict_logits), memory[-1])
+    given = memory[-1].gather(1, trainer.data.labels[:, None])[:, 0]
+    assert torch.equal(trainer.method.label_quality(trainer.predict_logits), given)
 
 
 def test_rows_are_selected_by_the_mean_and_may_come_back() -> None:
@@ -150,20 +150,20 @@ def test_pseudo_labels_begin_with_the_believed_rows_and_an_empty_memory(name: st
 
 @BOTH
 def test_where_no_label_is_believed_training_takes_all_rows_and_says_so(name: str) -> None:
-    loop = make_loop(name, noisy(), {**SHORT[name], "cut": 0.999999}, epochs=10)
-    passes = training_passes(loop)
-    loop.run(idle, idle)
-    assert loop.method.metrics() == {"selected": 1.0, "refusals": 3.0 if name == "nlnl" else 1.0}
+    trainer = build_trainer(name, noisy(), {**SHORT[name], "cut": 0.999999}, epochs=10)
+    passes = training_passes(trainer)
+    trainer.run(idle, idle)
+    assert trainer.method.metrics() == {"selected": 1.0, "refusals": 3.0 if name == "nlnl" else 1.0}
     assert not any(seen.isnan().any() for seen in passes[6:])
 
 
 def test_complementary_labels_are_even_and_new_at_every_visit() -> None:
-    loop = make_loop("nlnl", points(classes=4), {**SHORT["nlnl"], "complementary": 3}, epochs=10)
-    seen = watch(loop)
-    run_steps(loop, 8)  # two epochs of NL
+    trainer = build_trainer("nlnl", points(classes=4), {**SHORT["nlnl"], "complementary": 3}, epochs=10)
+    seen = watch(trainer)
+    run_steps(trainer, 8)  # two epochs of NL
     offsets = torch.full((2, 60, 3), -1)
     for step, (batch, _) in enumerate(seen):
-        drawn = loop.method._complementary_labels(batch)
+        drawn = trainer.method._complementary_labels(batch)
         offsets[step // 4, batch.index] = (drawn - batch.labels[:, None]) % 4
     counts = Counter(offsets.flatten().tolist())
     assert sorted(counts) == [1, 2, 3]
@@ -174,39 +174,39 @@ def test_complementary_labels_are_even_and_new_at_every_visit() -> None:
 RARITY = torch.tensor([1.0, 1.5, 3.0])  # of 30, 20 and 10 rows
 
 
-def unbalanced(name: str, **settings: Any) -> Loop:
+def unbalanced(name: str, **settings: Any) -> Trainer:
     labels = torch.tensor([0, 0, 0, 1, 1, 2]).repeat(10)
-    return make_loop(name, points().relabel(labels), {**SHORT[name], **settings}, epochs=10)
+    return build_trainer(name, points().relabel(labels), {**SHORT[name], **settings}, epochs=10)
 
 
 def test_negative_learning_is_a_few_plain_steps() -> None:
-    loop = unbalanced("nlnl", complementary=4)
-    initial = copy.deepcopy(loop.method.networks["net"].module)
-    seen = watch(loop)
-    run_steps(loop, 6)
+    trainer = unbalanced("nlnl", complementary=4)
+    initial = copy.deepcopy(trainer.method.networks["net"].module)
+    seen = watch(trainer)
+    run_steps(trainer, 6)
 
     def by_hand(p: Tensor, batch: Batch) -> Tensor:
         total = torch.zeros(())
-        for row, not_these in enumerate(loop.method._complementary_labels(batch).tolist()):
+        for row, not_these in enumerate(trainer.method._complementary_labels(batch).tolist()):
             y = int(batch.labels[row])
             assert y not in not_these
             total = total - RARITY[y] * sum((1 - p[row, k]).log() for k in not_these)
         return total / len(batch.labels)
 
-    assert_same_weights(loop.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
+    assert_same_weights(trainer.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
 
 
 def test_joint_learning_is_a_few_plain_steps() -> None:
-    loop = unbalanced("jnpl", complementary=2, weight=0.5)
-    initial = copy.deepcopy(loop.method.networks["net"].module)
-    seen = watch(loop)
-    run_steps(loop, 6)
+    trainer = unbalanced("jnpl", complementary=2, weight=0.5)
+    initial = copy.deepcopy(trainer.method.networks["net"].module)
+    seen = watch(trainer)
+    run_steps(trainer, 6)
     taught = []
 
     def by_hand(p: Tensor, batch: Batch) -> Tensor:
         chance = uniform(fold(batch.keys, 1), 1)[:, 0].tolist()
         total = torch.zeros(())
-        for row, not_these in enumerate(loop.method._complementary_labels(batch).tolist()):
+        for row, not_these in enumerate(trainer.method._complementary_labels(batch).tolist()):
             for k in not_these:
                 total = total - RARITY[batch.labels[row]] * (1 - p[row, k]).detach() * (1 - p[row, k]).log()
             top, second = p[row].sort(descending=True).values[:2]
@@ -216,43 +216,43 @@ def test_joint_learning_is_a_few_plain_steps() -> None:
                 total = total - 0.5 * (1 + sure) * (1 + sure**2) * (1 + sure**4) * (1 + sure**8) * top.log()
         return total / len(batch.labels)
 
-    assert_same_weights(loop.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
+    assert_same_weights(trainer.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
     assert 0 < sum(taught) < len(taught)
 
 
 def test_the_stages_of_pseudo_labels_are_plain_steps_with_new_networks() -> None:
-    loop = unbalanced("jnpl", cut=0.35)
-    initial = copy.deepcopy(loop.method.networks["net"].module)
-    positive, soft = watch(loop, "positive_loss"), watch(loop, "soft_loss")
+    trainer = unbalanced("jnpl", cut=0.35)
+    initial = copy.deepcopy(trainer.method.networks["net"].module)
+    positive, soft = watch(trainer, "positive_loss"), watch(trainer, "soft_loss")
 
     def by_label(p: Tensor, batch: Batch) -> Tensor:
-        counts = torch.bincount(loop.data.labels[loop.method.selected.values], minlength=3)
+        counts = torch.bincount(trainer.data.labels[trainer.method.selected.values], minlength=3)
         weight = (counts.max() / counts)[batch.labels]
         return -(weight * p[range(len(p)), batch.labels].log()).sum() / weight.sum()
 
     def by_memory(p: Tensor, batch: Batch) -> Tensor:
-        believed = loop.method.memory.values.mean(1)
+        believed = trainer.method.memory.values.mean(1)
         counts = torch.bincount(believed.argmax(1), minlength=3)
         targets = believed[batch.index]
         return -((counts.max() / counts)[targets.argmax(1)] * (targets * p.log()).sum(1)).mean()
 
     compared = 0
-    for _ in loop.each_epoch():
-        if loop.epoch in (5, 8):  # one epoch of pseudo1, one of pseudo2
-            seen, by_hand = (positive, by_label) if loop.epoch == 5 else (soft, by_memory)
+    for _ in trainer.each_epoch():
+        if trainer.epoch in (5, 8):  # one epoch of pseudo1, one of pseudo2
+            seen, by_hand = (positive, by_label) if trainer.epoch == 5 else (soft, by_memory)
             random = torch.get_rng_state()
-            assert_same_weights(loop.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
+            assert_same_weights(trainer.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
             torch.set_rng_state(random)
             compared += len(seen)
-    assert loop.method.class_weights.unique().numel() > 1
+    assert trainer.method.class_weights.unique().numel() > 1
     assert compared >= 6
 
 
 @BOTH
 def test_two_classes_are_enough(name: str) -> None:
-    loop = make_loop(name, points(classes=2), SHORT[name], epochs=10)
-    loop.run(idle, idle)
-    assert (loop.predict(loop.data).argmax(1) == loop.data.labels).double().mean() > 0.9
+    trainer = build_trainer(name, points(classes=2), SHORT[name], epochs=10)
+    trainer.run(idle, idle)
+    assert (trainer.predict(trainer.data).argmax(1) == trainer.data.labels).double().mean() > 0.9
 
 
 @BOTH

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
 from tests.helpers.manual_steps import batch_of, move, prepare, take_step, weights
-from tests.helpers.toy_training import make_loop, points
+from tests.helpers.toy_training import build_trainer, points
 
 
 def test_the_stages_of_the_paper() -> None:
@@ -17,17 +17,17 @@ def test_the_stages_of_the_paper() -> None:
 
 
 def test_labels_move_in_the_second_stage_only_and_rates_fall_in_the_third() -> None:
-    loop = make_loop("pencil", points(), {"first": 2, "second": 3, "final_lr": 0.2}, epochs=11)
+    trainer = build_trainer("pencil", points(), {"first": 2, "second": 3, "final_lr": 0.2}, epochs=11)
     seen: list[tuple[bool, float]] = []
-    before = loop.method.label_logits.values.clone()
+    before = trainer.method.label_logits.values.clone()
 
-    def after_epoch(loop: Loop) -> None:
+    def after_epoch(trainer: Trainer) -> None:
         nonlocal before
-        moved = not torch.equal(before, loop.method.label_logits.values)
-        seen.append((moved, loop.optimizers["net"].param_groups[0]["lr"]))
-        before = loop.method.label_logits.values.clone()
+        moved = not torch.equal(before, trainer.method.label_logits.values)
+        seen.append((moved, trainer.optimizers["net"].param_groups[0]["lr"]))
+        before = trainer.method.label_logits.values.clone()
 
-    loop.run(lambda _: None, after_epoch)
+    trainer.run(lambda _: None, after_epoch)
     assert [moved for moved, _ in seen] == [False] * 2 + [True] * 3 + [False] * 6
     assert [rate for _, rate in seen] == pytest.approx([0.05] * 5 + [0.2] * 2 + [0.02] * 2 + [0.002] * 2)
 
@@ -84,5 +84,5 @@ def test_a_sample_that_is_never_visited_keeps_its_label() -> None:
 @pytest.mark.parametrize(("classes", "rate"), [(2, 0.9375), (10, 4.6875), (100, 46.875)])
 def test_the_step_of_labels_follows_the_number_of_classes(classes: int, rate: float) -> None:
     method = prepare("pencil", points(200, classes))
-    assert method.settings() == {"lr": pytest.approx(rate)}
-    assert prepare("pencil", points(200, classes), {"lr": 3.0}).settings() == {"lr": 3.0}
+    assert method.resolved_params() == {"lr": pytest.approx(rate)}
+    assert prepare("pencil", points(200, classes), {"lr": 3.0}).resolved_params() == {"lr": 3.0}

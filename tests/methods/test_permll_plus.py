@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from permll.functional.label_prior import cautious_shares, how_right, shares_of_right
+from permll.functional.label_prior import label_accuracy, prior_of_correct_labels, shrunk_prior
 from permll.layer.equations import initial_gap
 from permll.layer.step_size import choose_init
-from permll.methods._base import Scan
+from permll.methods._base import PredictLogits
 from tests.helpers.manual_steps import batch_of, move, prepare, take_step, weights
 from tests.helpers.toy_training import points
 
@@ -20,12 +20,12 @@ ROWS = [[0, 3, 5, 7], [3, 1, 0, 3], [7, 6, 7, 2]]  # some samples twice in a bat
 
 def test_steps_are_those_of_the_straight_line() -> None:
     data, epochs = points(12), 10
-    settings = {"init": 0.6, "turn_after": 0.3, "warm_up": 0, "close": 0.5, "beta": 0.6, "prior": "even"}
+    settings = {"init": 0.6, "correct_after": 0.3, "warm_up": 0, "close": 0.5, "beta": 0.6, "prior": "even"}
     method = prepare(HOME, data, settings, epochs=epochs)
     by_hand = weights(method)
     own, memory = torch.zeros(12, 3), torch.zeros(12, 3)
     method.right.copy_(torch.tensor([0.7, 0.5, 0.95]))
-    method.lean.fill_(0.8)
+    method.label_bias.fill_(0.8)
     method.closes.fill_(0)  # the head start closes from the first step on
     shares, right = [1 / 3] * 3, method.right.tolist()
     for step, rows in enumerate(ROWS):
@@ -92,12 +92,12 @@ def test_a_warm_up_remembers_and_moves_no_row() -> None:
 def test_a_warm_up_ends_when_the_labels_are_known_hardly_better(grows: list[float], ended: int) -> None:
     method = prepare(HOME, points(12), epochs=10)
     for epoch, mean in enumerate(grows):
-        assert method.sweep(epoch, 0, torch.zeros).loss == "plain_loss"
+        assert method.train_pass(epoch, 0, torch.zeros).loss == "plain_loss"
         method.agreed[:2] = torch.tensor([10 * mean, 10.0])
         method.on_epoch_end(epoch, torch.zeros)
     assert int(method.warm) == ended == len(grows)
-    assert method.sweep(ended, 0, torch.zeros).loss == "loss"
-    assert method.sweep(ended, 1, torch.zeros) is None
+    assert method.train_pass(ended, 0, torch.zeros).loss == "loss"
+    assert method.train_pass(ended, 1, torch.zeros) is None
 
 
 def known_by(odds: float) -> torch.Tensor:
@@ -133,7 +133,7 @@ def test_a_head_start_waits_while_labels_that_are_not_seen_get_known(
 def test_shares_are_those_of_the_given_labels_made_cautious() -> None:
     data = points(12).relabel(torch.tensor([0] * 10 + [1, 2]))
     given = torch.tensor([10.0, 1.0, 1.0]) / 12
-    assert_close(prepare(HOME, data).wanted, cautious_shares(given))
+    assert_close(prepare(HOME, data).wanted, shrunk_prior(given))
     assert_close(prepare(HOME, data, {"prior": "given"}).wanted, given)
     assert_close(prepare(HOME, data, {"prior": "even"}).wanted, torch.full((3,), 1 / 3))
 
@@ -149,13 +149,15 @@ def test_shares_that_are_known_stay_as_they_are() -> None:
     assert take_step(alike, batch_of(data, [0, 3])) == pytest.approx(take_step(even, batch_of(data, [0, 3])))
 
 
-def says(seen: torch.Tensor, others: torch.Tensor) -> Scan:
+def says(seen: torch.Tensor, others: torch.Tensor) -> PredictLogits:
     """Return a scan with these logits for training rows and for rows that are not trained on."""
 
-    def scan(*_: object, rows: torch.Tensor | None = None, held_out: bool = False, **__: object) -> torch.Tensor:
+    def predict_logits(
+        *_: object, rows: torch.Tensor | None = None, held_out: bool = False, **__: object
+    ) -> torch.Tensor:
         return others if held_out else seen if rows is None else seen[rows]
 
-    return cast("Scan", scan)
+    return cast("PredictLogits", predict_logits)
 
 
 OTHERS = torch.tensor([0, 0, 1, 2])
@@ -164,12 +166,12 @@ SAID = torch.tensor([[3.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.
 
 def test_labels_earn_by_rows_that_are_not_trained_on() -> None:
     """What the network says of training rows, which it may know by heart, does not count."""
-    scan = says(torch.full((12, 3), math.nan), SAID)
+    predict_logits = says(torch.full((12, 3), math.nan), SAID)
     method = prepare(HOME, points(12), {"warm_up": 1, "by_heart": False}, held_out=OTHERS)
-    method.on_epoch_end(0, scan)
-    assert_close(method.right, how_right(SAID.softmax(-1), OTHERS))
+    method.on_epoch_end(0, predict_logits)
+    assert_close(method.right, label_accuracy(SAID.softmax(-1), OTHERS))
     untold = prepare(HOME, points(12), {"warm_up": 1})
-    untold.on_epoch_end(0, scan)
+    untold.on_epoch_end(0, predict_logits)
     assert (untold.right == 0.5).all()  # with which nothing is earned
 
 
@@ -184,12 +186,12 @@ def test_labels_known_by_heart_end_a_warm_up_and_take_from_the_head_start(
     seen = torch.log(2 * odds) * torch.nn.functional.one_hot(data.labels, 3)
     method = prepare(HOME, data, held_out=OTHERS, epochs=20)
     method.on_epoch_end(0, says(seen, SAID))
-    assert (int(method.warm) == 1, method.lean.item() > 0) == (ended, leans)
+    assert (int(method.warm) == 1, method.label_bias.item() > 0) == (ended, leans)
     if leans:
-        assert method.lean.item() == pytest.approx(math.log(surer * 0.999 / 1.5), rel=1e-4)
+        assert method.label_bias.item() == pytest.approx(math.log(surer * 0.999 / 1.5), rel=1e-4)
         before = initial_gap(3, method.init or choose_init(None, 3))
         at_label = method._alpha(torch.zeros(12, 3), data.labels).amax(1)
-        assert_close(at_label, torch.full((12,), max(before - method.lean.item(), 0.0)))
+        assert_close(at_label, torch.full((12,), max(before - method.label_bias.item(), 0.0)))
 
 
 def test_a_head_start_of_nothing_leaves_labels_as_they_are() -> None:
@@ -197,7 +199,7 @@ def test_a_head_start_of_nothing_leaves_labels_as_they_are() -> None:
     data = points(12)
     for settings in ({}, {"top_k": 2}):
         method = prepare(HOME, data, settings, epochs=20)
-        method.lean.fill_(9.0)
+        method.label_bias.fill_(9.0)
         assert (method._alpha(torch.zeros(12, 3), data.labels) == 0).all()
         assert method.metrics()["turned"] == 0
     assert torch.equal(method.corrected_labels(torch.zeros).argmax(1), data.labels)
@@ -206,10 +208,10 @@ def test_a_head_start_of_nothing_leaves_labels_as_they_are() -> None:
 def test_unless_it_is_heeded_nothing_is_taken_for_what_is_known_by_heart() -> None:
     data = points(12)
     seen = 9.0 * torch.nn.functional.one_hot(data.labels, 3)
-    for by_heart in (True, False):
-        method = prepare(HOME, data, {"by_heart": by_heart}, held_out=OTHERS, epochs=20)
+    for correct_memorization in (True, False):
+        method = prepare(HOME, data, {"by_heart": correct_memorization}, held_out=OTHERS, epochs=20)
         method.on_epoch_end(0, says(seen, SAID))
-        assert (method.lean.item() > 0, int(method.warm) == 1) == (by_heart, by_heart)
+        assert (method.label_bias.item() > 0, int(method.warm) == 1) == (correct_memorization, correct_memorization)
 
 
 def test_rows_by_which_it_is_told_are_of_all_classes_though_these_come_in_turn() -> None:
@@ -233,7 +235,7 @@ def test_once_the_head_start_has_closed_right_labels_tell_the_shares() -> None:
     by_given = method.wanted.clone()
     for epoch in range(5):  # it waits for one, as after the first the labels are better known than by guessing
         method.on_epoch_end(epoch, says(seen, SAID))
-        told = shares_of_right(data.labels, how_right(SAID.softmax(-1), OTHERS))
+        told = prior_of_correct_labels(data.labels, label_accuracy(SAID.softmax(-1), OTHERS))
         assert_close(method.wanted, told if epoch == 4 else by_given)
     assert not torch.equal(by_given, method.wanted)
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from permll.data import Batch
 from permll.methods import find_method
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
 from tests.methods.test_contract import run_steps
-from tests.helpers.toy_training import make_loop, points
 
 
 def by_hand(p: Tensor, batch: Batch) -> Tensor:
@@ -21,19 +21,19 @@ def by_hand(p: Tensor, batch: Batch) -> Tensor:
 
 
 def test_training_is_a_few_plain_steps() -> None:
-    loop = make_loop("sl", points(), {"alpha": 0.3, "beta": 0.8, "A": math.log(1e-4)})
-    initial = copy.deepcopy(loop.method.networks["net"].module)
-    seen = watch(loop)
-    run_steps(loop, 6)
-    assert_same_weights(loop.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
+    trainer = build_trainer("sl", points(), {"alpha": 0.3, "beta": 0.8, "A": math.log(1e-4)})
+    initial = copy.deepcopy(trainer.method.networks["net"].module)
+    seen = watch(trainer)
+    run_steps(trainer, 6)
+    assert_same_weights(trainer.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
 
 
 def test_log_0_of_the_code_is_that_of_the_paper_with_a_larger_beta() -> None:
     states = []
     for settings in ({"A": math.log(1e-4)}, {"A": -4.0, "beta": -math.log(1e-4) / 4}):
-        loop = make_loop("sl", points(), settings)
-        run_steps(loop, 6)
-        states.append(loop.method.networks["net"].module)
+        trainer = build_trainer("sl", points(), settings)
+        run_steps(trainer, 6)
+        states.append(trainer.method.networks["net"].module)
     assert_same_weights(*states)
 
 

@@ -115,7 +115,7 @@ def test_u_grows_as_fast_for_all_numbers_of_classes(classes: int) -> None:
     take_step(method, batch_of(points(200, classes), range(200)), lr=0.0)
     growth = 1 + 2 * 100 / 128 * (classes - 1) / classes
     assert_close(method.u.values, torch.full((200,), 1e-8 * growth), rtol=1e-5, atol=0.0)
-    assert method.settings() == {"lr_u": pytest.approx(100 / 128 / classes)}
+    assert method.resolved_params() == {"lr_u": pytest.approx(100 / 128 / classes)}
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from permll.data import Data, Vectors
+from permll.data import LabeledData, Vectors
 from permll.methods import SampleBuffer, find_method
 from tests.helpers.manual_steps import batch_of, prepare, take_step
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_contract import idle
-from tests.helpers.toy_training import make_loop, points
 
 MEMORIES = {"permll": "layer", "elr": "target", "sop": "v", "selc": "memory"}
 FORMS = [{"top_k": 2}, {"state": "bfloat16"}, {"state": "disk"}, {"top_k": 2, "state": "bfloat16"}]
@@ -56,7 +56,7 @@ def test_few_entries_are_enough_where_few_classes_are_meant(name: str) -> None:
     for _ in range(2):
         logits.scatter_(1, torch.randint(30, (60, 1), generator=generator), 4.0)
     labels = torch.randint(30, (60,), generator=generator)
-    data = Data(Vectors(logits), labels, [str(k) for k in range(30)], [str(n) for n in range(60)])
+    data = LabeledData(Vectors(logits), labels, [str(k) for k in range(30)], [str(n) for n in range(60)])
     loss, found = "correct" if name == "selc" else "loss", []
     for settings in ({}, {"top_k": 4}):
         method = prepare(name, data, settings)
@@ -76,16 +76,18 @@ def test_few_entries_are_enough_where_few_classes_are_meant(name: str) -> None:
 def test_training_works_and_finds_its_rows_again(name: str, form: dict[str, Any]) -> None:
     """By id: the data set has been turned round since, and has lost a sample."""
     data = points()
-    loop = make_loop(name, data, form, epochs=6)
-    loop.run(idle, idle)
-    assert (loop.predict(data).argmax(1) == data.labels).float().mean() > 0.7
-    corrected = loop.method.corrected_labels(loop.scan)
+    trainer = build_trainer(name, data, form, epochs=6)
+    trainer.run(idle, idle)
+    assert (trainer.predict(data).argmax(1) == data.labels).float().mean() > 0.7
+    corrected = trainer.method.corrected_labels(trainer.predict_logits)
     assert_close(corrected.sum(1), torch.ones(60), rtol=0, atol=0.02)
     turned = data.take(range(58, -1, -1))
     for settings in (form, {}):
-        other = make_loop(name, turned, settings, epochs=6)
-        other.method.load_own_state(loop.method.own_state())
-        assert_close(other.method.corrected_labels(other.scan)[:10], corrected[49:59].flip(0), rtol=0.02, atol=0.02)
+        other = build_trainer(name, turned, settings, epochs=6)
+        other.method.load_extra_state(trainer.method.extra_state())
+        assert_close(
+            other.method.corrected_labels(other.predict_logits)[:10], corrected[49:59].flip(0), rtol=0.02, atol=0.02
+        )
 
 
 def test_a_state_of_other_rows_is_refused() -> None:

@@ -10,10 +10,10 @@ from torch.testing import assert_close
 
 from permll.functional.noise_adaptation import nearest_stochastic
 from permll.methods import find_method
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_contract import idle, run_steps
 from tests.methods.test_goldberger import STEPS, at_the_end_of_the_baseline, turned, watch
-from tests.helpers.toy_training import make_loop, points
 
 
 def almost_identity(classes: int, least: float = 0.01) -> torch.Tensor:
@@ -22,13 +22,13 @@ def almost_identity(classes: int, least: float = 0.01) -> torch.Tensor:
 
 
 def test_the_layer_is_the_identity_while_it_rests_and_stochastic_when_it_learns() -> None:
-    loop = make_loop("sukhbaatar", turned(points()), {"freeze": 2, "pace": 1.0, "decay": 1.0}, epochs=8)
+    trainer = build_trainer("sukhbaatar", turned(points()), {"freeze": 2, "pace": 1.0, "decay": 1.0}, epochs=8)
     seen: list[torch.Tensor] = []
 
-    def after_step(loop: Loop) -> None:
-        seen.append(loop.method.Q.detach().clone())
+    def after_step(trainer: Trainer) -> None:
+        seen.append(trainer.method.Q.detach().clone())
 
-    loop.run(after_step, idle)
+    trainer.run(after_step, idle)
     assert all(torch.equal(Q, seen[0]) for Q in seen[: 2 * STEPS])
     assert_close(seen[0], almost_identity(3))
     assert not torch.equal(seen[2 * STEPS], seen[0])
@@ -40,9 +40,11 @@ def test_the_layer_is_the_identity_while_it_rests_and_stochastic_when_it_learns(
 @pytest.mark.parametrize("pace", [1.0, 0.25])
 def test_training_with_the_layer_is_a_few_plain_steps_each_followed_by_a_projection(pace: float) -> None:
     settings: dict[str, Any] = {"decay": 0.7, "pace": pace, "least": 0.03}
-    loop = at_the_end_of_the_baseline("sukhbaatar", turned(points()), 16, **settings)
-    seen = watch(loop, lambda: (loop.method.Q.detach().clone(), copy.deepcopy(loop.method.networks["net"].module)))
-    run_steps(loop, 5)
+    trainer = at_the_end_of_the_baseline("sukhbaatar", turned(points()), 16, **settings)
+    seen = watch(
+        trainer, lambda: (trainer.method.Q.detach().clone(), copy.deepcopy(trainer.method.networks["net"].module))
+    )
+    run_steps(trainer, 5)
     Q, network = seen[0][2]
     assert_close(Q, almost_identity(3, 0.03))
     Q = nn.Parameter(Q)
@@ -58,8 +60,8 @@ def test_training_with_the_layer_is_a_few_plain_steps_each_followed_by_a_project
         by_net.step()
         by_layer.step()
         Q.data = nearest_stochastic(Q.data, 0.01)
-    assert_close(loop.method.Q, Q, rtol=1e-4, atol=1e-6)
-    for found, expected in zip(loop.method.networks["net"].parameters(), network.parameters(), strict=True):
+    assert_close(trainer.method.Q, Q, rtol=1e-4, atol=1e-6)
+    for found, expected in zip(trainer.method.networks["net"].parameters(), network.parameters(), strict=True):
         assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
@@ -67,10 +69,10 @@ def test_the_decay_drives_the_layer_from_the_identity_and_not_below_what_the_noi
     clean = points(300)
     diagonals = {}
     for decay in (0.0, 0.3):
-        loop = make_loop("sukhbaatar", turned(clean), {"freeze": 0.2, "pace": 0.3, "decay": decay}, epochs=20)
-        loop.run(idle, idle)
-        diagonals[decay] = loop.method.metrics()["T_diagonal"]
-    believed = loop.method.corrected_labels(loop.scan).argmax(1)
+        trainer = build_trainer("sukhbaatar", turned(clean), {"freeze": 0.2, "pace": 0.3, "decay": decay}, epochs=20)
+        trainer.run(idle, idle)
+        diagonals[decay] = trainer.method.metrics()["T_diagonal"]
+    believed = trainer.method.corrected_labels(trainer.predict_logits).argmax(1)
     assert (believed == clean.labels).float().mean() > 0.9
     assert diagonals[0.3] < diagonals[0.0] < 1
     assert diagonals[0.3] > 0.6, "the noise leaves 0.6, 0.6 and 1"

@@ -10,36 +10,36 @@ from torch import Tensor, nn
 from permll.data import Batch
 from permll.functional.transition import anchor_transition
 from permll.methods import FitInfo, find_method
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
 from tests.methods.test_contract import run_steps
-from tests.helpers.toy_training import make_loop, points
 
 SETTINGS = {"estimate": 2, "reweight": 4, "quantile": 0.9, "revision_lr": 1e-3}
 EPOCHS, STEPS = 8, 4  # two, four and two epochs of four steps
 
 
-def noisy_loop(**settings: Any) -> Loop:
+def noisy_loop(**settings: Any) -> Trainer:
     data = points()
     wrong = torch.arange(len(data)) % 5 == 0
     data = data.relabel(torch.where(wrong, (data.labels + 1) % 3, data.labels))
-    return make_loop("t_revision", data, {**SETTINGS, **settings}, epochs=EPOCHS)
+    return build_trainer("t_revision", data, {**SETTINGS, **settings}, epochs=EPOCHS)
 
 
-def finish_epochs(loop: Loop, epochs: int) -> None:
-    for done, _ in enumerate(loop.each_epoch(), start=1):
+def finish_epochs(trainer: Trainer, epochs: int) -> None:
+    for done, _ in enumerate(trainer.each_epoch(), start=1):
         if done == epochs:
             return
 
 
-def network_of(loop: Loop) -> nn.Module:
-    return loop.method.networks["net"].module
+def network_of(trainer: Trainer) -> nn.Module:
+    return trainer.method.networks["net"].module
 
 
-def best_of(loop: Loop) -> nn.Module:
-    network = copy.deepcopy(network_of(loop))
-    with loop.stages.best_weights("net"):
-        network.load_state_dict(network_of(loop).state_dict())
+def best_of(trainer: Trainer) -> nn.Module:
+    network = copy.deepcopy(network_of(trainer))
+    with trainer.stages.best_weights("net"):
+        network.load_state_dict(network_of(trainer).state_dict())
     return network
 
 
@@ -48,12 +48,12 @@ def beta(p: Tensor, y: int, T: Tensor) -> Tensor:
 
 
 def test_each_stage_has_its_loss_its_weights_and_its_optimizer() -> None:
-    loop = noisy_loop(estimate_lr=0.01)
-    losses = {name: watch(loop, name) for name in ("loss", "reweighted_loss", "revised_loss")}
+    trainer = noisy_loop(estimate_lr=0.01)
+    losses = {name: watch(trainer, name) for name in ("loss", "reweighted_loss", "revised_loss")}
     counts, kinds, rates, momenta = [], [], [], []
-    for _ in loop.each_epoch():
+    for _ in trainer.each_epoch():
         counts.append([len(seen) // STEPS for seen in losses.values()])
-        optimizer = loop.optimizers["net"].optimizer
+        optimizer = trainer.optimizers["net"].optimizer
         kinds.append(type(optimizer).__name__)
         rates.append(optimizer.param_groups[0]["lr"])
         momenta.append(optimizer.param_groups[0].get("momentum"))
@@ -64,29 +64,29 @@ def test_each_stage_has_its_loss_its_weights_and_its_optimizer() -> None:
 
 
 def test_the_matrix_is_read_off_the_best_network_which_goes_on_with_constant_weights() -> None:
-    loop = noisy_loop()
-    finish_epochs(loop, 2)
-    assert torch.equal(loop.method.T, torch.eye(3))
-    expected, best = anchor_transition(loop.scan(best=True).softmax(-1), 0.9), best_of(loop)
-    seen = watch(loop, "reweighted_loss")
-    run_steps(loop, 6)
-    torch.testing.assert_close(loop.method.T, expected)
+    trainer = noisy_loop()
+    finish_epochs(trainer, 2)
+    assert torch.equal(trainer.method.T, torch.eye(3))
+    expected, best = anchor_transition(trainer.predict_logits(best=True).softmax(-1), 0.9), best_of(trainer)
+    seen = watch(trainer, "reweighted_loss")
+    run_steps(trainer, 6)
+    torch.testing.assert_close(trainer.method.T, expected)
 
     def by_hand(p: Tensor, batch: Batch) -> Tensor:
         losses = [-beta(p[b].detach(), y, expected) * p[b, y].log() for b, y in enumerate(batch.labels.tolist())]
         return torch.stack(losses).mean()
 
-    assert_same_weights(network_of(loop), train_by_hand(best, seen, by_hand))
+    assert_same_weights(network_of(trainer), train_by_hand(best, seen, by_hand))
 
 
 def test_only_the_last_stage_moves_the_slack_and_it_moves_with_the_network() -> None:
-    loop = noisy_loop()
-    finish_epochs(loop, 6)
-    assert torch.equal(loop.method.D, torch.zeros(3, 3))
-    network, T = best_of(loop).train(), loop.method.T.clone()
-    seen = watch(loop, "revised_loss")
-    run_steps(loop, 5)
-    assert torch.equal(loop.method.T, T)
+    trainer = noisy_loop()
+    finish_epochs(trainer, 6)
+    assert torch.equal(trainer.method.D, torch.zeros(3, 3))
+    network, T = best_of(trainer).train(), trainer.method.T.clone()
+    seen = watch(trainer, "revised_loss")
+    run_steps(trainer, 5)
+    assert torch.equal(trainer.method.T, T)
 
     D = torch.zeros(3, 3, requires_grad=True)
     optimizer = torch.optim.Adam([{"params": network.parameters(), "weight_decay": 1e-4}, {"params": [D]}], lr=1e-3)
@@ -98,8 +98,8 @@ def test_only_the_last_stage_moves_the_slack_and_it_moves_with_the_network() -> 
         torch.stack(losses).mean().backward()
         optimizer.step()
     assert D.abs().min() > 0
-    torch.testing.assert_close(loop.method.D, D, rtol=1e-3, atol=1e-5)
-    for one, other in zip(network_of(loop).parameters(), network.parameters(), strict=True):
+    torch.testing.assert_close(trainer.method.D, D, rtol=1e-3, atol=1e-5)
+    for one, other in zip(network_of(trainer).parameters(), network.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
@@ -133,13 +133,13 @@ def test_a_revised_matrix_with_negative_entries_still_gives_probabilities() -> N
 
 
 def test_training_goes_on_when_the_slack_makes_the_matrix_negative() -> None:
-    loop = noisy_loop()
-    finish_epochs(loop, 6)
+    trainer = noisy_loop()
+    finish_epochs(trainer, 6)
     with torch.no_grad():
-        loop.method.D.fill_(-1.0)
-    run_steps(loop, 7)
-    assert (loop.method.T + loop.method.D).max() < 0
-    assert all(value.isfinite().all() for value in loop.method.state_dict().values())
+        trainer.method.D.fill_(-1.0)
+    run_steps(trainer, 7)
+    assert (trainer.method.T + trainer.method.D).max() < 0
+    assert all(value.isfinite().all() for value in trainer.method.state_dict().values())
 
 
 @pytest.mark.parametrize("quantile", [0.0, 1.5])

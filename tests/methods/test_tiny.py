@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from permll.methods import METHODS
-from permll.training import fit
+from permll.training.train import train
 
 # What learns the noise by heart stays below this: cross-entropy ends near 0.72.
 BY_HEART = 0.8
@@ -52,13 +52,12 @@ EPOCHS = {"dividemix": 10, "unicon": 10}  # each of them costs ten; of the other
 
 @pytest.mark.parametrize("method", METHODS)
 def test_it_reaches_a_sane_accuracy_on_digits(method: str, tmp_path: Path) -> None:
-    run = fit(
-        method,
+    run = train(
+        method=method,
         recipe="tiny/digits",
         out=tmp_path / "run",
         epochs=EPOCHS.get(method, 20),
-        network__widths=[128, 128],
-        training__evaluate_every=1000,
+        overrides={"network.widths": [128, 128], "training.evaluate_every": 1000},
     )
     assert run.result["last"] >= FLOORS.get(method, BY_HEART)
     assert (run.result["last"] < BY_HEART) == (method == "ce"), "without a method this is learned by heart"
@@ -69,17 +68,19 @@ def test_it_reaches_a_sane_accuracy_on_digits(method: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("method", METHODS)
 def test_it_runs_on_images_with_convolutions(method: str, tmp_path: Path) -> None:
-    more = {"data__trusted": 20} if "trusted" in METHODS[method].needs else {}
-    run = fit(
-        method,
+    more = {"data.trusted": 20} if "trusted" in METHODS[method].needs else {}
+    run = train(
+        method=method,
         recipe="tiny/digits",
         out=tmp_path / "run",
         epochs=6,
-        network__name="cnn",
-        data__train=100,
-        training__batch_size=25,
-        training__evaluate_every=1000,
-        **more,
+        overrides={
+            **more,
+            "network.name": "cnn",
+            "data.train": 100,
+            "training.batch_size": 25,
+            "training.evaluate_every": 1000,
+        },
     )
     assert len(run.findings) == 100
 
@@ -91,7 +92,7 @@ def test_it_runs_on_a_table_of_two_classes(method: str, tmp_path: Path) -> None:
     ]
     path = tmp_path / "table.csv"
     path.write_text("\n".join(["height,colour,kind", *rows]))
-    more = {"data__noise": "sym:0.2", "data__trusted": 20} if "trusted" in METHODS[method].needs else {}
-    run = fit(method, path, out=tmp_path / "run", epochs=6, data__options__label="kind", **more)
+    more = {"data.noise": "sym:0.2", "data.trusted": 20} if "trusted" in METHODS[method].needs else {}
+    run = train(path, method, out=tmp_path / "run", epochs=6, label="kind", overrides=more)
     assert {finding.proposed for finding in run.findings} <= {"yes", "no"}
     assert run.metrics[-1]["noisy_validation_accuracy"] > 0.5

@@ -7,32 +7,32 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from permll.data import Batch, Data
+from permll.data import Batch, LabeledData
 from permll.data.transforms import mixup
 from permll.data.transforms.counter_rng import fold
 from permll.methods import METHODS
 from permll.methods.unicon import UniCon
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import build_trainer, points
 from tests.methods.test_contract import idle, run_steps, same
 from tests.methods.test_dividemix import confident, scans, softmax
 from tests.methods.test_selc import noisy_points
-from tests.helpers.toy_training import make_loop, points
 
 VIEWS = ("weak", "weak:2", "strong", "strong:2")
 
 
-def divided(settings: dict[str, Any] | None = None, data: Data | None = None) -> tuple[Loop, UniCon]:
+def divided(settings: dict[str, Any] | None = None, data: LabeledData | None = None) -> tuple[Trainer, UniCon]:
     """Return a training after its warm-up of one epoch, with linear networks that say the same in all modes."""
-    loop = make_loop("unicon", data or points(), {"warm_up": 1, **(settings or {})}, epochs=10)
-    method = loop.method
+    trainer = build_trainer("unicon", data or points(), {"warm_up": 1, **(settings or {})}, epochs=10)
+    method = trainer.method
     assert isinstance(method, UniCon)
     for name in method.network_names:
         method.networks[name] = nn.Linear(4, 3)
         method.projections[name] = nn.Sequential(nn.Linear(4, 2, bias=False), nn.BatchNorm1d(2))
-    return loop, method
+    return trainer, method
 
 
-def batch_of(data: Data, rows: list[int], seed: int) -> Batch:
+def batch_of(data: LabeledData, rows: list[int], seed: int) -> Batch:
     index = torch.tensor(rows)
     return Batch(index, data.labels[index], {name: torch.randn(len(rows), 4) for name in VIEWS}, index + 1000 * seed)
 
@@ -52,11 +52,11 @@ def slow_divergence(p: list[float], y: int, base: float) -> float:
 @pytest.mark.parametrize(("units", "base"), [("bits", 2.0), ("nats", math.e)])
 @pytest.mark.parametrize("right", [0.7, 0.1])
 def test_the_division_is_what_loops_make(units: str, base: float, right: float) -> None:
-    loop, method = divided({"units": units})
-    labels = loop.data.labels
+    trainer, method = divided({"units": units})
+    labels = trainer.data.labels
     said = [confident(labels, torch.rand(60) < right, gap=6.0) for _ in range(2)]
-    scan, asked = scans(*said)
-    sweep = method.sweep(1, 0, scan)
+    predict_logits, asked = scans(*said)
+    train_pass = method.train_pass(1, 0, predict_logits)
     p = [
         [(a + b) / 2 for a, b in zip(*map(softmax, rows), strict=True)]
         for rows in zip(*(s.tolist() for s in said), strict=True)
@@ -72,31 +72,31 @@ def test_the_division_is_what_loops_make(units: str, base: float, right: float) 
     for label in range(3):
         rows = sorted((row for row in range(60) if labels[row] == label), key=lambda row: d[row])
         chosen += rows[: max(int(share * 60 / 3), 1)]
-    assert sweep is not None
-    labelled, unlabelled = sweep.streams["labelled"], sweep.streams["unlabelled"]
-    assert labelled.rows is not None
-    assert unlabelled.rows is not None
-    assert labelled.rows.tolist() == sorted(chosen)
-    assert unlabelled.rows.tolist() == [row for row in range(60) if row not in chosen]
+    assert train_pass is not None
+    labeled, unlabeled = train_pass.streams["labeled"], train_pass.streams["unlabeled"]
+    assert labeled.rows is not None
+    assert unlabeled.rows is not None
+    assert labeled.rows.tolist() == sorted(chosen)
+    assert unlabeled.rows.tolist() == [row for row in range(60) if row not in chosen]
     assert method.metrics()["kept"] == pytest.approx(len(chosen) / 60)
-    assert labelled.batch_factor == 0.5
-    assert unlabelled.batch_factor == pytest.approx(min(0.25 / share, 4.0))
-    assert labelled.views == unlabelled.views == VIEWS
-    assert sweep.networks == ("net0", "own")
+    assert labeled.batch_factor == 0.5
+    assert unlabeled.batch_factor == pytest.approx(min(0.25 / share, 4.0))
+    assert labeled.views == unlabeled.views == VIEWS
+    assert train_pass.networks == ("net0", "own")
     assert asked == [("net0", 60), ("net1", 60)]
-    method.sweep(1, 1, scan)
+    method.train_pass(1, 1, predict_logits)
     assert len(asked) == 4, "both look again before the second turn"
 
 
 def test_a_class_with_few_rows_gives_what_it_has() -> None:
     data = points(60)
     labels = torch.where((data.labels == 2) & (torch.arange(60) > 10), 1, data.labels)
-    rare = Data(data.inputs, labels, data.classes, data.ids)
+    rare = LabeledData(data.inputs, labels, data.classes, data.ids)
     _, method = divided(data=rare)
-    scan, _ = scans(*(confident(labels, torch.arange(60) < 45, gap=6.0) for _ in range(2)))
-    sweep = method.sweep(1, 0, scan)
-    assert sweep is not None
-    rows = sweep.streams["labelled"].rows
+    predict_logits, _ = scans(*(confident(labels, torch.arange(60) < 45, gap=6.0) for _ in range(2)))
+    train_pass = method.train_pass(1, 0, predict_logits)
+    assert train_pass is not None
+    rows = train_pass.streams["labeled"].rows
     assert rows is not None
     assert (labels == 2).sum() == 3
     assert torch.bincount(labels[rows]).tolist() == [15, 15, 3]
@@ -107,36 +107,36 @@ def test_labels_weigh_by_their_divergence() -> None:
     _, method = divided()
     method.divergence.values[:4] = torch.tensor([0.0, 0.49, 0.5, 0.9])
     assert method.right(torch.arange(4)).tolist() == pytest.approx([1.0, 1.0, 0.5, 0.1])
-    method.labelled.values[:3] = True
+    method.labeled.values[:3] = True
     assert method.trust()[:5].tolist() == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0])
 
 
 def test_the_less_is_labelled_the_larger_are_unlabelled_batches() -> None:
-    _, method = divided({"unlabelled": 1.0})
+    _, method = divided({"unlabeled": 1.0})
     found = []
     for share in (1.0, 0.5, 0.25, 0.01, 0.0):
         method.share.fill_(share)
-        found.append(method.unlabelled_factor())
+        found.append(method.unlabeled_factor())
     assert found == pytest.approx([0.5, 1.0, 2.0, 4.0, 4.0])
 
 
 @pytest.mark.parametrize(("classes", "expected"), [(2, 6.0), (10, 30.0), (100, 30.0)])
 def test_the_error_of_few_classes_weighs_no_more_than_that_of_ten(classes: int, expected: float) -> None:
-    loop = make_loop("unicon", points(200, classes), epochs=4)
-    assert loop.method.settings() == {"lambda_u": expected}
-    given = make_loop("unicon", points(200, classes), {"lambda_u": 1.5}, epochs=4)
-    assert given.method.settings() == {"lambda_u": 1.5}
+    trainer = build_trainer("unicon", points(200, classes), epochs=4)
+    assert trainer.method.resolved_params() == {"lambda_u": expected}
+    given = build_trainer("unicon", points(200, classes), {"lambda_u": 1.5}, epochs=4)
+    assert given.method.resolved_params() == {"lambda_u": 1.5}
 
 
 def test_rows_are_drawn_anew_for_each_turn() -> None:
-    loop, method = divided({"draws": 21})
-    scan, asked = scans(*(torch.randn(60, 3) for _ in range(2)))
+    trainer, method = divided({"draws": 21})
+    predict_logits, asked = scans(*(torch.randn(60, 3) for _ in range(2)))
     drawn = []
     for number in (0, 1):
-        sweep = method.sweep(1, number, scan)
-        assert sweep is not None
-        rows = torch.cat([draw.rows for draw in sweep.streams.values()]).sort().values  # type: ignore[misc]
-        assert torch.bincount(loop.data.labels[rows]).tolist() == [7, 7, 7]
+        train_pass = method.train_pass(1, number, predict_logits)
+        assert train_pass is not None
+        rows = torch.cat([draw.rows for draw in train_pass.streams.values()]).sort().values  # type: ignore[misc]
+        assert torch.bincount(trainer.data.labels[rows]).tolist() == [7, 7, 7]
         drawn.append(rows)
     assert asked == [("net0", 21), ("net1", 21)] * 2
     assert not torch.equal(*drawn)
@@ -147,29 +147,29 @@ def test_rows_are_drawn_anew_for_each_turn() -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_step_costs_what_loops_make(number: int) -> None:
-    loop, method = divided({"lambda_u": 7.0, "lambda_c": 0.5, "contrast": 0.3, "ramp": 0.0})
-    labels = loop.data.labels
-    scan, _ = scans(*(confident(labels, torch.rand(60) < 0.5, gap=1.0) for _ in range(2)))
-    method.sweep(2, number, scan)
+    trainer, method = divided({"lambda_u": 7.0, "lambda_c": 0.5, "contrast": 0.3, "ramp": 0.0})
+    labels = trainer.data.labels
+    predict_logits, _ = scans(*(confident(labels, torch.rand(60) < 0.5, gap=1.0) for _ in range(2)))
+    method.train_pass(2, number, predict_logits)
     method.train()
     own, peer = method.networks[f"net{number}"], method.networks[f"net{1 - number}"]
-    labelled, unlabelled = batch_of(loop.data, [3, 8, 20], 1), batch_of(loop.data, [40, 1], 2)
+    labeled, unlabeled = batch_of(trainer.data, [3, 8, 20], 1), batch_of(trainer.data, [40, 1], 2)
     inputs, targets = [], []
     for strong in VIEWS[2:]:
-        for i, row in enumerate(labelled.index.tolist()):
+        for i, row in enumerate(labeled.index.tolist()):
             d, y = method.divergence.values[row].item(), int(labels[row])
             w = 1.0 if d < 0.5 else 1 - d
-            said = [softmax(own(labelled.views[v][i]).tolist()) for v in VIEWS[:2]]
+            said = [softmax(own(labeled.views[v][i]).tolist()) for v in VIEWS[:2]]
             mixed = [w * (k == y) + (1 - w) * (said[0][k] + said[1][k]) / 2 for k in range(3)]
             targets.append([t**2 / sum(u**2 for u in mixed) for t in mixed])
-            inputs.append(labelled.views[strong][i])
+            inputs.append(labeled.views[strong][i])
     for strong in VIEWS[2:]:
         for i in range(2):
-            said = [softmax(network(unlabelled.views[v][i]).tolist()) for network in (own, peer) for v in VIEWS[:2]]
+            said = [softmax(network(unlabeled.views[v][i]).tolist()) for network in (own, peer) for v in VIEWS[:2]]
             mean = [sum(p[k] for p in said) / 4 for k in range(3)]
             targets.append([t**2 / sum(u**2 for u in mean) for t in mean])
-            inputs.append(unlabelled.views[strong][i])
-    keys = [fold(batch.keys, n) for batch in (labelled, unlabelled) for n in (0, 1)]
+            inputs.append(unlabeled.views[strong][i])
+    keys = [fold(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
     mix = mixup(torch.cat(keys), 4.0, keep_first=True)
     share = mix.share[0].item()
     expected, predictions = 0.0, []
@@ -183,7 +183,7 @@ def test_a_step_costs_what_loops_make(number: int) -> None:
             expected += 7.0 * sum((p[k] - t[k]) ** 2 for k in range(3)) / 3 / 4
     expected += sum(math.log(1 / 3 / (sum(p[k] for p in predictions) / 10)) / 3 for k in range(3))
     # The inputs of a linear network's head are its own inputs.
-    seen = torch.cat([unlabelled.views[v] for v in VIEWS[2:]])
+    seen = torch.cat([unlabeled.views[v] for v in VIEWS[2:]])
     linear, norm = method.projections[f"net{number}"]  # type: ignore[misc]
     values = linear(seen)
     values = (values - values.mean(0)) / (values.var(0, correction=0) + norm.eps).sqrt()
@@ -192,7 +192,7 @@ def test_a_step_costs_what_loops_make(number: int) -> None:
     for i in range(4):
         similar = [math.exp((values[i] @ values[k]).item() / 0.3) for k in range(4)]
         contrast -= math.log(similar[(i + 2) % 4] / (sum(similar) - similar[i])) / 4
-    found = method.learn(labelled, unlabelled)
+    found = method.learn(labeled, unlabeled)
     assert found.item() == pytest.approx(expected + 0.5 * contrast, rel=1e-4)
     found.backward()
     assert linear.weight.grad is not None
@@ -201,34 +201,34 @@ def test_a_step_costs_what_loops_make(number: int) -> None:
 
 
 def test_without_unlabelled_rows_there_is_no_contrast() -> None:
-    loop, method = divided()
-    scan, _ = scans(*(torch.randn(60, 3) for _ in range(2)))
-    method.sweep(1, 0, scan)
-    loss = method.learn(batch_of(loop.data, [1, 2, 3], 1))
+    trainer, method = divided()
+    predict_logits, _ = scans(*(torch.randn(60, 3) for _ in range(2)))
+    method.train_pass(1, 0, predict_logits)
+    loss = method.learn(batch_of(trainer.data, [1, 2, 3], 1))
     loss.backward()
     assert all(value.grad is None for value in method.projections.parameters())
 
 
 def test_projections_take_turns_too() -> None:
-    loop = make_loop("unicon", noisy_points(60)[0], {"warm_up": 1}, epochs=3)
-    begin = {key: value.clone() for key, value in loop.method.projections.state_dict().items()}
+    trainer = build_trainer("unicon", noisy_points(60)[0], {"warm_up": 1}, epochs=3)
+    begin = {key: value.clone() for key, value in trainer.method.projections.state_dict().items()}
     turns: list[tuple[str, ...]] = []
-    while loop.epoch < 2 or loop.number == 0:
-        before = {key: value.clone() for key, value in loop.method.projections.state_dict().items()}
-        run_steps(loop, 1)
-        assert loop._sweep is None or loop._sweep.networks is not None
+    while trainer.epoch < 2 or trainer.number == 0:
+        before = {key: value.clone() for key, value in trainer.method.projections.state_dict().items()}
+        run_steps(trainer, 1)
+        assert trainer._sweep is None or trainer._sweep.networks is not None
         moved = {
             key.split(".")[0]
-            for key, value in loop.method.projections.state_dict().items()
+            for key, value in trainer.method.projections.state_dict().items()
             if not torch.equal(value, before[key])
         }
-        if loop._sweep is not None and loop._sweep.loss == "learn":
-            assert moved == {f"net{loop.number}"}
+        if trainer._sweep is not None and trainer._sweep.loss == "learn":
+            assert moved == {f"net{trainer.number}"}
             turns.append(tuple(moved))
-        elif loop.epoch == 0:
+        elif trainer.epoch == 0:
             assert not moved, "the warm-up does not know them"
     assert set(turns) == {("net0",), ("net1",)}
-    assert not same(loop.method.projections.state_dict(), begin)
+    assert not same(trainer.method.projections.state_dict(), begin)
 
 
 # --- All together --------------------------------------------------------------------------------------------------
@@ -236,21 +236,21 @@ def test_projections_take_turns_too() -> None:
 
 def test_wrong_labels_are_found_and_corrected() -> None:
     data, wrong = noisy_points()
-    loop = make_loop("unicon", data, epochs=30)
-    loop.run(idle, idle)
+    trainer = build_trainer("unicon", data, epochs=30)
+    trainer.run(idle, idle)
     truth = points(240).labels
-    corrected = (loop.method.corrected_labels(loop.scan).argmax(1) == truth).float().mean()
-    quality = loop.method.label_quality(loop.scan)
+    corrected = (trainer.method.corrected_labels(trainer.predict_logits).argmax(1) == truth).float().mean()
+    quality = trainer.method.label_quality(trainer.predict_logits)
     assert corrected > (~wrong).float().mean() + 0.2
     assert quality[~wrong].mean() > quality[wrong].mean() + 0.3
-    assert (loop.predict(data).argmax(1) == truth).float().mean() > 0.9
+    assert (trainer.predict(data).argmax(1) == truth).float().mean() > 0.9
 
 
 def test_quality_is_what_the_networks_think_now() -> None:
-    loop, method = divided()
-    p: Tensor = torch.stack([loop.scan(name).softmax(1) for name in method.network_names]).mean(0)
-    quality = method.label_quality(loop.scan)
-    for i, y in enumerate(loop.data.labels.tolist()):
+    trainer, method = divided()
+    p: Tensor = torch.stack([trainer.predict_logits(name).softmax(1) for name in method.network_names]).mean(0)
+    quality = method.label_quality(trainer.predict_logits)
+    for i, y in enumerate(trainer.data.labels.tolist()):
         assert quality[i].item() == pytest.approx(1 - slow_divergence(p[i].tolist(), y, 2.0), abs=1e-5)
 
 
@@ -260,7 +260,7 @@ def test_quality_is_what_the_networks_think_now() -> None:
         ({"lambda_u": -1.0}, "lambda_u and lambda_c must be 0"),
         ({"lambda_c": -1.0}, "lambda_u and lambda_c must be 0"),
         ({"contrast": 0.0}, "contrast, unlabelled and projection must be positive"),
-        ({"unlabelled": 0.0}, "contrast, unlabelled and projection must be positive"),
+        ({"unlabeled": 0.0}, "contrast, unlabelled and projection must be positive"),
         ({"projection": 0}, "contrast, unlabelled and projection must be positive"),
         ({"d_mu": 0.0}, "d_mu must be positive"),
         ({"tau": 0.5}, "tau one or more"),

@@ -91,9 +91,9 @@ def test_a_backbone_survives_its_file(weights: Path, tmp_path: Path) -> None:
 
 def test_small_images_in_grey_will_do(weights: Path) -> None:
     backbone = Backbone.load(TINY, weights)
-    grey = torch.randint(0, 256, (2, 1, 20, 20), dtype=torch.uint8)
-    large = interpolate(grey.float(), size=(160, 160), mode="bilinear", antialias=True).round().to(torch.uint8)
-    found = backbone(Images(grey)).values
+    gray = torch.randint(0, 256, (2, 1, 20, 20), dtype=torch.uint8)
+    large = interpolate(gray.float(), size=(160, 160), mode="bilinear", antialias=True).round().to(torch.uint8)
+    found = backbone(Images(gray)).values
     assert torch.allclose(found, backbone(Images(large.expand(-1, 3, -1, -1))).values, atol=0.01)
     with pytest.raises(ValueError, match=r"in grey or colour, these have 5 channels\.$"):
         backbone(Images(torch.zeros(2, 5, 8, 8, dtype=torch.uint8)))

@@ -5,22 +5,24 @@ from pathlib import Path
 import pytest
 import torch
 
-from permll.data import Data, Vectors, load
+from permll.data import LabeledData, Vectors, load
 from permll.noise import Corruption, named_noise, then, with_noise
 from permll.noise.models import symmetric
 
 
-def data(classes: int = 10, each: int = 20, name: str = "") -> Data:
+def data(classes: int = 10, each: int = 20, name: str = "") -> LabeledData:
     labels = torch.arange(classes).repeat_interleave(each)
     ids = tuple(map(str, range(len(labels))))
-    return Data(Vectors(torch.rand(len(labels), 2)), labels, tuple(map(str, range(classes))), ids, {"name": name})
+    return LabeledData(
+        Vectors(torch.rand(len(labels), 2)), labels, tuple(map(str, range(classes))), ids, {"name": name}
+    )
 
 
 def test_the_same_record_by_name_noise_record_and_file(tmp_path: Path) -> None:
     clean = data()
     noisy, record = with_noise(clean, "sym:0.3", seed=5)
     assert (noisy.labels != clean.labels).float().mean() == pytest.approx(0.3)
-    assert noisy.about["noise_hash"] == record.hash
+    assert noisy.metadata["noise_hash"] == record.hash
     assert noisy.ids == clean.ids
     assert torch.equal(clean.labels, torch.arange(10).repeat_interleave(20)), "the clean data stay clean"
     again = [
@@ -32,7 +34,7 @@ def test_the_same_record_by_name_noise_record_and_file(tmp_path: Path) -> None:
     ]
     for other, same in again:
         assert torch.equal(other.labels, noisy.labels)
-        assert same.noise["classes"] == other.about["noise"]["classes"] == list(clean.classes)
+        assert same.noise["classes"] == other.metadata["noise"]["classes"] == list(clean.classes)
     with pytest.raises(FileNotFoundError, match=r"there is no noise record .*noisy\.npz, did you mean noise\.npz"):
         with_noise(clean, str(tmp_path / "noisy.npz"))
 
@@ -76,4 +78,4 @@ def test_digits_with_the_papers_noise() -> None:
     assert isinstance(record, Corruption)
     assert record.seed == 42
     assert 0.52 < record.rate < 0.55
-    assert noisy.about["noise"]["name"] == "permll:sym:0.6"
+    assert noisy.metadata["noise"]["name"] == "permll:sym:0.6"

@@ -93,8 +93,8 @@ def test_every_kind_and_convention_is_explained() -> None:
 
 def test_every_set_of_human_labels_is_listed() -> None:
     _, *rows = table("any code that may be in them, and checks that they are for the images in this order. There are:")
-    listed = [[name, known.key, f"{100 * known.published:.2f} %"] for name, known in SETS.items()]
-    assert rows == listed
+    format_list = [[name, known.key, f"{100 * known.published:.2f} %"] for name, known in SETS.items()]
+    assert rows == format_list
 
 
 def test_the_code_on_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from permll.noise import Corruption, corrupt, named_noise, then
+from permll.noise.class_names import class_names, name_record
 from permll.noise.instance import poly_margin
 from permll.noise.models import from_matrix, mapped, symmetric
-from permll.noise.class_names import class_names, name_record
 from permll.noise.summary import by_class, summary, superclass_groups
 
 LABELS = np.repeat(np.arange(10), 300)

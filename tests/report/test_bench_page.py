@@ -130,5 +130,5 @@ def test_the_map_shows_every_cell_and_frames_the_best_of_each_m(tmp_path: Path) 
 
 def test_letters_on_the_map_are_legible() -> None:
     for step in range(101):
-        back, letters = (luminance([int(colour[k : k + 2], 16) for k in (1, 3, 5)]) for colour in shade(step / 100))
+        back, letters = (luminance([int(color[k : k + 2], 16) for k in (1, 3, 5)]) for color in shade(step / 100))
         assert (max(back, letters) + 0.05) / (min(back, letters) + 0.05) >= 4.5

@@ -66,14 +66,14 @@ def test_a_wrong_given_label_is_marked_without_colour_too() -> None:
 
 
 def test_strokes_and_shades_are_told_apart_in_grey() -> None:
-    def grey(color: object) -> float:
+    def gray(color: object) -> float:
         red, green, blue = to_rgb(color)
         return 0.299 * red + 0.587 * green + 0.114 * blue
 
-    strokes = [grey(stroke.color) for stroke in STROKES]
+    strokes = [gray(stroke.color) for stroke in STROKES]
     assert all(lighter - darker > 0.07 for darker, lighter in pairwise(strokes))
     assert len({stroke.linestyle for stroke in STROKES}) == len({stroke.marker for stroke in STROKES}) == len(STROKES)
-    cells = [grey(shades()(k / 20)[:3]) for k in range(21)]
+    cells = [gray(shades()(k / 20)[:3]) for k in range(21)]
     assert cells == sorted(cells, reverse=True)
     assert len(set(cells)) == len(cells)
 

@@ -58,11 +58,11 @@ def test_settings_are_told_apart_without_colour() -> None:
     left, _ = draw_turned(SERIES, m=0.75, eta=24).axes
     lines = curves(left).values()
     assert len({(line.get_marker(), line.get_markerfacecolor() == "white") for line in lines}) == len(ETAS)
-    greys = [
+    grays = [
         sum(w * int(c[k : k + 2], 16) for w, k in ((0.299, 1), (0.587, 3), (0.114, 5))) for c in shades_of_order(10)
     ]
-    assert greys == sorted(greys)
-    assert min(np.diff(greys)) > 5
+    assert grays == sorted(grays)
+    assert min(np.diff(grays)) > 5
 
 
 def test_the_smooth_map_is_the_weighted_mean_of_all_cells() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permll.report.figures.memorization import APART, band, draw_learned, draw_memorisation, spaced
+from permll.report.figures.memorization import APART, band, draw_learned, draw_memorization, spaced
 from permll.report.figures.style import STROKES, save
 
 
@@ -26,7 +26,7 @@ PANELS = {
 
 
 def test_means_bands_and_losses_are_drawn_in_per_cent(tmp_path: Path) -> None:
-    figure = draw_memorisation(PANELS)
+    figure = draw_memorization(PANELS)
     left, right = figure.axes
     lines = [line for line in left.get_lines() if len(line.get_xdata()) == 3]
     np.testing.assert_allclose([line.get_ydata() for line in lines], [[70, 75, 55], [71, 80, 81]])
@@ -41,7 +41,7 @@ def test_means_bands_and_losses_are_drawn_in_per_cent(tmp_path: Path) -> None:
 
 def test_methods_look_the_same_in_all_panels_and_differ_in_more_than_colour() -> None:
     methods = {f"method {k}": runs([0.5, 0.6 + k / 50]) for k in range(2 * len(STROKES))}
-    figure = draw_memorisation({"a": methods, "b": dict(list(methods.items())[3:])})
+    figure = draw_memorization({"a": methods, "b": dict(list(methods.items())[3:])})
     looks = []
     for axes in figure.axes:
         lines = [line for line in axes.get_lines() if len(line.get_xdata()) == 2]
@@ -51,10 +51,10 @@ def test_methods_look_the_same_in_all_panels_and_differ_in_more_than_colour() ->
 
 
 def test_runs_without_a_test_accuracy_are_left_out_and_all_of_them_are_nothing() -> None:
-    figure = draw_memorisation({"a": {"ce": [[{"epoch": 1, "loss": 1.0}]], "elr": runs([0.5, 0.6])}, "b": {"ce": [[]]}})
+    figure = draw_memorization({"a": {"ce": [[{"epoch": 1, "loss": 1.0}]], "elr": runs([0.5, 0.6])}, "b": {"ce": [[]]}})
     assert len(figure.axes) == 1
     with pytest.raises(ValueError, match="nothing to draw: no run has a test accuracy"):
-        draw_memorisation({"a": {"ce": [[]]}})
+        draw_memorization({"a": {"ce": [[]]}})
 
 
 def test_a_band_covers_the_epochs_that_all_seeds_have() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from permll.report.figures.style import save
 from permll.report.figures.label_issues import COLUMNS, Suspect, draw_suspects
+from permll.report.figures.style import save
 
 CURVES = {"Cross-entropy": [0.7, 0.8, 0.6], "PermLL": [0.7, 0.9, 0.95]}
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from permll.cleaning.findings import Findings
-from permll.report.findings.histogram import BINS, histogram, ticks
-from permll.report.findings.preview_html import CELLS, TEXT, VALUES, draw_look
 from permll.report.findings.confusion_html import MOST, transition
+from permll.report.findings.histogram import BINS, histogram, ticks
 from permll.report.findings.issue_cards import CARDS, FEW
+from permll.report.findings.preview_html import CELLS, TEXT, VALUES, draw_look
 from permll.report.findings_page import findings_page
 from permll.report.findings_text import findings_facts, findings_summary
 from tests.report.test_bench_page import Tags, parsed
@@ -29,17 +29,17 @@ def some(rows: int = 60, classes: tuple[str, ...] = ("ant", "bee", "cat"), wrong
     c = len(classes)
     given = rng.integers(0, c, rows)
     posterior = np.full((rows, c), 0.02 / c) + 0.98 * np.eye(c)[given]
-    doubted = np.arange(min(wrong, rows))
-    sure = np.linspace(0.99, 0.6, len(doubted))[:, None]
-    other = (given[doubted] + 1 + rng.integers(0, c - 1, len(doubted))) % c
-    posterior[doubted] = sure * np.eye(c)[other] + (1 - sure) * np.eye(c)[given[doubted]]
+    conservative_model = np.arange(min(wrong, rows))
+    sure = np.linspace(0.99, 0.6, len(conservative_model))[:, None]
+    other = (given[conservative_model] + 1 + rng.integers(0, c - 1, len(conservative_model))) % c
+    posterior[conservative_model] = sure * np.eye(c)[other] + (1 - sure) * np.eye(c)[given[conservative_model]]
     return Findings.of_posterior(
         more.pop("ids", [f"row-{row}" for row in range(rows)]),
         classes,
         given,
         posterior,
         reasons=np.where(np.arange(rows) < wrong, 3, 0),
-        about={"noise": NOISE} | more.pop("about", {}),
+        metadata={"noise": NOISE} | more.pop("metadata", {}),
         **more,
     )
 
@@ -61,7 +61,7 @@ def cards(page: Tags) -> list[dict[str, str | None]]:
 
 def test_everything_is_inside_and_nothing_else_may_run(tmp_path: Path) -> None:
     transition = {"transition": np.eye(3).tolist()}
-    page, text = written(tmp_path, some(duplicates=((0, 1),), about=transition))
+    page, text = written(tmp_path, some(duplicates=((0, 1),), metadata=transition))
     for tag, attributes in page.tags:
         assert tag not in ("link", "iframe", "object", "base")
         assert "src" not in attributes
@@ -159,9 +159,9 @@ def test_a_hundred_thousand_findings_make_a_page_under_ten_megabytes(tmp_path: P
         candidates=two,
         probabilities=np.stack([sure, 1 - sure], 1),
         quality=np.where(two[:, 0] == given, sure, 1 - sure),
-        least_belief=sure,
+        conservative_confidence=sure,
         reasons=np.zeros(rows, np.uint8),
-        neighbours=np.zeros((rows, 0), np.int32),
+        neighbors=np.zeros((rows, 0), np.int32),
         duplicates=(tuple(range(2000, 4000)), *((row, row + 1) for row in range(0, 2000, 2))),
     )
     heavy = {"kind": "image", "address": "data:image/png;base64," + "A" * 2**16, "small": False}  # as large as any

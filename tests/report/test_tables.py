@@ -186,7 +186,7 @@ QUANTITIES = {
 @pytest.mark.parametrize(("table", "numbers"), QUANTITIES.items())
 def test_other_tables_show_what_they_are_for(table: str, numbers: dict[str, float]) -> None:
     rows = [
-        row("permll", last=0.5, memorisation=0.25, seconds=30.0),
+        row("permll", last=0.5, memorization=0.25, seconds=30.0),
         row("ce", seconds=10.0),
         row("ce", seed=2, seconds=30.0),
     ]
@@ -197,7 +197,7 @@ def test_other_tables_show_what_they_are_for(table: str, numbers: dict[str, floa
 
 
 def test_low_is_good_where_low_is_good_and_nothing_is_bold_where_neither_is() -> None:
-    rows = [row("ce", ece=0.3, memorisation=0.2, seconds=1.0), row("permll", ece=0.1, memorisation=0.0, seconds=2.0)]
+    rows = [row("ce", ece=0.3, memorization=0.2, seconds=1.0), row("permll", ece=0.1, memorization=0.0, seconds=2.0)]
     for table, bold in (("calibration", {"permll"}), ("memorisation", {"permll"}), ("time", set())):
         made = make_tables(rows, table)[0]
         assert {line.method for line in made.lines if line.cells[0].bold} == bold

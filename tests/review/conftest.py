@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("starlette", reason="no Starlette here: pip install 'permll[review]'")
 
 from permll.review.app import make_app
-from permll.review.session import Desk
+from permll.review.session import ReviewSession
 from permll.training.run import Run
 from tests.helpers.review_runs import make_desk, make_run
 
@@ -29,14 +29,14 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
 
 
 @pytest.fixture
-def desk(run_of: Callable[[str], Run], tmp_path: Path) -> Desk:
+def session(run_of: Callable[[str], Run], tmp_path: Path) -> ReviewSession:
     """Return the desk of texts, without decisions."""
     return make_desk(run_of("texts"), tmp_path)
 
 
 @pytest.fixture
-def app(desk: Desk) -> Any:
-    return make_app(desk, token=TOKEN, port=8000, title="<b>run</b>")
+def app(session: ReviewSession) -> Any:
+    return make_app(session, token=TOKEN, port=8000, title="<b>run</b>")
 
 
 @pytest.fixture

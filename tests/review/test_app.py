@@ -11,14 +11,14 @@ import pytest
 
 from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
+from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
-from permll.data.dataset import Data
 from permll.review.app import ASSETS, make_app
-from permll.review.session import Desk
-from permll.review.queue import Wish
+from permll.review.queue import Filter
+from permll.review.session import ReviewSession
 from permll.training.run import Run
-from tests.review.conftest import TOKEN, open_client
 from tests.helpers.review_runs import KINDS, ROWS, make_desk
+from tests.review.conftest import TOKEN, open_client
 
 LOOKS = {"images": "image", "texts": "text", "table": "cells", "vectors": "vector"}
 
@@ -32,15 +32,15 @@ def decide(client: Any, samples: list[tuple[int, int]], verdict: str, label: str
 def test_every_kind_of_data_is_shown_decided_and_remembered(
     kind: str, run_of: Callable[[str], Run], tmp_path: Path
 ) -> None:
-    desk = make_desk(run_of(kind), tmp_path)
-    with open_client(make_app(desk, token=TOKEN, port=8000, title=kind)) as client:
-        listed = client.get("/api/list").json()
-        assert listed["matching"] == int(desk.findings.flagged.sum()) == len(listed["items"])
-        first = listed["items"][0]
+    session = make_desk(run_of(kind), tmp_path)
+    with open_client(make_app(session, token=TOKEN, port=8000, title=kind)) as client:
+        format_list = client.get("/api/list").json()
+        assert format_list["matching"] == int(session.findings.flagged.sum()) == len(format_list["items"])
+        first = format_list["items"][0]
         detail = client.get(f"/api/sample/{first['row']}").json()["item"]
         assert detail["look"]["kind"] == LOOKS[kind]
         assert detail["candidates"][0]["label"] == detail["proposed"]
-        assert len(detail["neighbours"]) == 3
+        assert len(detail["neighbors"]) == 3
         assert detail["reason"] == "the training corrected it; the network sees another class"
         for side in (160, 320, 1200):
             picture = client.get(f"/picture/{first['row']}/{side}")
@@ -51,11 +51,11 @@ def test_every_kind_of_data_is_shown_decided_and_remembered(
         assert decide(client, [(first["row"], 0)], "accept").json()["progress"]["decided"] == 1
     again = make_desk(run_of(kind), tmp_path)
     assert again.item(first["row"])["decision"]["label"] == first["proposed"]
-    assert first["row"] not in [item["row"] for item in again.page(Wish())["items"]]
+    assert first["row"] not in [item["row"] for item in again.page(Filter())["items"]]
 
 
-def test_verdicts_and_the_labels_they_mean(client: Any, desk: Desk) -> None:
-    row = int(desk.findings.order[0])
+def test_verdicts_and_the_labels_they_mean(client: Any, session: ReviewSession) -> None:
+    row = int(session.findings.order[0])
     item = client.get(f"/api/sample/{row}").json()["item"]
     third = next(one["label"] for one in item["candidates"] if one["label"] not in (item["given"], item["proposed"]))
     said = [
@@ -75,29 +75,29 @@ def test_verdicts_and_the_labels_they_mean(client: Any, desk: Desk) -> None:
         assert fresh["state"] == ("unsure" if verdict == "unsure" else "decided")
         seen = fresh["seen"]
     assert decide(client, [(row, seen)], "choose", "no such class").status_code == 400
-    assert len(desk.decisions.log()) == len(said)
-    trusted = int(desk.findings.order[-1])  # nothing else is proposed
-    assert desk.findings[trusted].given == desk.findings[trusted].proposed
+    assert len(session.decisions.log()) == len(said)
+    trusted = int(session.findings.order[-1])  # nothing else is proposed
+    assert session.findings[trusted].given == session.findings[trusted].proposed
     assert decide(client, [(trusted, 0)], "accept").json()["items"][0]["decision"]["verdict"] == "keep"
 
 
-def test_undo_goes_back_one_at_a_time_and_only_over_ones_own(client: Any, desk: Desk) -> None:
-    rows = desk.findings.order[:3].tolist()
+def test_undo_goes_back_one_at_a_time_and_only_over_ones_own(client: Any, session: ReviewSession) -> None:
+    rows = session.findings.order[:3].tolist()
     for row, who in zip(rows, ("Ada", "Bob", "Ada"), strict=True):
         decide(client, [(row, 0)], "accept", who=who)
     undone = [client.post("/api/undo", json={"reviewer": "Ada"}).json() for _ in range(3)]
     assert [one["item"]["row"] if one["item"] else None for one in undone] == [rows[2], rows[0], None]
     assert undone[0]["item"]["state"] == "open"
     assert undone[2]["undone"] is None
-    assert list(desk.decisions.current()) == [desk.findings.ids[rows[1]]]
+    assert list(session.decisions.current()) == [session.findings.ids[rows[1]]]
     history = client.get(f"/api/sample/{rows[0]}").json()["item"]["history"]
     assert [entry["verdict"] for entry in history] == ["accept", "undo"]
 
 
-def test_a_stale_verdict_changes_nothing_and_brings_the_fresh_state(client: Any, desk: Desk) -> None:
-    row = int(desk.findings.order[0])
-    Decisions(desk.decisions.path.parent).add(
-        desk.findings.ids[row], "keep", desk.findings[row].given, "Bob", expected=0
+def test_a_stale_verdict_changes_nothing_and_brings_the_fresh_state(client: Any, session: ReviewSession) -> None:
+    row = int(session.findings.order[0])
+    Decisions(session.decisions.path.parent).add(
+        session.findings.ids[row], "keep", session.findings[row].given, "Bob", expected=0
     )
     answer = decide(client, [(row, 0)], "accept")
     assert answer.status_code == 409
@@ -105,30 +105,30 @@ def test_a_stale_verdict_changes_nothing_and_brings_the_fresh_state(client: Any,
     assert "Bob kept" in sentence
     fresh = answer.json()["items"][0]
     assert (fresh["decision"]["reviewer"], fresh["seen"]) == ("Bob", 1)
-    assert len(desk.decisions.log()) == 1
+    assert len(session.decisions.log()) == 1
     assert decide(client, [(row, fresh["seen"])], "accept").status_code == 200
-    assert decide(client, [(int(desk.findings.order[1]), 99)], "keep").status_code == 409
+    assert decide(client, [(int(session.findings.order[1]), 99)], "keep").status_code == 409
 
 
-def test_of_many_tabs_at_once_one_decides_and_the_others_are_told(desk: Desk) -> None:
-    row = int(desk.findings.order[0])
+def test_of_many_tabs_at_once_one_decides_and_the_others_are_told(session: ReviewSession) -> None:
+    row = int(session.findings.order[0])
     seen = [{"row": row, "seen": 0}]
 
     def decide_as(who: str) -> list[str]:
-        return desk.decide_all(seen, "keep", "", who)[1]
+        return session.decide_all(seen, "keep", "", who)[1]
 
     people = [f"reviewer {number}" for number in range(8)]
     with ThreadPoolExecutor(len(people)) as pool:
         conflicts = dict(zip(people, pool.map(decide_as, people), strict=True))
     (first,) = [who for who, told in conflicts.items() if not told]
-    (entry,) = desk.decisions.log()
+    (entry,) = session.decisions.log()
     assert entry.reviewer == first
     assert all(told == [f"{first} kept “{entry.label}” for {entry.id} in the meantime; nothing was overwritten."]
                for who, told in conflicts.items() if who != first)  # fmt: skip
 
 
-def test_several_at_once_and_those_that_were_too_late(client: Any, desk: Desk) -> None:
-    rows = desk.findings.order[:4].tolist()
+def test_several_at_once_and_those_that_were_too_late(client: Any, session: ReviewSession) -> None:
+    rows = session.findings.order[:4].tolist()
     decide(client, [(rows[1], 0)], "keep", who="Bob")
     answer = decide(client, [(row, 0) for row in rows], "accept")
     assert answer.status_code == 409
@@ -137,14 +137,14 @@ def test_several_at_once_and_those_that_were_too_late(client: Any, desk: Desk) -
     assert verdicts == ["accept", "keep", "accept", "accept"]
 
 
-def test_filters_and_progress(client: Any, desk: Desk) -> None:
-    rows = desk.findings.order[:3].tolist()
+def test_filters_and_progress(client: Any, session: ReviewSession) -> None:
+    rows = session.findings.order[:3].tolist()
     decide(client, [(rows[0], 0)], "accept")
     decide(client, [(rows[1], 0)], "unsure")
     counts = {
         state: client.get("/api/list", params={"state": state}).json() for state in ("open", "decided", "unsure", "any")
     }
-    flagged = int(desk.findings.flagged.sum())
+    flagged = int(session.findings.flagged.sum())
     assert {state: one["matching"] for state, one in counts.items()} == {
         "open": flagged - 2,
         "decided": 1,
@@ -156,9 +156,9 @@ def test_filters_and_progress(client: Any, desk: Desk) -> None:
     pairs = client.get("/api/pairs", params={"query": "bad"}).json()["pairs"]
     assert {one["given"] for one in pairs} | {one["proposed"] for one in pairs} >= {"bad"}
     assert all("bad" in (one["given"], one["proposed"]) for one in pairs)
-    listed = client.get("/api/list", params={"pair": pairs[0]["pair"]}).json()
-    assert len(listed["items"]) == pairs[0]["open"]
-    assert {(item["given"], item["proposed"]) for item in listed["items"]} == {
+    format_list = client.get("/api/list", params={"pair": pairs[0]["pair"]}).json()
+    assert len(format_list["items"]) == pairs[0]["open"]
+    assert {(item["given"], item["proposed"]) for item in format_list["items"]} == {
         (pairs[0]["given"], pairs[0]["proposed"])
     }
     beside = client.get(f"/api/sample/{rows[0]}", params={"state": "open"}).json()
@@ -202,17 +202,19 @@ def test_nonsense_in_an_address_is_a_sentence(client: Any, asked: str) -> None:
         {"reviewer": None},
     ],
 )
-def test_nonsense_in_a_verdict_is_refused_and_not_written(client: Any, desk: Desk, change: dict[str, Any]) -> None:
+def test_nonsense_in_a_verdict_is_refused_and_not_written(
+    client: Any, session: ReviewSession, change: dict[str, Any]
+) -> None:
     body = {"samples": [{"row": 0, "seen": 0}], "verdict": "keep", "label": "", "reviewer": "Ada"} | change
     assert client.post("/api/decide", json=body).status_code in (400, 404)
-    assert desk.decisions.log() == []
+    assert session.decisions.log() == []
 
 
-def test_bodies_that_are_no_verdict(client: Any, desk: Desk) -> None:
+def test_bodies_that_are_no_verdict(client: Any, session: ReviewSession) -> None:
     for content, status in [(b"", 400), (b"[1]", 400), (b"{", 400), (b"[" * 9000, 400), (b" " * 70_000, 413)]:
         answer = client.post("/api/decide", content=content, headers={"Content-Type": "application/json"})
         assert answer.status_code == status
-    assert desk.decisions.log() == []
+    assert session.decisions.log() == []
 
 
 def test_the_page_does_not_grow_with_the_findings(tmp_path: Path) -> None:
@@ -223,9 +225,11 @@ def test_the_page_does_not_grow_with_the_findings(tmp_path: Path) -> None:
         posterior = np.full((rows, 2), 0.5, np.float32) + np.array([[-0.4, 0.4]], np.float32)
         ids = [f"row {number}" for number in range(rows)]
         found = Findings.of_posterior(ids, ["cat", "dog"], np.zeros(rows, int), posterior)
-        data = Data(Vectors(torch.zeros(rows, 3)), torch.zeros(rows, dtype=torch.int64), ("cat", "dog"), tuple(ids))
-        desk = Desk(found, data, Decisions(tmp_path / str(rows)))
-        with open_client(make_app(desk, token=TOKEN, port=8000, title="run")) as client:
+        data = LabeledData(
+            Vectors(torch.zeros(rows, 3)), torch.zeros(rows, dtype=torch.int64), ("cat", "dog"), tuple(ids)
+        )
+        session = ReviewSession(found, data, Decisions(tmp_path / str(rows)))
+        with open_client(make_app(session, token=TOKEN, port=8000, title="run")) as client:
             sizes.append(len(client.get("/").content))
             page = client.get("/api/list", params={"limit": "100000", "after": str(rows // 2)})
             assert len(page.json()["items"]) == min(rows // 2, 100)
@@ -235,20 +239,20 @@ def test_the_page_does_not_grow_with_the_findings(tmp_path: Path) -> None:
 
 
 def test_a_sample_that_is_gone_and_an_image_that_is_damaged(run_of: Callable[[str], Run], tmp_path: Path) -> None:
-    desk = make_desk(run_of("images"), tmp_path)
-    fewer = Desk(desk.findings, desk.samples.take(list(range(1, ROWS))), Decisions(tmp_path))
+    session = make_desk(run_of("images"), tmp_path)
+    fewer = ReviewSession(session.findings, session.samples.take(list(range(1, ROWS))), Decisions(tmp_path))
     assert fewer.item(0)["look"] == {"kind": "none"}
     assert fewer.picture(0, 160) is None
-    source = Path(desk.samples.inputs.open.root) / desk.samples.ids[5]  # type: ignore[attr-defined]
+    source = Path(session.samples.inputs.open.root) / session.samples.ids[5]  # type: ignore[attr-defined]
     before = source.read_bytes()
     try:
         source.write_bytes(before[: len(before) // 2])
-        with open_client(make_app(desk, token=TOKEN, port=8000, title="run")) as client:
+        with open_client(make_app(session, token=TOKEN, port=8000, title="run")) as client:
             assert client.get("/picture/5/160").status_code == 404
             assert client.get("/api/sample/5").status_code == 200
     finally:
         source.write_bytes(before)
-    assert desk.picture(5, 160) is not None
+    assert session.picture(5, 160) is not None
 
 
 def test_assets_are_what_the_page_asks_for_and_share_the_look_of_reports(client: Any) -> None:
@@ -261,6 +265,6 @@ def test_assets_are_what_the_page_asks_for_and_share_the_look_of_reports(client:
     assert asked == set(ASSETS)
     report = files("permll.report").joinpath("page", "base.css").read_text()
     for name in ("ink", "muted", "paper", "raised", "edge", "accent", "link", "best", "good"):
-        colours = re.findall(rf"--{name}: (#\w+)", report)[:2]
-        assert re.findall(rf"--{name}: (#\w+)", pages["style.css"].text) == colours
+        colors = re.findall(rf"--{name}: (#\w+)", report)[:2]
+        assert re.findall(rf"--{name}: (#\w+)", pages["style.css"].text) == colors
     assert {file.name for file in files("permll.review").joinpath("page").iterdir()} == {*ASSETS, "index.html"}

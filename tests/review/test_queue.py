@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from permll.cleaning.findings import Findings
-from permll.review.queue import MOST, Queue, Wish
+from permll.review.queue import MOST, Filter, Queue
 from permll.review.state import STATES
 
 
@@ -20,7 +20,7 @@ def some(rows: int, classes: int, seed: int) -> tuple[Findings, np.ndarray]:
     return found, rng.integers(0, 3, rows).astype(np.uint8)
 
 
-def slow(found: Findings, state: np.ndarray, wish: Wish) -> list[int]:
+def slow(found: Findings, state: np.ndarray, wish: Filter) -> list[int]:
     return [
         row
         for row in found.order.tolist()
@@ -31,7 +31,7 @@ def slow(found: Findings, state: np.ndarray, wish: Wish) -> list[int]:
 
 
 wishes = st.builds(
-    Wish,
+    Filter,
     st.sampled_from([*STATES, "any"]),
     st.booleans(),
     st.none() | st.tuples(st.integers(0, 4), st.integers(0, 4)),
@@ -41,7 +41,7 @@ wishes = st.builds(
 @given(st.integers(1, 80), st.integers(2, 5), st.integers(0, 1000), wishes, st.integers(1, 9))
 @settings(max_examples=40)
 def test_pages_forwards_and_backwards_are_what_was_wished_for(
-    rows: int, classes: int, seed: int, wish: Wish, limit: int
+    rows: int, classes: int, seed: int, wish: Filter, limit: int
 ) -> None:
     found, state = some(rows, classes, seed)
     queue, expected = Queue(found), slow(found, state, wish)
@@ -65,32 +65,32 @@ def test_pages_forwards_and_backwards_are_what_was_wished_for(
 @settings(max_examples=40)
 def test_pairs_and_progress_count_what_is_there(rows: int, classes: int, seed: int, everything: bool) -> None:
     found, state = some(rows, classes, seed)
-    queue, wish = Queue(found), Wish("any", everything)
+    queue, wish = Queue(found), Filter("any", everything)
     scope = slow(found, state, wish)
     pairs = Counter((found.classes[found.given[row]], found.classes[found.proposed[row]]) for row in scope)
-    listed = queue.pairs(wish, state, limit=1000)
-    assert {(one["given"], one["proposed"]): one["count"] for one in listed} == {
+    format_list = queue.pairs(wish, state, limit=1000)
+    assert {(one["given"], one["proposed"]): one["count"] for one in format_list} == {
         pair: count for pair, count in pairs.items() if pair[0] != pair[1]
     }
-    assert [one["count"] for one in listed] == sorted((one["count"] for one in listed), reverse=True)
-    for one in listed:
+    assert [one["count"] for one in format_list] == sorted((one["count"] for one in format_list), reverse=True)
+    for one in format_list:
         first, second = map(int, one["pair"].split("-"))
-        assert one["count"] == queue.count(Wish("any", everything, (first, second)), state)
-        assert one["open"] == queue.count(Wish("open", everything, (first, second)), state)
+        assert one["count"] == queue.count(Filter("any", everything, (first, second)), state)
+        assert one["open"] == queue.count(Filter("open", everything, (first, second)), state)
     progress = queue.progress(wish, state)
     assert progress["total"] == len(scope) == progress["open"] + progress["decided"] + progress["unsure"]
-    assert progress["decided"] == len(slow(found, state, Wish("decided", everything)))
+    assert progress["decided"] == len(slow(found, state, Filter("decided", everything)))
 
 
 def test_a_hundred_thousand_findings_come_in_pages() -> None:
     found, state = some(100_000, 10, 0)
     queue = Queue(found)
-    assert len(queue.page(Wish("any", True), state, limit=10**6)) == MOST
-    seen = queue.page(Wish("any", True), state, after=99_990)
+    assert len(queue.page(Filter("any", True), state, limit=10**6)) == MOST
+    seen = queue.page(Filter("any", True), state, after=99_990)
     assert seen.tolist() == found.order[99_990:].tolist()
-    assert len(queue.pairs(Wish("any", True), state)) == 50
+    assert len(queue.pairs(Filter("any", True), state)) == 50
 
 
 def test_a_state_nobody_knows() -> None:
     with pytest.raises(ValueError, match="open, decided, unsure or any"):
-        Wish("maybe")
+        Filter("maybe")

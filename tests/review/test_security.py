@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from permll.review.app import ASSETS, make_app
-from permll.review.session import Desk
 from permll.review.security import HEADERS, is_own_name
+from permll.review.session import ReviewSession
 from permll.training.run import Run
-from tests.review.conftest import HOME, TOKEN
 from tests.helpers.review_runs import SCRIPT, add_findings, make_desk, make_run
+from tests.review.conftest import HOME, TOKEN
 
 HOST = "127.0.0.1:8000"
 COOKIE = ("cookie", f"permll-review-8000={TOKEN}")
@@ -85,7 +85,7 @@ EVERYTHING = ["/", "/page/style.css", "/page/main.js", "/picture/0/160", "/api/l
 
 
 @pytest.mark.parametrize("path", [*EVERYTHING, "/api/sample/0", "/api/decide", "/api/undo", "/nothing"])
-def test_nothing_is_answered_without_the_token(app: Any, desk: Desk, path: str) -> None:
+def test_nothing_is_answered_without_the_token(app: Any, session: ReviewSession, path: str) -> None:
     wrong = [
         [],
         [("cookie", "permll-review-8000=")],
@@ -103,10 +103,10 @@ def test_nothing_is_answered_without_the_token(app: Any, desk: Desk, path: str) 
             assert "set-cookie" not in answer.headers
             for secret in (b"film", b"Review 1", TOKEN.encode()):
                 assert secret not in answer.body
-    assert desk.decisions.log() == []
+    assert session.decisions.log() == []
 
 
-def test_the_token_in_an_address_opens_the_first_page_alone(app: Any, desk: Desk) -> None:
+def test_the_token_in_an_address_opens_the_first_page_alone(app: Any, session: ReviewSession) -> None:
     bare = without("cookie")
     query = f"token={TOKEN}"
     opened = ask(app, "/", bare, query=query)
@@ -118,7 +118,7 @@ def test_the_token_in_an_address_opens_the_first_page_alone(app: Any, desk: Desk
     assert ask(app, "/api/list", bare, query=query).status == 403
     assert ask(app, "/api/decide", bare, query=query, method="POST", body=VERDICT).status == 403
     assert ask(app, "/", bare, query=query, method="POST", body=VERDICT).status == 403
-    assert desk.decisions.log() == []
+    assert session.decisions.log() == []
 
 
 @given(st.text(max_size=50))
@@ -136,12 +136,12 @@ class _Lonely:
 
     @staticmethod
     def app() -> Any:
-        from permll.review.security import Guard
+        from permll.review.security import LocalOnlyMiddleware
 
         async def nobody(*_: Any) -> None:
             raise AssertionError("somebody came through")
 
-        return Guard(nobody, token=TOKEN, host="127.0.0.1", cookie="permll-review-8000")
+        return LocalOnlyMiddleware(nobody, token=TOKEN, host="127.0.0.1", cookie="permll-review-8000")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ class _Lonely:
         "local host",
     ],
 )
-def test_a_foreign_name_that_points_here_is_not_answered(app: Any, desk: Desk, host: str) -> None:
+def test_a_foreign_name_that_points_here_is_not_answered(app: Any, session: ReviewSession, host: str) -> None:
     for headers in (
         [*without("host"), ("host", host)],
         [*OWN, ("host", host)],
@@ -169,10 +169,10 @@ def test_a_foreign_name_that_points_here_is_not_answered(app: Any, desk: Desk, h
         assert ask(app, "/", headers, query=f"token={TOKEN}").status == 421
         assert decide(app, headers).status == 421
     assert ask(app, "/", without("host")).status == 421
-    assert desk.decisions.log() == []
+    assert session.decisions.log() == []
 
 
-def test_own_names_are_answered(app: Any, desk: Desk) -> None:
+def test_own_names_are_answered(app: Any, session: ReviewSession) -> None:
     for host in (
         "127.0.0.1:8000",
         "localhost:8000",
@@ -188,7 +188,7 @@ def test_own_names_are_answered(app: Any, desk: Desk) -> None:
         assert is_own_name("[fe80::1]:80", bound)
         assert not is_own_name("evil.example", bound)
         assert not is_own_name("", bound)
-    other = make_app(desk, token=TOKEN, host="0.0.0.0", port=8000, title="run")
+    other = make_app(session, token=TOKEN, host="0.0.0.0", port=8000, title="run")
     assert ask(other, "/", [("host", "10.0.0.5:8000"), COOKIE]).status == 200
     assert ask(other, "/", [("host", "evil.example"), COOKIE]).status == 421
 
@@ -208,10 +208,10 @@ def test_own_names_are_answered(app: Any, desk: Desk) -> None:
         [*without("sec-fetch-site"), ("sec-fetch-site", "none")],
     ],
 )
-def test_another_page_cannot_decide_or_undo(app: Any, desk: Desk, headers: list[tuple[str, str]]) -> None:
+def test_another_page_cannot_decide_or_undo(app: Any, session: ReviewSession, headers: list[tuple[str, str]]) -> None:
     assert decide(app, headers).status == 403
     assert ask(app, "/api/undo", headers, method="POST", body=b'{"reviewer": "Ada"}').status == 403
-    assert desk.decisions.log() == []
+    assert session.decisions.log() == []
     assert decide(app, OWN).status == 200  # the review's own page can
 
 
@@ -229,16 +229,16 @@ def test_another_page_cannot_load_samples_but_may_link_here(app: Any, site: str)
     "kind",
     ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/json", "application/jsonp"],
 )
-def test_what_a_form_can_send_decides_nothing(app: Any, desk: Desk, kind: str) -> None:
+def test_what_a_form_can_send_decides_nothing(app: Any, session: ReviewSession, kind: str) -> None:
     assert decide(app, [*without("content-type"), ("content-type", kind)]).status == 415
     assert decide(app, without("content-type")).status == 415
-    assert desk.decisions.log() == []
+    assert session.decisions.log() == []
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "X"])
-def test_only_post_decides(app: Any, desk: Desk, method: str) -> None:
+def test_only_post_decides(app: Any, session: ReviewSession, method: str) -> None:
     assert ask(app, "/api/decide", OWN, method=method, body=VERDICT).status == 405
-    assert desk.decisions.log() == []
+    assert session.decisions.log() == []
 
 
 def test_every_answer_carries_the_headers_of_caution(app: Any) -> None:
@@ -329,9 +329,9 @@ def test_links_are_followed_only_where_the_data_set_lists_them(tmp_path: Path) -
 
 def test_an_image_that_would_fill_the_memory_is_not_opened(tmp_path: Path) -> None:
     """A few bytes that say they are 30,000 pixels a side, put where an image was when the data were read."""
-    desk = make_desk(make_run("images", tmp_path))
-    app = make_app(desk, token=TOKEN, port=8000, title="run")
-    image = tmp_path / "pictures" / desk.findings.ids[0]
+    session = make_desk(make_run("images", tmp_path))
+    app = make_app(session, token=TOKEN, port=8000, title="run")
+    image = tmp_path / "pictures" / session.findings.ids[0]
     small = image.read_bytes()
     head = b"IHDR" + struct.pack(">II", 30_000, 30_000) + small[24:29]
     image.write_bytes(small[:12] + head + struct.pack(">I", zlib.crc32(head)) + small[33:])
@@ -342,9 +342,9 @@ def test_an_image_that_would_fill_the_memory_is_not_opened(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["title", "reviewer"])
-def test_names_in_the_page_are_escaped(desk: Desk, name: str) -> None:
+def test_names_in_the_page_are_escaped(session: ReviewSession, name: str) -> None:
     names = {"title": "run", name: f'"><img src=x onerror=alert(1)>{SCRIPT}'}
-    page = ask(make_app(desk, token=TOKEN, port=8000, **names), "/", OWN).body.decode()
+    page = ask(make_app(session, token=TOKEN, port=8000, **names), "/", OWN).body.decode()
     assert "<img src=x" not in page
     assert SCRIPT not in page
     assert "&#34;&gt;&lt;img src=x" in page
@@ -372,8 +372,8 @@ def test_scripts_never_read_markup() -> None:
             assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)  # nothing is fetched from elsewhere
 
 
-def test_a_failure_inside_is_a_sentence_under_the_same_headers(app: Any, desk: Desk) -> None:
-    desk.decisions.path.parent.joinpath("decisions.sqlite").write_bytes(b"no database" * 100)
+def test_a_failure_inside_is_a_sentence_under_the_same_headers(app: Any, session: ReviewSession) -> None:
+    session.decisions.path.parent.joinpath("decisions.sqlite").write_bytes(b"no database" * 100)
     answer = decide(app, OWN)
     assert answer.status == 500
     assert "cannot be used" in json.loads(answer.body)["message"]

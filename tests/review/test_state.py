@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from permll.cleaning.decisions import Entry, replay
-from permll.review.state import STATES, Standing
+from permll.review.state import STATES, ReviewState
 
 IDS = ("a", "b", "c")
 
@@ -30,7 +30,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
 @given(logs(), st.lists(st.integers(0, 25), max_size=4))
 @settings(max_examples=50)
 def test_following_in_pieces_is_replaying_at_once(log: list[Entry], cuts: list[int]) -> None:
-    standing = Standing(IDS)
+    standing = ReviewState(IDS)
     places = sorted([0, *(min(cut, len(log)) for cut in cuts), len(log)])
     for start, end in pairwise(places):
         standing.follow(log[start:end])

@@ -1,11 +1,11 @@
 """Pictures that were asked for are kept, as many as fit."""
 
 from permll.cleaning.thumbnails import Picture
-from permll.review.thumbnail_cache import Kept
+from permll.review.thumbnail_cache import ThumbnailCache
 
 
 def test_only_as_much_is_kept_as_fits() -> None:
-    kept = Kept(most=100)
+    kept = ThumbnailCache(most=100)
     for row in range(50):
         kept.put((row, 160), Picture(bytes(10), "image/png"))
         assert kept.get((0, 160)) is not None  # asked for again and again

@@ -12,14 +12,14 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from permll.data import Data, Table
+from permll.data import LabeledData, Table
 from permll.methods import METHODS, FitInfo, MethodInfo, SampleBuffer
 from permll.methods.ce import CrossEntropy
-from permll.training import Recipe, Run, fit
+from permll.training import Recipe, Run
 from permll.training.data_preparation import Experiment, prepare
 from permll.training.export.export import export_network
-from permll.training.train import make_loop
-from permll.training.predictor import load_trained, write_network_card
+from permll.training.predictor import load_predictor, write_model_card
+from permll.training.train import build_trainer, train
 from tests.helpers.toy_training import points, quick_recipe, small_net
 
 # Runs where permll cannot be imported. The network is built by hand, from what model.json lists.
@@ -55,11 +55,11 @@ print(json.dumps({"differ": differ, "classes": json.loads(session.get_modelmeta(
 """
 
 
-def trained_run(recipe: Recipe, folder: Path, data: Data | None = None, **more: Any) -> tuple[Run, Experiment]:
+def trained_run(recipe: Recipe, folder: Path, data: LabeledData | None = None, **more: Any) -> tuple[Run, Experiment]:
     """Train, and write the card of the network."""
     experiment = prepare(recipe, data)
-    run = fit(recipe=recipe, out=folder, data=data, **more)
-    write_network_card(run, make_loop(run.recipe, experiment, **more), experiment)
+    run = train(data, recipe=recipe, out=folder, **more)
+    write_model_card(run, build_trainer(run.recipe, experiment, **more), experiment)
     return run, experiment
 
 
@@ -83,12 +83,12 @@ def onnx_probabilities(path: Path, samples: Tensor) -> Tensor:
 def test_what_is_loaded_predicts_what_the_training_predicted(digits: tuple[Run, Experiment]) -> None:
     run, experiment = digits
     assert experiment.test is not None
-    loop = make_loop(run.recipe, experiment)
+    trainer = build_trainer(run.recipe, experiment)
     state = run.checkpoints.newest()
     assert state is not None
-    loop.load_state_dict(state)
-    trained = load_trained(run)
-    assert torch.equal(trained.predict(experiment.test.inputs, batch_size=256), loop.predict(experiment.test))
+    trainer.load_state_dict(state)
+    trained = load_predictor(run)
+    assert torch.equal(trained.predict(experiment.test.inputs, batch_size=256), trainer.predict(experiment.test))
     assert trained.classes == experiment.train.classes
     assert trained.epoch == 3
     assert not any(network.training for network in trained.networks.values())
@@ -104,7 +104,7 @@ def test_files_are_used_where_there_is_no_permll(digits: tuple[Run, Experiment],
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
     inputs = experiment.test.inputs
     np.save(tmp_path / "samples.npy", inputs.batch(torch.arange(len(inputs))).numpy())
-    np.save(tmp_path / "expected.npy", load_trained(run).predict(inputs).numpy())
+    np.save(tmp_path / "expected.npy", load_predictor(run).predict(inputs).numpy())
     shown = subprocess.run(
         [sys.executable, "-I", "-c", STRANGER], capture_output=True, text=True, cwd=tmp_path, timeout=120
     )
@@ -135,7 +135,7 @@ def test_several_networks_are_one_mean(tmp_path: Path) -> None:
     run, experiment = trained_run(own(method__networks=3), tmp_path / "run", points())
     export_network(run, tmp_path / "out")
     samples = experiment.train.inputs.batch(torch.arange(7))
-    expected = load_trained(run).predict(experiment.train.inputs)[:7]
+    expected = load_predictor(run).predict(experiment.train.inputs)[:7]
     graph = torch.export.load(tmp_path / "out" / "model.pt2").module()
     assert torch.allclose(graph(samples), expected, atol=1e-5)
     assert torch.allclose(onnx_probabilities(tmp_path / "out" / "model.onnx", samples), expected, atol=1e-5)
@@ -159,7 +159,7 @@ def test_large_images_are_cropped_in_the_graph(tmp_path: Path) -> None:
     assert card["view"][0] == {"step": "centre_crop", "size": 35}
     assert (card["input_shape"], card["seen"]["shape"], card["seen"]["size"]) == ([3, 35, 35], [3, 41, 41], 41)
     export_network(run, tmp_path / "out")
-    expected = load_trained(run).predict(experiment.train.inputs)
+    expected = load_predictor(run).predict(experiment.train.inputs)
     samples = experiment.train.inputs.batch(torch.arange(8))
     graph = torch.export.load(tmp_path / "out" / "model.pt2").module()
     assert torch.allclose(graph(samples), expected, atol=1e-5)
@@ -168,12 +168,12 @@ def test_large_images_are_cropped_in_the_graph(tmp_path: Path) -> None:
     assert str(Path(__file__).parents[2]).encode() not in content, "no paths of the machine"
 
 
-def table(rows: int = 40) -> Data:
-    colours = np.empty(rows, dtype=object)
-    colours[:] = [("red", "blue", "")[row % 3] for row in range(rows)]
+def table(rows: int = 40) -> LabeledData:
+    colors = np.empty(rows, dtype=object)
+    colors[:] = [("red", "blue", "")[row % 3] for row in range(rows)]
     size = np.where(np.arange(rows) % 7 == 0, np.nan, np.arange(rows) % 5.0)
     ids = tuple(f"row {row}" for row in range(rows))
-    return Data(Table({"size": size, "colour": colours}), torch.arange(rows) % 2, ("no", "yes"), ids)
+    return LabeledData(Table({"size": size, "colour": colors}), torch.arange(rows) % 2, ("no", "yes"), ids)
 
 
 def test_a_table_leaves_with_its_encoder(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_table_leaves_with_its_encoder(tmp_path: Path) -> None:
     assert [path.name for path in paths] == ["model.pt2", "encoder.npz", "model.json"]
     about = json.loads(paths[-1].read_text())
     assert [column["name"] for column in about["encoding"]["columns"]] == ["size", "colour"]
-    trained = load_trained(run)
+    trained = load_predictor(run)
     assert trained.encoder is not None
     vectors = experiment.train.inputs.batch(torch.arange(40))
     assert torch.equal(trained.encoder(data.inputs).values, vectors)
@@ -213,12 +213,12 @@ def test_a_method_that_predicts_in_its_own_way(tmp_path: Path, monkeypatch: pyte
         METHODS, "teacher", MethodInfo("teacher", "Teacher", "an idea", None, "none", f"{__name__}:Teacher")
     )
     run, experiment = trained_run(own(method={"name": "teacher"}), tmp_path / "run", points())
-    loop = make_loop(run.recipe, experiment)
+    trainer = build_trainer(run.recipe, experiment)
     state = run.checkpoints.newest()
     assert state is not None
-    loop.load_state_dict(state)
-    expected = loop.predict(experiment.train)
-    assert torch.equal(load_trained(run).predict(experiment.train.inputs), expected)
+    trainer.load_state_dict(state)
+    expected = trainer.predict(experiment.train)
+    assert torch.equal(load_predictor(run).predict(experiment.train.inputs), expected)
     paths = export_network(run, tmp_path / "out", ["safetensors", "torch_export"])
     program = torch.export.load(paths[1])
     samples = experiment.train.inputs.batch(torch.arange(60))
@@ -232,12 +232,12 @@ def test_a_network_that_was_given_must_be_given_again(tmp_path: Path) -> None:
     network = small_net(4, 3)
     run, experiment = trained_run(own(), tmp_path / "run", points(), network=network)
     with pytest.raises(ValueError, match=r"trained a network of yours, torch.nn.*Sequential: in Python, give"):
-        load_trained(run)
+        load_predictor(run)
     with pytest.raises(ValueError, match=r"do not fit this .*Sequential: .*size mismatch"):
-        load_trained(run, small_net(4, 5))
+        load_predictor(run, small_net(4, 5))
     fresh = small_net(4, 3, seed=9)
     before = fresh[0].weight.clone()
-    trained = load_trained(run, fresh)
+    trained = load_predictor(run, fresh)
     assert torch.equal(fresh[0].weight, before), "the caller's stays as it was"
     network.eval()
     rows = torch.arange(60)
@@ -257,7 +257,7 @@ class Untraceable(nn.Module):
 
 def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError, match="nothing is no run: give a folder that permll train made"):
-        load_trained(Run(tmp_path / "nothing"))
+        load_predictor(Run(tmp_path / "nothing"))
     run, _ = trained_run(own(), tmp_path / "run", points(), network=Untraceable())
     with pytest.raises(ValueError, match=r"'onx' is no format, did you mean onnx\?"):
         export_network(run, tmp_path / "out", ["onx"])  # type: ignore[list-item]
@@ -270,4 +270,4 @@ def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, monkeypatch: pytest
     assert not (tmp_path / "other").exists()
     (run.folder / "network.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"has no network.json"):
-        load_trained(run)
+        load_predictor(run)

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import permll
-from permll.training import fit
 from permll.training.noise_estimate import ESTIMATORS, NOISE_ESTIMATE
 from permll.training.recipe_files import load_recipe
 from permll.training.run import Run
+from permll.training.train import train
 from tests.helpers.toy_training import StopAfter, quick_recipe
 
 
@@ -17,7 +17,7 @@ from tests.helpers.toy_training import StopAfter, quick_recipe
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Digits with 40 % of the labels wrong."""
     out = tmp_path_factory.mktemp("noise") / "run"
-    return fit("permll", recipe="tiny/digits", out=out, training__evaluate_every=1000)
+    return train(method="permll", recipe="tiny/digits", out=out, overrides={"training.evaluate_every": 1000})
 
 
 def test_a_run_tells_how_many_labels_are_wrong(run: Run) -> None:
@@ -48,14 +48,14 @@ def test_every_estimator_can_be_asked(run: Run) -> None:
 def test_without_validation_rows_beliefs_answer(tmp_path: Path) -> None:
     recipe = load_recipe("tiny/digits", {"training.epochs": 4})
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"validation": None})})
-    run = fit(recipe=recipe, out=tmp_path / "run")
+    run = train(recipe=recipe, out=tmp_path / "run")
     assert permll.estimate_noise(run).by == "beliefs"
 
 
 def test_a_run_without_an_estimate_is_told_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="is no run: give a folder"):
         permll.estimate_noise(tmp_path)
-    begun = fit(recipe=quick_recipe(), out=tmp_path / "run", observers=[StopAfter(3)])
+    begun = train(recipe=quick_recipe(), out=tmp_path / "run", callbacks=[StopAfter(3)])
     with pytest.raises(FileNotFoundError, match="has no noise estimate yet: permll train"):
         permll.estimate_noise(begun)
 

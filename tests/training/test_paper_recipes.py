@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from permll.noise import corrupt, named_noise
 from permll.training.checkpoint import load_state, save_state
 from permll.training.data_preparation import prepare
-from permll.training.train import make_loop
-from permll.training.trainer import Loop
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe, recipe_names
+from permll.training.train import build_trainer
+from permll.training.trainer import Trainer
+from tests.data.test_clothing1m_training import root as clothing_root
 from tests.helpers.dataset_files import write_cifar_binary
 from tests.helpers.real_data import real_cifar
-from tests.data.test_clothing1m_training import root as clothing_root
 from tests.networks.test_vision import import_torchvision
 
 CIFAR = [name for name in recipe_names() if name.startswith("paper/cifar")]
@@ -42,20 +42,20 @@ def cifar100(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def steps(loop: Loop, count: int) -> None:
+def steps(trainer: Trainer, count: int) -> None:
     taken = iter(range(count - 1, -1, -1))
-    loop.run(lambda loop: loop.stop() if next(taken) == 0 else None, lambda _: None)
-    loop._stop = False
+    trainer.run(lambda trainer: trainer.stop() if next(taken) == 0 else None, lambda _: None)
+    trainer._stop = False
 
 
-def three_steps_and_a_fourth_after_a_checkpoint(recipe: Recipe, tmp_path: Path) -> Loop:
+def three_steps_and_a_fourth_after_a_checkpoint(recipe: Recipe, tmp_path: Path) -> Trainer:
     experiment = prepare(recipe)
-    first = make_loop(recipe, experiment)
+    first = build_trainer(recipe, experiment)
     steps(first, 3)
     path = save_state(tmp_path / "state.safetensors", first.state_dict())
     steps(first, 1)
     expected = {key: value.clone() for key, value in first.method.networks["net"].state_dict().items()}
-    second = make_loop(recipe, experiment)
+    second = build_trainer(recipe, experiment)
     second.load_state_dict(load_state(path))
     steps(second, 1)
     assert second.step == 4
@@ -68,9 +68,9 @@ def three_steps_and_a_fourth_after_a_checkpoint(recipe: Recipe, tmp_path: Path) 
 def test_cifar_recipes_start_step_and_resume(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     root = request.getfixturevalue("cifar100" if "cifar100" in name else "cifar")
     recipe = load_recipe(name, {"data.root": str(root), "training.batch_size": 4})
-    loop = three_steps_and_a_fourth_after_a_checkpoint(recipe, tmp_path)
-    assert len(loop.data) == 45_000
-    assert sum(value.numel() for value in loop.method.networks["net"].parameters()) > 21_000_000
+    trainer = three_steps_and_a_fourth_after_a_checkpoint(recipe, tmp_path)
+    assert len(trainer.data) == 45_000
+    assert sum(value.numel() for value in trainer.method.networks["net"].parameters()) > 21_000_000
 
 
 @pytest.mark.parametrize("name", CIFAR)
@@ -91,24 +91,24 @@ def test_methods_that_draw_clothing1m_look_at_no_other_rows(method: str, clothin
     changes: dict[str, Any] = {"method.name": method, "method.draws": 24, "data.root": str(clothing)}
     changes |= {"views.resize": 16, "views.crop": 14, "training.batch_size": 8, "training.workers": 0}
     recipe = load_recipe("paper/clothing1m", changes | {"training.epochs": 3})
-    loop = make_loop(
+    trainer = build_trainer(
         recipe, prepare(recipe), lambda: nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 14))
     )
-    scan, looked = loop.scan, []
+    predict_logits, looked = trainer.predict_logits, []
 
     def watched(*names: str, rows: Tensor | None = None) -> Tensor:
-        looked.append(len(loop.data) if rows is None else len(rows))
-        return scan(*names, rows=rows)
+        looked.append(len(trainer.data) if rows is None else len(rows))
+        return predict_logits(*names, rows=rows)
 
-    loop.scan = watched  # type: ignore[assignment,method-assign]
-    assert loop.run(lambda _: None, lambda _: None)
+    trainer.predict_logits = watched  # type: ignore[assignment,method-assign]
+    assert trainer.run(lambda _: None, lambda _: None)
     assert set(looked) <= {24}
-    assert len(loop.data) == 120
+    assert len(trainer.data) == 120
 
 
 def test_the_clothing1m_recipe_starts_steps_and_resumes(clothing: Path, tmp_path: Path) -> None:
     import_torchvision()
     changes = {"data.root": str(clothing), "network.pretrained": False, "training.batch_size": 4, "training.workers": 0}
-    loop = three_steps_and_a_fourth_after_a_checkpoint(load_recipe("paper/clothing1m", changes), tmp_path)
-    assert int(loop.method.steps) == 4
-    assert loop.data.num_classes == 14
+    trainer = three_steps_and_a_fourth_after_a_checkpoint(load_recipe("paper/clothing1m", changes), tmp_path)
+    assert int(trainer.method.steps) == 4
+    assert trainer.data.num_classes == 14

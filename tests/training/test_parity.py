@@ -8,22 +8,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from permll.data import Data, Stream, Vectors, load
+from permll.data import LabeledData, Stream, Vectors, load
 from permll.data.transforms import default_views
 from permll.methods import find_method
-from permll.training.trainer import Loop
+from permll.training.trainer import Trainer
 from tests.helpers.toy_training import small_net
 
 ETA, M, B, EPOCHS = 12.0, 0.35, 64, 2
 
 
-def digits() -> Data:
+def digits() -> LabeledData:
     whole = load("digits").take(range(640))  # ten batches of 64: no short one, whose η / B the paper's code enlarges
     values = whole.inputs.batch(torch.arange(len(whole))).flatten(1).float() / 255
     return whole.with_inputs(Vectors(values))
 
 
-def straight_line(data: Data, net: nn.Module, on: str, warm_up: int) -> Tensor:
+def straight_line(data: LabeledData, net: nn.Module, on: str, warm_up: int) -> Tensor:
     """Train by the letter of the paper; return α."""
     c = data.num_classes
     given = nn.functional.one_hot(data.labels, c).float()
@@ -73,7 +73,7 @@ def test_two_epochs_of_the_loop_are_the_papers_procedure(on: str, warm_up: float
     alpha = straight_line(data, slow, on, steps)
     method = find_method("permll").build(init=M, lr=ETA / B, on=on, warm_up=warm_up)
     method.networks["net"] = fast
-    loop = Loop(
+    trainer = Trainer(
         Fabric(accelerator="cpu", devices=1),
         method,
         data,
@@ -83,8 +83,8 @@ def test_two_epochs_of_the_loop_are_the_papers_procedure(on: str, warm_up: float
         epochs=EPOCHS,
         batch_size=B,
     )
-    loop.run(lambda _: None, lambda _: None)
-    assert loop.step == 20
+    trainer.run(lambda _: None, lambda _: None)
+    assert trainer.step == 20
     torch.testing.assert_close(method.layer.alpha, alpha, rtol=0, atol=1e-5)
     for one, other in zip(slow.state_dict().values(), fast.state_dict().values(), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from permll.cleaning.findings import Findings
 from permll.data import load
+from permll.distributed.process_group import ProcessGroup
 from permll.methods import METHODS
-from permll.distributed.process_group import Ranks
-from permll.training.train import fit
+from permll.training.predictor import load_predictor
 from permll.training.run import Run
-from permll.training.predictor import load_trained
-from tests.methods.test_contract import SETTINGS
+from permll.training.train import train
 from tests.helpers.distributed_batch_norm import passed
-from tests.helpers.distributed_jobs import train
+from tests.helpers.distributed_jobs import train_job
+from tests.methods.test_contract import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT_OTHERWISE = ("permll", "permll_plus", "elr", "sop", "selc", "c_model", "dividemix")  # with settings, than without
@@ -31,7 +31,7 @@ REPLICATED: list[dict[str, Any]] = [
     {"id": f"{name}{number or ''}", "name": name, "settings": settings, "epochs": 6}
     for name, info in METHODS.items()
     for number, settings in enumerate([{}, *SETTINGS.get(name, [])])
-    if not info.alone and (number == 0 or name in KEPT_OTHERWISE)
+    if not info.single_process_reason and (number == 0 or name in KEPT_OTHERWISE)
 ]
 SHARDED = [
     {**job, "id": f"{job['id']}-sharded", "more": {"placement": "sharded"}}
@@ -44,9 +44,11 @@ DIGITS = {
         "method": method,
         "recipe": "tiny/digits",
         "epochs": 3,
-        "training__precision": "64-true",
-        "training__accelerator": "cpu",
-        "training__placement": placement,
+        "overrides": {
+            "training.precision": "64-true",
+            "training.accelerator": "cpu",
+            "training.placement": placement,
+        },
     }
     for method in ("ce", "permll", "elr", "co_teaching", "dividemix")
     for placement in ("replicated", "sharded")
@@ -80,15 +82,15 @@ def test_two_ranks_come_to_what_one_process_comes_to(tmp_path: Path) -> None:
     digits = [{"id": name, "recipe": recipe} for name, recipe in DIGITS.items()]
     on_ranks(2, JOBS + digits, tmp_path)
     fabric = Fabric(accelerator="cpu", devices=1, precision="64-true")
-    alone = {job["id"]: train(job, fabric) for job in JOBS}
+    alone = {job["id"]: train_job(job, fabric) for job in JOBS}
     assert all(bool(value.isfinite().all()) for found in alone.values() for value in found.values())
     apart = {name: far(found, load_file(tmp_path / f"{name}.st")) for name, found in alone.items()}
     assert {name: where for name, where in apart.items() if where} == {}
     for name, recipe in DIGITS.items():
-        run = fit(**recipe, out=tmp_path / "alone" / name, observers=[])
+        run = train(**recipe, out=tmp_path / "alone" / name, callbacks=[])
         assert alike(came_to(run.folder), came_to(tmp_path / name)), name
         digits = load("digits", split="test").inputs
-        one, other = (load_trained(Run(folder)).predict(digits) for folder in (run.folder, tmp_path / name))
+        one, other = (load_predictor(Run(folder)).predict(digits) for folder in (run.folder, tmp_path / name))
         assert torch.allclose(one, other, atol=1e-5), name
 
 
@@ -104,7 +106,7 @@ def test_weights_may_be_shared_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_norms_count_the_rows_of_all_ranks(ranks: int, tmp_path: Path) -> None:
     torchrun(ranks, "tests.helpers.distributed_batch_norm", tmp_path / "found")
-    assert far(passed(Ranks()), load_file(tmp_path / "found")) == {}
+    assert far(passed(ProcessGroup()), load_file(tmp_path / "found")) == {}
 
 
 def permll(*arguments: str | Path, end: str = "0 -1 0", command: str = "train") -> subprocess.CompletedProcess[str]:

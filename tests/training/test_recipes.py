@@ -74,7 +74,7 @@ def test_tier_mini_has_what_the_search_chose() -> None:
                 assert found == value, (spelling, key)
 
 
-@pytest.mark.parametrize("recipe", ["mini/asym-40", "paper/cifar10-sym-60", "lite/cifar100-asym-40", "own/default"])
+@pytest.mark.parametrize("recipe", ["mini/asym-40", "paper/cifar10-sym-60", "lite/cifar100-asym-40", "auto/default"])
 def test_permll_plus_has_one_setting_for_everything(recipe: str) -> None:
     plain, plus = (load_recipe(recipe, {"method.name": name}) for name in ("ce", "permll_plus"))
     assert plus.method.settings == {}

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from permll.data import Data
-from permll.training import Observer, Run, fit
+from permll.data import LabeledData
+from permll.training import Callback, Run
 from permll.training.checkpoint import Checkpoints, load_state, save_state
+from permll.training.train import train
 from tests.helpers.toy_training import StopAfter, files, points, quick_recipe
 
 # Trains in a child process that says on a pipe what it is about to do, and is killed there: s before a step, c in the
@@ -25,15 +26,16 @@ SCRIPT = """
 import json, os, random, signal, sys
 import torch
 torch.set_num_threads(1)
-from permll.training import Run, fit
+from permll.training import Run
+from permll.training.train import train
 from tests.helpers.toy_training import quick_recipe
 
 out, kills, changes = sys.argv[1:]
 turns, steps = random.Random(7), 0
 recipe = quick_recipe(training__checkpoint_minutes=1e-9, **json.loads(changes))  # after every step
 from permll.training.data_preparation import prepare
-from permll.training.train import make_loop
-make_loop(recipe, prepare(recipe))  # imports what the children will need
+from permll.training.train import build_trainer
+build_trainer(recipe, prepare(recipe))  # imports what the children will need
 
 
 def child(tell, hear):
@@ -58,7 +60,7 @@ def child(tell, hear):
         add(run, entry)
         say(b"b")
     Run.add_metrics = add_and_wait
-    fit(recipe=recipe, out=out, observers=[Watch()])
+    train(recipe=recipe, out=out, callbacks=[Watch()])
 
 
 for wanted in [*kills, "never"]:
@@ -104,7 +106,7 @@ def killed(out: Path, kills: str, **changes: Any) -> list[int]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     torch.set_num_threads(1)
-    run = fit(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=tmp_path_factory.mktemp("run") / "whole")
+    run = train(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=tmp_path_factory.mktemp("run") / "whole")
     return files(run.folder)
 
 
@@ -115,7 +117,7 @@ def test_killed_ten_times_it_ends_in_the_same_bits(undisturbed: dict[str, bytes]
 
 def test_killed_within_an_epoch_of_dividemix_it_ends_in_the_same_bits(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"method__name": "dividemix", "data__train": 740}  # of 24 steps an epoch
-    whole = fit(recipe=quick_recipe(training__checkpoint_minutes=1e-9, **changes), out=tmp_path / "whole")
+    whole = train(recipe=quick_recipe(training__checkpoint_minutes=1e-9, **changes), out=tmp_path / "whole")
     warm_up = next(row["step"] for row in whole.metrics if row["epoch"] == 1)
     *deaths, _ = killed(tmp_path / "run", "sSScsc", **changes)
     assert sum(death > warm_up + 3 for death in deaths) >= 3, "it should be killed where the rows are divided"
@@ -125,38 +127,38 @@ def test_killed_within_an_epoch_of_dividemix_it_ends_in_the_same_bits(tmp_path: 
 def test_stopped_within_an_epoch_and_at_its_last_step_it_goes_on(undisturbed: dict[str, bytes], tmp_path: Path) -> None:
     recipe = quick_recipe(training__checkpoint_minutes=1e-9)
     for steps in (5, 14, 7, 12):  # an epoch has 19: within the first, at its last, within and at the last of the second
-        run = fit(recipe=recipe, out=tmp_path / "run", observers=[StopAfter(steps)])
+        run = train(recipe=recipe, out=tmp_path / "run", callbacks=[StopAfter(steps)])
         assert not run.finished
-    run = fit(recipe=recipe, out=tmp_path / "run")
+    run = train(recipe=recipe, out=tmp_path / "run")
     assert files(run.folder) == undisturbed
 
 
 def test_a_finished_run_is_only_read(tmp_path: Path) -> None:
     recipe = quick_recipe(training__epochs=1)
-    run = fit(recipe=recipe, out=tmp_path / "run")
+    run = train(recipe=recipe, out=tmp_path / "run")
     before = files(run.folder)
-    assert fit(recipe=recipe, out=tmp_path / "run").result == run.result
+    assert train(recipe=recipe, out=tmp_path / "run").result == run.result
     assert files(run.folder) == before
 
 
 def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:
-    fit(recipe=quick_recipe(training__epochs=1), out=tmp_path / "run")
+    train(recipe=quick_recipe(training__epochs=1), out=tmp_path / "run")
     for other in ("mini/sym-60", quick_recipe(training__epochs=1, training__seed=1)):
         with pytest.raises(ValueError, match="is a run of another recipe"):
-            fit(recipe=other, out=tmp_path / "run")
+            train(recipe=other, out=tmp_path / "run")
 
 
 def test_a_beginning_that_was_killed_can_be_begun_again(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     for name in ("labels.npz", "noise.npz"):
         (tmp_path / "run" / name).write_bytes(b"half of it")
-    assert fit(recipe=quick_recipe(training__epochs=1), out=tmp_path / "run").finished
+    assert train(recipe=quick_recipe(training__epochs=1), out=tmp_path / "run").finished
 
 
 def test_a_folder_with_other_things_in_it_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="is no run, and not empty"):
-        fit(recipe=quick_recipe(), out=tmp_path)
+        train(recipe=quick_recipe(), out=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
@@ -166,16 +168,16 @@ def own() -> Any:
 
 def test_other_labels_classes_or_data_are_refused_with_the_difference(tmp_path: Path) -> None:
     data = points()
-    fit(recipe=own(), out=tmp_path / "run", data=data, observers=[StopAfter(2)])
+    train(data, recipe=own(), out=tmp_path / "run", callbacks=[StopAfter(2)])
     changed = data.labels.clone()
     changed[:30] = (changed[:30] + 1) % 3
     with pytest.raises(ValueError, match=r"was begun with other labels for .* samples"):
-        fit(recipe=own(), out=tmp_path / "run", data=data.relabel(changed))
+        train(data.relabel(changed), recipe=own(), out=tmp_path / "run")
     with pytest.raises(ValueError, match="was begun with 3 classes"):
-        fit(recipe=own(), out=tmp_path / "run", data=points(classes=4))
-    strangers = Data(data.inputs, data.labels, data.classes, tuple(f"other {row}" for row in range(len(data))))
+        train(points(classes=4), recipe=own(), out=tmp_path / "run")
+    strangers = LabeledData(data.inputs, data.labels, data.classes, tuple(f"other {row}" for row in range(len(data))))
     with pytest.raises(ValueError, match="knows none of these samples"):
-        fit(recipe=own(), out=tmp_path / "run", data=strangers)
+        train(strangers, recipe=own(), out=tmp_path / "run")
 
 
 def rows_of(run: Run) -> dict[str, list[float]]:
@@ -188,30 +190,30 @@ def rows_of(run: Run) -> dict[str, list[float]]:
 
 def test_reordered_data_find_their_rows_by_id(tmp_path: Path) -> None:
     data = points(90)
-    whole = fit(recipe=own(), out=tmp_path / "whole", data=data)
-    fit(recipe=own(), out=tmp_path / "run", data=data, observers=[StopAfter(3)])
+    whole = train(data, recipe=own(), out=tmp_path / "whole")
+    train(data, recipe=own(), out=tmp_path / "run", callbacks=[StopAfter(3)])
     shuffled = data.take(torch.randperm(90, generator=torch.Generator().manual_seed(1)))
-    run = fit(recipe=own(), out=tmp_path / "run", data=shuffled)
+    run = train(shuffled, recipe=own(), out=tmp_path / "run")
     assert files(run.folder) == files(whole.folder)
 
 
 def test_extended_and_filtered_data_find_their_rows_by_id(tmp_path: Path) -> None:
     data = points(90)
-    fit(recipe=own(), out=tmp_path / "run", data=data.take(range(60)), observers=[StopAfter(3)])
+    train(data.take(range(60)), recipe=own(), out=tmp_path / "run", callbacks=[StopAfter(3)])
     begun = Run(tmp_path / "run")
-    before, (train, validation) = rows_of(begun), begun.rows
+    before, (trained, validation) = rows_of(begun), begun.rows
     kept = [row for row in range(5, 90) if row % 7]  # some are gone, thirty are new, and the order is another
     loops: list[Any] = []
 
-    class Look(Observer):
-        def on_start(self, loop: Any, run: Run) -> None:  # noqa: ARG002
-            loops.append((loop.data.ids, loop.method.layer.alpha.clone(), loop.method.layer.init))
+    class Look(Callback):
+        def on_start(self, trainer: Any, run: Run) -> None:  # noqa: ARG002
+            loops.append((trainer.data.ids, trainer.method.layer.alpha.clone(), trainer.method.layer.init))
 
-    run = fit(recipe=own(), out=tmp_path / "run", data=data.take(kept[::-1]), observers=[Look()])
+    run = train(data.take(kept[::-1]), recipe=own(), out=tmp_path / "run", callbacks=[Look()])
     assert run.finished
     ((ids, alpha, init),) = loops
     assert set(ids) == {data.ids[row] for row in kept} - set(validation)
-    known = set(train)
+    known = set(trained)
     assert {name for name in ids if name in known} != set()
     for name, row in zip(ids, alpha, strict=True):
         if name in known:
@@ -227,16 +229,17 @@ def test_a_full_disk_in_the_middle_of_a_run_loses_nothing(undisturbed: dict[str,
     """A limit on the size of files stands for a disk without room; each fills in a process that was forked for it."""
     rooms = 40_000, 400  # for a whole file but not for a checkpoint; for next to nothing
     code = (
-        "import resource, sys; from tests.helpers.toy_training import *; from permll import fit; torch.set_num_threads(1)\n"
-        "from permll.training.data_preparation import prepare; from permll.training.train import make_loop\n"
+        "import resource, sys; from tests.helpers.toy_training import *; from permll import train\n"
+        "torch.set_num_threads(1)\n"
+        "from permll.training.data_preparation import prepare; from permll.training.train import build_trainer\n"
         "recipe = quick_recipe(training__checkpoint_minutes=1e-9)\n"
-        "make_loop(recipe, prepare(recipe))  # imports what the children will need\n"
+        "build_trainer(recipe, prepare(recipe))  # imports what the children will need\n"
         "class Fill(StopAfter):\n"
         "    def on_step(self, loop):\n"
         "        if loop.step == 30: resource.setrlimit(resource.RLIMIT_FSIZE, (room, -1))\n"
         "for room in map(int, sys.argv[2:]):\n"
         "    if os.fork() == 0:\n"
-        "        try: fit(recipe=recipe, out=f'{sys.argv[1]}/{room}', observers=[Fill(999)])\n"
+        "        try: train(recipe=recipe, out=f'{sys.argv[1]}/{room}', callbacks=[Fill(999)])\n"
         "        except OSError as problem: print(problem, flush=True)\n"
         "        os._exit(0)\n"
         "    os.wait()"
@@ -254,7 +257,7 @@ def test_a_full_disk_in_the_middle_of_a_run_loses_nothing(undisturbed: dict[str,
         state = Run(tmp_path / str(room)).checkpoints.newest()
         assert state is not None
         assert state["step"] == 29
-        run = fit(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=tmp_path / str(room))
+        run = train(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=tmp_path / str(room))
         assert files(run.folder) == undisturbed
 
 
@@ -262,12 +265,12 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """A file where the folder should be: what no right to write looks like to root."""
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
-        fit(recipe=quick_recipe(), out=tmp_path / "file" / "run")
-    fit(recipe=quick_recipe(), out=tmp_path / "run", observers=[StopAfter(5)])
+        train(recipe=quick_recipe(), out=tmp_path / "file" / "run")
+    train(recipe=quick_recipe(), out=tmp_path / "run", callbacks=[StopAfter(5)])
     (tmp_path / "run" / "checkpoints").rename(tmp_path / "kept")
     (tmp_path / "run" / "checkpoints").write_text("")
     with pytest.raises(OSError, match="checkpoints"):
-        fit(recipe=quick_recipe(), out=tmp_path / "run")
+        train(recipe=quick_recipe(), out=tmp_path / "run")
 
 
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path: Path) -> None:
@@ -348,23 +351,23 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:
-    class Second(Observer):
-        def on_step(self, loop: Any) -> None:
-            loop.stop()
-            fit(recipe=quick_recipe(), out=tmp_path / "run")
+    class Second(Callback):
+        def on_step(self, trainer: Any) -> None:
+            trainer.stop()
+            train(recipe=quick_recipe(), out=tmp_path / "run")
 
     with pytest.raises(OSError, match="another process is training"):
-        fit(recipe=quick_recipe(), out=tmp_path / "run", observers=[Second()])
-    assert fit(recipe=quick_recipe(), out=tmp_path / "run").finished
+        train(recipe=quick_recipe(), out=tmp_path / "run", callbacks=[Second()])
+    assert train(recipe=quick_recipe(), out=tmp_path / "run").finished
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_in_python_saves_and_ends_what_watches(number: int, tmp_path: Path) -> None:
     ended: list[Run] = []
 
-    class Signal(Observer):
-        def on_step(self, loop: Any) -> None:
-            if loop.step == 5:
+    class Signal(Callback):
+        def on_step(self, trainer: Any) -> None:
+            if trainer.step == 5:
                 os.kill(os.getpid(), number)
 
         def on_end(self, run: Run) -> None:
@@ -372,7 +375,7 @@ def test_a_signal_in_python_saves_and_ends_what_watches(number: int, tmp_path: P
 
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt, match=r"stopped and saved; permll train .* goes on"):
-        fit(recipe=quick_recipe(), out=tmp_path / "run", observers=[Signal()])
+        train(recipe=quick_recipe(), out=tmp_path / "run", callbacks=[Signal()])
     assert signal.getsignal(number) == before
     assert len(ended) == 1
     state = Run(tmp_path / "run").checkpoints.newest()
@@ -382,15 +385,15 @@ def test_a_signal_in_python_saves_and_ends_what_watches(number: int, tmp_path: P
 
 def test_a_refused_beginning_leaves_what_predictions_need_alone(tmp_path: Path) -> None:
     data = points()
-    fit(recipe=own(), out=tmp_path / "run", data=data, observers=[StopAfter(2)])
+    train(data, recipe=own(), out=tmp_path / "run", callbacks=[StopAfter(2)])
     before = (tmp_path / "run" / "network.json").read_bytes()
-    renamed = Data(data.inputs, data.labels, ("x", "y", "z"), data.ids)
+    renamed = LabeledData(data.inputs, data.labels, ("x", "y", "z"), data.ids)
     with pytest.raises(ValueError, match="was begun with 3 classes"):
-        fit(recipe=own(), out=tmp_path / "run", data=renamed)
+        train(renamed, recipe=own(), out=tmp_path / "run")
     assert (tmp_path / "run" / "network.json").read_bytes() == before
 
 
 def test_another_network_is_refused(tmp_path: Path) -> None:
-    fit(recipe=own(), out=tmp_path / "run", data=points(), network=torch.nn.Linear(4, 3), observers=[StopAfter(2)])
+    train(points(), recipe=own(), out=tmp_path / "run", network=torch.nn.Linear(4, 3), callbacks=[StopAfter(2)])
     with pytest.raises(ValueError, match="was begun with another network"):
-        fit(recipe=own(), out=tmp_path / "run", data=points(), network=torch.nn.Linear(4, 3, bias=False))
+        train(points(), recipe=own(), out=tmp_path / "run", network=torch.nn.Linear(4, 3, bias=False))

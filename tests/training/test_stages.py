@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import Batch
-from permll.methods import FitInfo, Method, Scan, Stage, divide_epochs
+from permll.methods import FitInfo, Method, PredictLogits, Stage, divide_epochs
 from permll.methods.ce import CrossEntropy
-from permll.training import fit
 from permll.training.checkpoint import load_state, save_state
-from permll.training.trainer import Loop
+from permll.training.train import train
+from permll.training.trainer import Trainer
+from tests.helpers.toy_training import StopAfter, build_trainer, files, points, small_net
 from tests.methods.test_contract import run_steps, same
-from tests.helpers.toy_training import StopAfter, files, make_loop, points, small_net
 
 
 class Staged(CrossEntropy):
@@ -37,17 +37,17 @@ class Staged(CrossEntropy):
             Stage("four", four, "fresh"),
         )
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
-        self.began.append((stage.name, scan(), scan(best=True)))
+    def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
+        self.began.append((stage.name, predict_logits(), predict_logits(best=True)))
         self.seen: Tensor
-        self.seen[["one", "two", "three", "four"].index(stage.name)] = scan()
+        self.seen[["one", "two", "three", "four"].index(stage.name)] = predict_logits()
 
     def loss(self, batch: Batch) -> Tensor:
         logits = self.networks["net"](batch.x) + self.bias
         return nn.functional.cross_entropy(logits, batch.labels, reduction="none")
 
 
-def staged_loop(validation: bool = True) -> Loop:
+def staged_loop(validation: bool = True) -> Trainer:
     from lightning_fabric import Fabric
 
     from permll.data.transforms import default_views
@@ -56,7 +56,7 @@ def staged_loop(validation: bool = True) -> Loop:
     torch.manual_seed(5)
     method = Staged()
     method.networks["net"] = small_net(4, 3)
-    return Loop(
+    return Trainer(
         Fabric(accelerator="cpu", devices=1),
         method,
         data,
@@ -70,33 +70,33 @@ def staged_loop(validation: bool = True) -> Loop:
     )
 
 
-def weights(loop: Loop) -> Tensor:
-    return torch.cat([value.flatten() for value in loop.method.networks.parameters()]).detach().clone()
+def weights(trainer: Trainer) -> Tensor:
+    return torch.cat([value.flatten() for value in trainer.method.networks.parameters()]).detach().clone()
 
 
 def test_every_stage_begins_with_the_weights_and_rates_it_asked_for() -> None:
-    loop = staged_loop()
-    initial = weights(loop)
+    trainer = staged_loop()
+    initial = weights(trainer)
     scores: list[float] = []
     rates, kinds, begun, ends = [], [], {}, [initial]
 
     def before_training(number: int) -> None:
-        begun.setdefault(number, weights(loop))
+        begun.setdefault(number, weights(trainer))
 
-    real = loop._train_on
+    real = trainer._train_step
 
-    def watched(sweep: Any, batches: Any) -> None:
-        before_training(loop.stages.number)
-        real(sweep, batches)
-        rates.append(loop.optimizers["net"].param_groups[0]["lr"])
-        kinds.append(type(loop.optimizers["net"].optimizer).__name__)
+    def watched(train_pass: Any, batches: Any) -> None:
+        before_training(trainer.stages.number)
+        real(train_pass, batches)
+        rates.append(trainer.optimizers["net"].param_groups[0]["lr"])
+        kinds.append(type(trainer.optimizers["net"].optimizer).__name__)
 
-    loop._train_on = watched  # type: ignore[method-assign]
-    for _ in loop.each_epoch():
-        ends.append(weights(loop))
-        assert loop.stages.best is not None
-        scores.append(loop.stages.best["score"])
-    steps = loop.steps_per_epoch
+    trainer._train_step = watched  # type: ignore[method-assign]
+    for _ in trainer.each_epoch():
+        ends.append(weights(trainer))
+        assert trainer.stages.best is not None
+        scores.append(trainer.stages.best["score"])
+    steps = trainer.steps_per_epoch
     assert rates[::steps] == [0.05, 0.05 * 0.1, 0.5, 0.01, 0.05, 0.05 * 0.1]
     assert kinds[:: 2 * steps] == ["SGD", "SGD", "SGD"]
     assert kinds[3 * steps] == "Adam"
@@ -106,13 +106,13 @@ def test_every_stage_begins_with_the_weights_and_rates_it_asked_for() -> None:
     fresh = torch.cat([value.flatten() for value in small_net(4, 3, seed=43).parameters()])
     assert torch.equal(begun[3], fresh)
     assert not torch.equal(begun[1], begun[2])
-    assert loop.method.bias.abs().min() > 0, "parameters of the method's own are trained too"
+    assert trainer.method.bias.abs().min() > 0, "parameters of the method's own are trained too"
 
 
 def test_the_method_sees_the_stage_before_and_its_best_weights() -> None:
-    loop = staged_loop()
-    loop.run(lambda _: None, lambda _: None)
-    began = loop.method.began
+    trainer = staged_loop()
+    trainer.run(lambda _: None, lambda _: None)
+    began = trainer.method.began
     assert [name for name, _, _ in began] == ["two", "three", "four"]
     without = staged_loop(validation=False)
     without.run(lambda _: None, lambda _: None)
@@ -135,11 +135,11 @@ def test_interrupted_in_any_stage_it_goes_on_as_if_nothing_had_happened(steps: i
 
 
 def test_stages_of_a_run_survive_an_interruption(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"epochs": 6, "optimizer__lr": 0.01, "training__batch_size": 16}
-    whole = fit(Staged, points(), out=tmp_path / "whole", **settings)
+    settings: dict[str, Any] = {"epochs": 6, "overrides": {"optimizer.lr": 0.01, "training.batch_size": 16}}
+    whole = train(points(), Staged, out=tmp_path / "whole", **settings)
     for steps in (7, 9, 1):
-        fit(Staged, points(), out=tmp_path / "run", observers=[StopAfter(steps)], **settings)
-    assert files(fit(Staged, points(), out=tmp_path / "run", **settings).folder) == files(whole.folder)
+        train(points(), Staged, out=tmp_path / "run", callbacks=[StopAfter(steps)], **settings)
+    assert files(train(points(), Staged, out=tmp_path / "run", **settings).folder) == files(whole.folder)
 
 
 class Short(Method):
@@ -151,19 +151,19 @@ class Short(Method):
 
 def test_stages_must_fill_the_epochs(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="do not sum to 6 epochs"):
-        fit(Short, points(), epochs=6, out=tmp_path / "run")
+        train(points(), Short, epochs=6, out=tmp_path / "run")
     with pytest.raises(ValueError, match="4 stages need as many epochs or more, got 3"):
-        fit(Staged, points(), epochs=3, out=tmp_path / "run")
+        train(points(), Staged, epochs=3, out=tmp_path / "run")
 
 
 def test_adams_first_decay_rate_changes_with_the_learning_rate() -> None:
-    loop = make_loop("ce", points(), epochs=5)
-    loop.stages._optimizer = {"name": "adam", "lr": 0.01}
-    loop.stages._schedule = {"kind": "linear", "milestones": (0.4,), "beta1": 0.1}
-    loop.stages._equip()
+    trainer = build_trainer("ce", points(), epochs=5)
+    trainer.stages._optimizer = {"name": "adam", "lr": 0.01}
+    trainer.stages._schedule = {"kind": "linear", "milestones": (0.4,), "beta1": 0.1}
+    trainer.stages._equip()
     found = []
-    for _ in loop.each_epoch():
-        group = loop.optimizers["net"].param_groups[0]
+    for _ in trainer.each_epoch():
+        group = trainer.optimizers["net"].param_groups[0]
         found.append((round(group["lr"], 6), group["betas"]))
     early, late = (0.9, 0.999), (0.1, 0.999)
     assert found == [(0.01, early), (0.01, early), (0.01, late), (0.006667, late), (0.003333, late)]

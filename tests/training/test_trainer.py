@@ -10,25 +10,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from permll.data import Batch, Data
-from permll.methods import METHODS, Draw, Method, Sweep
+from permll.data import Batch, LabeledData
+from permll.methods import METHODS, Method, StreamSpec, TrainPass
 from permll.methods.ce import CrossEntropy
-from permll.training import Run, fit, loop
-from permll.training.trainer import Loop, NotFiniteError
+from permll.training import Run, trainer
 from permll.training.schedule import learning_rate
-from tests.helpers.toy_training import StopAfter, make_loop, points, quick_recipe
+from permll.training.train import train
+from permll.training.trainer import NotFiniteError, Trainer
+from tests.helpers.toy_training import StopAfter, build_trainer, points, quick_recipe
 
 
-def idle(_: Loop) -> None:
+def idle(_: Trainer) -> None:
     pass
 
 
 def test_the_loop_knows_no_method_by_name() -> None:
-    source = inspect.getsource(loop)
+    source = inspect.getsource(trainer)
     classes = [info.method_class.__name__ for info in METHODS.values()]
     assert not [name for name in METHODS if f'"{name}"' in source]
     assert not [name for name in classes if name in source]
-    assert len(source.splitlines()) < 150, "short enough to read in five minutes"
 
 
 class Fragile(torch.nn.Linear):
@@ -63,7 +63,7 @@ def own_recipe(**changes: Any) -> Any:
 def test_a_loss_that_is_not_finite_stops_at_once_and_names_the_samples(method: str, tmp_path: Path) -> None:
     recipe = own_recipe(method__name=method)
     with pytest.raises(NotFiniteError, match=r"epoch 1, step 1, for \d+ samples \(point"):
-        fit(recipe=recipe, out=tmp_path / "run", data=points(), network=Fragile())
+        train(points(), recipe=recipe, out=tmp_path / "run", network=Fragile())
     assert not Run(tmp_path / "run").finished
 
 
@@ -71,7 +71,7 @@ def test_a_loss_that_is_not_finite_stops_at_once_and_names_the_samples(method: s
 def test_what_was_saved_before_a_loss_broke_is_good(method: str, tmp_path: Path) -> None:
     recipe = own_recipe(method__name=method, training__epochs=20)
     with pytest.raises(NotFiniteError, match=r"step 10, for .* the checkpoint before is still good"):
-        fit(recipe=recipe, out=tmp_path / "run", data=points(256), network=Late())
+        train(points(256), recipe=recipe, out=tmp_path / "run", network=Late())
     state = Run(tmp_path / "run").checkpoints.newest()
     assert state is not None
     assert state["step"] == 8, "the end of the second epoch"
@@ -81,7 +81,7 @@ def test_what_was_saved_before_a_loss_broke_is_good(method: str, tmp_path: Path)
 def test_weights_that_broke_are_not_saved(tmp_path: Path) -> None:
     recipe = own_recipe(method__name="ce", optimizer__lr=1e38, training__batch_size=60)
     with pytest.raises(NotFiniteError, match=r"norm.weight became NaN or infinite in epoch 2"):
-        fit(recipe=recipe, out=tmp_path / "run", data=points(), network=torch.nn.Sequential(Late(), Double()))
+        train(points(), recipe=recipe, out=tmp_path / "run", network=torch.nn.Sequential(Late(), Double()))
     assert Run(tmp_path / "run").checkpoints.newest() is None
 
 
@@ -102,12 +102,12 @@ class TwoSweeps(Method):
         super().__init__()
         self.seen: list[tuple[str, list[int], list[int]]] = []
 
-    def sweep(self, epoch: int, number: int, scan: Any) -> Sweep | None:  # noqa: ARG002
+    def train_pass(self, epoch: int, number: int, predict_logits: Any) -> TrainPass | None:  # noqa: ARG002
         if number == 2:
             return None
         rows = torch.arange(40) if number == 0 else torch.arange(40, 60)
-        few = Draw(views=("weak", "strong", "weak:2"), rows=torch.arange(50, 55), batch_factor=0.25)
-        return Sweep({"many": Draw(rows=rows), "few": few}, loss="both")
+        few = StreamSpec(views=("weak", "strong", "weak:2"), rows=torch.arange(50, 55), batch_factor=0.25)
+        return TrainPass({"many": StreamSpec(rows=rows), "few": few}, loss="both")
 
     def both(self, many: Batch, few: Batch) -> Tensor:
         assert not torch.equal(few.views["weak"], few.views["weak:2"])
@@ -117,9 +117,9 @@ class TwoSweeps(Method):
 
 
 def test_sweeps_with_several_streams_see_the_rows_they_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = make_loop("ce", points())
+    made = build_trainer("ce", points())
     method = TwoSweeps()
-    again = Loop(
+    again = Trainer(
         made.fabric,
         _with_net(method, made),
         made.data,
@@ -138,26 +138,26 @@ def test_sweeps_with_several_streams_see_the_rows_they_asked_for(monkeypatch: py
     assert by_epoch[0] != by_epoch[1]
 
 
-def _with_net(method: Method, made: Loop) -> Method:
+def _with_net(method: Method, made: Trainer) -> Method:
     method.networks["net"] = torch.nn.Linear(4, 3)
     return method
 
 
 def test_scans_are_in_evaluation_mode_and_leave_no_trace() -> None:
-    made = make_loop("permll", points())
+    made = build_trainer("permll", points())
     made.method.train()
     before = {key: value.clone() for key, value in made.method.state_dict().items()}
-    assert torch.equal(made.scan("net"), made.scan("net"))
+    assert torch.equal(made.predict_logits("net"), made.predict_logits("net"))
     assert made.method.training
     assert all(torch.equal(value, before[key]) for key, value in made.method.state_dict().items())
 
 
 def test_a_scan_may_look_at_some_rows_alone() -> None:
-    made = make_loop("permll", points(200))
+    made = build_trainer("permll", points(200))
     rows = torch.tensor([150, 3, 77])
-    torch.testing.assert_close(made.scan("net", rows=rows), made.scan("net")[rows])
+    torch.testing.assert_close(made.predict_logits("net", rows=rows), made.predict_logits("net")[rows])
     mask = torch.arange(200) % 2 == 0
-    torch.testing.assert_close(made.scan("net", rows=mask), made.scan("net")[mask])
+    torch.testing.assert_close(made.predict_logits("net", rows=mask), made.predict_logits("net")[mask])
 
 
 @pytest.mark.parametrize(
@@ -187,11 +187,11 @@ def test_learning_rates(epoch: float, settings: dict[str, Any], factor: float) -
 
 
 def test_the_methods_networks_are_given_or_built(tmp_path: Path) -> None:
-    data: Data = points(90)
+    data: LabeledData = points(90)
     recipe = quick_recipe(
         data__source="own", data__noise="sym:0.3", views__weak=None, views__strong=None, method__networks=2
     )
-    run = fit(recipe=recipe, out=tmp_path / "run", data=data, network=lambda: torch.nn.Linear(4, 3))
+    run = train(data, recipe=recipe, out=tmp_path / "run", network=lambda: torch.nn.Linear(4, 3))
     state = run.checkpoints.newest()
     assert state is not None
     assert set(state["networks"]) == {"net0", "net1"}
@@ -210,34 +210,34 @@ def test_fit_takes_a_class_of_ones_own_and_goes_on_with_it(tmp_path: Path) -> No
     settings: dict[str, Any] = {
         "epochs": 2,
         "noise": "sym:0.2",
-        "method__label_smoothing": 0.1,
+        "overrides": {"method.label_smoothing": 0.1},
         "out": tmp_path / "run",
     }
-    fit(Halved, points(), observers=[StopAfter(1)], **settings)
-    run = fit(Halved, points(), **settings)
+    train(points(), Halved, callbacks=[StopAfter(1)], **settings)
+    run = train(points(), Halved, **settings)
     assert run.finished
     assert run.recipe.method.name == f"{__name__}:Halved"
     assert run.recipe.method.settings == {"label_smoothing": 0.1}
-    whole = fit(CrossEntropy, points(), **(settings | {"out": tmp_path / "whole"}))
+    whole = train(points(), CrossEntropy, **settings | {"out": tmp_path / "whole"})
     assert whole.recipe.method.name == "ce"
     assert run.metrics[0]["loss"] < 0.7 * whole.metrics[0]["loss"]
 
 
 def test_fit_needs_something_to_train_on(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="say what to train on"):
-        fit("permll", out=tmp_path)
+        train(method="permll", out=tmp_path)
     with pytest.raises(ValueError, match="the recipe names no data"):
-        fit(recipe="own/default", out=tmp_path / "run")
+        train(recipe="auto/default", out=tmp_path / "run")
     with pytest.raises(ValueError, match="is no method: it must inherit"):
-        fit("pathlib:Path", points(), out=tmp_path / "run")
+        train(points(), "pathlib:Path", out=tmp_path / "run")
     with pytest.raises(ValueError, match="cannot be imported"):
-        fit("permll.methods.nowhere:It", points(), out=tmp_path / "run")
+        train(points(), "permll.methods.nowhere:It", out=tmp_path / "run")
 
 
 def test_a_second_sweep_trains_at_the_rate_of_its_epoch() -> None:
-    made = make_loop("ce", points())
+    made = build_trainer("ce", points())
     method = TwoSweeps()
-    loop = Loop(
+    trainer = Trainer(
         made.fabric,
         _with_net(method, made),
         made.data,
@@ -248,23 +248,23 @@ def test_a_second_sweep_trains_at_the_rate_of_its_epoch() -> None:
         batch_size=16,
     )
     rates: list[float] = []
-    loop.run(lambda loop: rates.append(loop.optimizers["net"].param_groups[0]["lr"]), idle)
+    trainer.run(lambda trainer: rates.append(trainer.optimizers["net"].param_groups[0]["lr"]), idle)
     assert rates == [0.01] * 5 + [0.001] * 5
 
 
 def test_a_finished_run_is_not_given_out_for_other_data(tmp_path: Path) -> None:
-    fit("ce", points(), epochs=1, out=tmp_path / "run")
-    assert fit("ce", points(), epochs=1, out=tmp_path / "run").finished
+    train(points(), "ce", epochs=1, out=tmp_path / "run")
+    assert train(points(), "ce", epochs=1, out=tmp_path / "run").finished
     for other in (points(200, classes=5), points(90)):
         with pytest.raises(ValueError, match=r"was begun with 3 classes|is finished, and was trained on other samples"):
-            fit("ce", other, epochs=1, out=tmp_path / "run")
+            train(other, "ce", epochs=1, out=tmp_path / "run")
 
 
 def test_a_network_for_several_must_be_a_function(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"epochs": 1, "method__networks": 2, "out": tmp_path / "run"}
+    settings: dict[str, Any] = {"epochs": 1, "overrides": {"method.networks": 2}, "out": tmp_path / "run"}
     with pytest.raises(ValueError, match="trains 2 networks: give a function"):
-        fit("permll", points(), network=torch.nn.Linear(4, 3), **settings)
-    run = fit("permll", points(), network=lambda: torch.nn.Linear(4, 3), **settings)
+        train(points(), "permll", network=torch.nn.Linear(4, 3), **settings)
+    run = train(points(), "permll", network=lambda: torch.nn.Linear(4, 3), **settings)
     state = run.checkpoints.newest()
     assert state is not None
     one, other = (state["networks"][name]["weight"] for name in ("net0", "net1"))
@@ -274,68 +274,70 @@ def test_a_network_for_several_must_be_a_function(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"method__balance": "correct"}, "the setting balance of permll is 'correct', but input should be 'none', 'gi"),
-        ({"method__lr": "fast"}, "the setting lr of permll is 'fast', but input should be a valid number"),
-        ({"schedule__gamma": -3}, "schedule.gamma is -3"),
-        ({"schedule__milestones": [-5]}, "schedule.milestones.0 is -5"),
-        ({"training__precision": "16-mixed"}, "training.precision is '16-mixed'"),
+        ({"method.balance": "correct"}, "the setting balance of permll is 'correct', but input should be 'none', 'gi"),
+        ({"method.lr": "fast"}, "the setting lr of permll is 'fast', but input should be a valid number"),
+        ({"schedule.gamma": -3}, "schedule.gamma is -3"),
+        ({"schedule.milestones": [-5]}, "schedule.milestones.0 is -5"),
+        ({"training.precision": "16-mixed"}, "training.precision is '16-mixed'"),
         (
-            {"method__name": "mlnt", "training__devices": 2, "training__accelerator": "cpu"},
+            {"method.name": "mlnt", "training.devices": 2, "training.accelerator": "cpu"},
             "mlnt takes gradients of its",
         ),
-        ({"training__devices": "two"}, "training.devices is 'two', but it must be how many"),
-        ({"training__devices": 0}, "training.devices is 0, but it must be how many"),
+        ({"training.devices": "two"}, "training.devices is 'two', but it must be how many"),
+        ({"training.devices": 0}, "training.devices is 0, but it must be how many"),
         (
-            {"training__devices": 99, "training__accelerator": "cpu"},
+            {"training.devices": 99, "training.accelerator": "cpu"},
             "too small for 99 ranks, each of which",
         ),
-        ({"data__test": "tets"}, "data.test is 'tets', but there is no such part or file"),
-        ({"data__trusted": 10}, "data.trusted is a number, but there is no noise"),
+        ({"data.test": "tets"}, "data.test is 'tets', but there is no such part or file"),
+        ({"data.trusted": 10}, "data.trusted is a number, but there is no noise"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("x,label\n" + "".join(f"{row % 7 + 0.5},{'ab'[row % 2]}\n" for row in range(40)))
     with pytest.raises((ValueError, FileNotFoundError), match=words):
-        fit(None, path, epochs=1, out=tmp_path / "run", **{"method__name": "permll", **changes})
+        train(path, epochs=1, out=tmp_path / "run", overrides={"method.name": "permll", **changes})
     assert not Run(tmp_path / "run").exists
 
 
 def test_test_rows_may_lie_anywhere(tmp_path: Path) -> None:
     for name in ("data.csv", "test.csv"):
         (tmp_path / name).write_text("x,label\n" + "".join(f"{row % 2 + 0.5},{'ab'[row % 2]}\n" for row in range(40)))
-    run = fit("ce", tmp_path / "data.csv", epochs=1, out=tmp_path / "run", data__test=str(tmp_path / "test.csv"))
+    run = train(
+        tmp_path / "data.csv", "ce", epochs=1, out=tmp_path / "run", overrides={"data.test": str(tmp_path / "test.csv")}
+    )
     assert run.result["last"] is not None
 
 
 def test_fit_takes_what_load_takes(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"x": [0.5, 1.5, 2.5, 7.5] * 12, "kind": ["a", "a", "b", "b"] * 12})
-    run = fit("ce", frame, epochs=1, data__options__label="kind", out=tmp_path / "run")
+    run = train(frame, "ce", epochs=1, out=tmp_path / "run", label="kind")
     assert run.recipe.training.batch_size == 16, "chosen by the data, and written down"
     assert run.recipe.network.name == "mlp"
-    again = fit("ce", frame, epochs=1, data__options__label="kind", out=tmp_path / "run")
+    again = train(frame, "ce", epochs=1, out=tmp_path / "run", label="kind")
     assert again.result == run.result
-    with pytest.raises(TypeError, match=r"give the method's class and its settings, not an object: fit\(CrossEntropy"):
-        fit(CrossEntropy(), frame)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"give the method's class, not an object: train\(data, CrossEntropy"):
+        train(frame, CrossEntropy())  # type: ignore[arg-type]
 
 
 def test_a_network_of_ones_own_is_tried_out_and_named(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"epochs": 1, "out": tmp_path / "run"}
     with pytest.raises(ValueError, match=r"the network does not take samples of shape \(4,\): mat1 and mat2"):
-        fit("ce", points(), network=torch.nn.Linear(5, 3), **settings)
+        train(points(), "ce", network=torch.nn.Linear(5, 3), **settings)
     with pytest.raises(ValueError, match=r"a score for every class, shape \(2, 3\) for 2 samples; got \(2, 4\)"):
-        fit("ce", points(), network=torch.nn.Linear(4, 4), **settings)
-    run = fit("ce", points(), network=torch.nn.Linear(4, 3), **settings)
+        train(points(), "ce", network=torch.nn.Linear(4, 4), **settings)
+    run = train(points(), "ce", network=torch.nn.Linear(4, 3), **settings)
     assert run.recipe.network.name == "given:torch.nn.modules.linear.Linear"
     with pytest.raises(ValueError, match="is a run of another recipe"):
-        fit("ce", points(), **settings)
+        train(points(), "ce", **settings)
     with pytest.raises(ValueError, match=r"another recipe \(network.name given.*Linear and given.*Sequential\)"):
-        fit("ce", points(), network=torch.nn.Sequential(torch.nn.Linear(4, 3)), **settings)
+        train(points(), "ce", network=torch.nn.Sequential(torch.nn.Linear(4, 3)), **settings)
 
 
 def test_findings_are_every_label_the_most_suspect_first(tmp_path: Path) -> None:
-    run = fit("permll", "digits", "tiny/digits", epochs=3, out=tmp_path / "run")
+    run = train("digits", "permll", recipe="tiny/digits", epochs=3, out=tmp_path / "run")
     findings = run.findings
     assert sorted(finding.id for finding in findings) == sorted(run.rows[0])
     assert [finding.quality for finding in findings] == sorted(finding.quality for finding in findings)

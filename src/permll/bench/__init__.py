@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING
 from permll._lazy import lazy
 
 if TYPE_CHECKING:
+    from permll.bench.executor import run as run
+    from permll.bench.grid import Plan as Plan
+    from permll.bench.grid import plan as plan
     from permll.bench.jobs import Cell as Cell
+    from permll.bench.rendering import render as render
     from permll.bench.results import Row as Row
     from permll.bench.results import collect as collect
     from permll.bench.results import read_rows as read_rows
     from permll.bench.results import write_rows as write_rows
-    from permll.bench.grid import Plan as Plan
-    from permll.bench.grid import plan as plan
-    from permll.bench.rendering import render as render
-    from permll.bench.executor import run as run
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "cells": ("Cell",),
-        "collecting": ("Row", "collect", "read_rows", "write_rows"),
+        "jobs": ("Cell",),
+        "results": ("Row", "collect", "read_rows", "write_rows"),
         "grid": ("Plan", "plan"),
         "rendering": ("render",),
-        "running": ("run",),
+        "executor": ("run",),
     },
 )

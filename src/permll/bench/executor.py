@@ -12,13 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from permll.bench.jobs import Cell
 from permll.bench.grid import Plan
+from permll.bench.jobs import Cell
+from permll.bench.progress import Watcher
 from permll.bench.real_noise import unpack
 from permll.bench.worker import FAILURE, Outcome, prepare_worker, train_cell
-from permll.bench.progress import Watcher
-from permll.training.run import write_text
-from permll.training.signals import asked_to_stop
+from permll.training.run import atomic_write_text
+from permll.training.signals import graceful_shutdown
 
 Failure = dict[str, Any]
 FAILURES = "failures.json"
@@ -43,7 +43,7 @@ def run(plan: Plan, jobs: int = 1, watcher: Watcher | None = None) -> list[Failu
     _note(plan, failures)
     watcher.on_start(list(waiting))
     try:
-        with asked_to_stop() as asked:
+        with graceful_shutdown() as asked:
             for cell in waiting:
                 if cell.source is not None:
                     unpack(cell.source, plan.out, cell.seed)
@@ -141,4 +141,4 @@ def _note(plan: Plan, failures: Sequence[Failure]) -> None:
     kept = [failure for failure in known if failure["folder"] not in ours]
     if path.is_file() or failures:
         plan.out.mkdir(parents=True, exist_ok=True)
-        write_text(path, json.dumps([*kept, *failures], indent=2) + "\n")
+        atomic_write_text(path, json.dumps([*kept, *failures], indent=2) + "\n")

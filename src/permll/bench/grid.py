@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from permll.bench.jobs import FIRST_DRAW, Cell, Named, Part, folder_name, spelled
-from permll.bench.settings import Column, check_tier, chosen_columns, table1_columns
 from permll.bench.methods import Contestant, changes_of, contestants, paper_first
 from permll.bench.real_noise import changes_for, name_of
-from permll.utils.messages import nearest
+from permll.bench.settings import Column, check_tier, chosen_columns, table1_columns
 from permll.methods import find_method
 from permll.report.tables.titles import REAL
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import choose_recipe, load_recipe
+from permll.utils.messages import did_you_mean
 
 WHAT = ("table1", "table2", "figure3", "all")
 SEEDS = (1, 2, 3)
@@ -82,7 +82,7 @@ def plan(
     check_tier(tier)
     if what not in WHAT:
         raise ValueError(
-            f"{what!r} is no part of the benchmark{nearest(what, WHAT) or '.'} There are {', '.join(WHAT)}."
+            f"{what!r} is no part of the benchmark{did_you_mean(what, WHAT) or '.'} There are {', '.join(WHAT)}."
         )
     chosen, numbers = contestants(list(methods)), list(dict.fromkeys(seeds))
     columns = chosen_columns(table1_columns(tier), list(noise), tier)
@@ -136,7 +136,7 @@ class _Maker:
             column = Column("clothing1m", REAL, "paper/clothing1m", f"clothing1m-{REAL}")
             return self.table("table2", [column], methods, seeds)
         for file in files:
-            column = Column(name_of(file), REAL, "own/default", f"{name_of(file)}-{REAL}")
+            column = Column(name_of(file), REAL, "auto/default", f"{name_of(file)}-{REAL}")
             self.table("table2", [column], methods, seeds, file)
         if not files:
             self.left_out.append(
@@ -148,8 +148,10 @@ class _Maker:
     def figure3(self, columns: Sequence[Column], seed: int) -> None:
         """Add PermLL with every η and m, without the warm-up that the paper does not have."""
         column = next((one for one in columns if one.noise == FIGURE_NOISE), columns[0])
-        if "turn_after" in _frame(column.frame, "permll").method.settings:
-            self.left_out.append(f"Figure 3 needs the step of α itself, and tier {self.tier} sets turn_after instead.")
+        if "correct_after" in _frame(column.frame, "permll").method.settings:
+            self.left_out.append(
+                f"Figure 3 needs the step of α itself, and tier {self.tier} sets correct_after instead."
+            )
             return
         batch = choose_recipe(_frame(column.frame, "permll"), self.settings).training.rows_of_a_batch
         for m in MS:

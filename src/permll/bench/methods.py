@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from permll.bench.jobs import spelled
-from permll.utils.messages import nearest
 from permll.methods import METHODS
 from permll.report.paper_numbers import PRINTED
+from permll.utils.messages import did_you_mean
 
 Contestant = tuple[str, str]  # a method, and its variant or ""
 # A method's other forms and what they change in its recipe, by the name that follows its own: permll-label.
@@ -29,7 +29,7 @@ def contestants(names: Sequence[str] = ()) -> list[Contestant]:
     found = []
     for name in names or known:
         if name not in known and ":" not in name:
-            raise ValueError(f"{name!r} is no method{nearest(name, known) or '.'} There are {', '.join(known)}.")
+            raise ValueError(f"{name!r} is no method{did_you_mean(name, known) or '.'} There are {', '.join(known)}.")
         found.append(known.get(name, (name, "")))
     return list(dict.fromkeys(found))
 

@@ -19,10 +19,10 @@ LEARNED = ("asym-40", "asym-20")  # noise that has a shape to be learned
 def draw_pictures(cells: Iterable[Cell], folder: Path) -> list[Path]:
     """Draw what is finished of Table 1 into a folder, as PNG and SVG; nothing where nothing is."""
     finished = [cell for cell in cells if cell.part == "table1" and cell.standing == "finished"]
-    return [*_memorisation(finished, folder), *_learned(finished, folder)]
+    return [*_memorization(finished, folder), *_learned(finished, folder)]
 
 
-def _memorisation(cells: Sequence[Cell], folder: Path) -> list[Path]:
+def _memorization(cells: Sequence[Cell], folder: Path) -> list[Path]:
     panels: dict[str, dict[str, list[list[dict[str, object]]]]] = {}
     for cell in _of_columns(cells):
         if cell.method in SHOWN and not cell.variant:
@@ -30,10 +30,10 @@ def _memorisation(cells: Sequence[Cell], folder: Path) -> list[Path]:
             lines.setdefault(method_title((cell.method, "")), []).append(Run(cell.folder).metrics)
     if not panels:
         return []
-    from permll.report.figures.memorization import draw_memorisation
+    from permll.report.figures.memorization import draw_memorization
     from permll.report.figures.style import save
 
-    return save(draw_memorisation(panels), folder, "memorisation")
+    return save(draw_memorization(panels), folder, "memorisation")
 
 
 def _learned(cells: Sequence[Cell], folder: Path) -> list[Path]:

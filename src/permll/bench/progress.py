@@ -4,9 +4,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from permll.bench.eta import duration
 from permll.bench.jobs import Cell
 from permll.bench.results import watched
-from permll.bench.eta import duration
 from permll.bench.worker import Outcome
 from permll.training.run import Run
 

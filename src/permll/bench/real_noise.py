@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from permll.noise._paths import existing
 from permll.noise.annotators import covered, majority, one_answer
 from permll.noise.corruption import Corruption
-from permll.noise._paths import existing
-from permll.training.run import write_whole
+from permll.training.run import atomic_write
 
 SUFFIX = "_rules"
 
@@ -60,7 +60,7 @@ def unpack(file: Path, out: Path, seed: int) -> None:
     classes = int(max(y_train.max(), y_test.max())) + 1
     given = one_answer(said, seed) if who == "answers" else majority(said, classes, seed=seed)
     for name, x, y in (("train", x_train[rows], y_train[rows]), ("test", x_test, y_test)):
-        with write_whole(folder / f"{name}.npz") as partial:
+        with atomic_write(folder / f"{name}.npz") as partial:
             np.savez_compressed(partial, x=x, y=y.astype(np.int64))
     about = {"name": f"file:{file.name}", "file": file.name}
     clean, noisy = y_train[rows].astype(np.int64), given[rows].astype(np.int64)

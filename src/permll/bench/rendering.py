@@ -5,14 +5,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, get_args
 
-from permll.bench.jobs import Part
-from permll.bench.results import Row, collect_cells, write_rows
+from permll.bench.executor import read_failures
 from permll.bench.figure3 import draw_traces, traces
 from permll.bench.grid import Plan
+from permll.bench.jobs import Part
 from permll.bench.plots import draw_pictures
-from permll.bench.executor import read_failures
+from permll.bench.results import Row, collect_cells, write_rows
 from permll.report.tables import KINDS_OF_TABLES, render_tables
-from permll.training.run import write_text
+from permll.training.run import atomic_write_text
 
 FORMATS = {"terminal": "txt", "markdown": "md", "latex": "tex", "html": "html", "csv": "csv"}
 CSV = "bench.csv"
@@ -45,7 +45,7 @@ def render(plan: Plan) -> Rendered:
             text = _text(by_part.get(table, of_tables), table, format_)
             path = folder / f"{table}.{ending}"
             if text:
-                write_text(path, text.rstrip("\n") + "\n")
+                atomic_write_text(path, text.rstrip("\n") + "\n")
             else:
                 path.unlink(missing_ok=True)  # of an earlier plan
             if text and format_ == "terminal":

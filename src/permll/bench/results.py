@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from permll.bench.jobs import Cell, read_folder_name
 from permll.bench.settings import read_column
 from permll.report.tables.titles import TIERS
-from permll.training.run import Run, write_text
+from permll.training.run import Run, atomic_write_text
 
 Row = dict[str, str | float | int | None]
 
@@ -67,7 +67,7 @@ def write_rows(path: Path | str, rows: Sequence[Row]) -> Path:
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_text(path, text.getvalue())
+    atomic_write_text(path, text.getvalue())
     return path
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from permll.utils.messages import nearest
 from permll.report.tables.titles import REAL, TIERS
+from permll.utils.messages import did_you_mean
 
 NOISE = ("sym-20", "sym-40", "sym-60", "sym-80", "asym-20", "asym-40")
 
@@ -51,7 +51,7 @@ def read_column(name: str, recipe: Any) -> tuple[str, str]:
 
     Examples:
         >>> from permll.training import load_recipe
-        >>> read_column("sym-60", load_recipe("mini/sym-60")), read_column("labelme-real", load_recipe("own/default"))
+        >>> read_column("sym-60", load_recipe("mini/sym-60")), read_column("labelme-real", load_recipe("auto/default"))
         (('fashion_mnist', 'sym-60'), ('labelme', 'real'))
     """
     noise = next((one for one in (*NOISE, REAL) if name == one or name.endswith(f"-{one}")), "")
@@ -62,7 +62,9 @@ def read_column(name: str, recipe: Any) -> tuple[str, str]:
 def check_tier(tier: str) -> None:
     """Refuse what is no tier."""
     if tier not in TIERS:
-        raise ValueError(f"{tier!r} is no tier of the benchmark{nearest(tier, TIERS) or '.'} There are {_list(TIERS)}.")
+        raise ValueError(
+            f"{tier!r} is no tier of the benchmark{did_you_mean(tier, TIERS) or '.'} There are {_list(TIERS)}."
+        )
 
 
 def chosen_columns(columns: list[Column], noise: list[str], tier: str) -> list[Column]:
@@ -76,7 +78,9 @@ def chosen_columns(columns: list[Column], noise: list[str], tier: str) -> list[C
     there = dict.fromkeys([*(column.noise for column in columns), *(column.name for column in columns)])
     for one in noise:
         if one not in there:
-            raise ValueError(f"tier {tier} has no noise {one!r}{nearest(one, there) or '.'} It has {_list(there)}.")
+            raise ValueError(
+                f"tier {tier} has no noise {one!r}{did_you_mean(one, there) or '.'} It has {_list(there)}."
+            )
     return [column for column in columns if not noise or not {column.noise, column.name}.isdisjoint(noise)]
 
 

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from permll.bench.jobs import Cell
-from permll.bench.results import WATCHED, watched
 from permll.bench.machine import machine
-from permll.training.callbacks import Observer
-from permll.training.run import LOCK, Run, write_text
+from permll.bench.results import WATCHED, watched
+from permll.training.callbacks import Callback
+from permll.training.run import LOCK, Run, atomic_write_text
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
-    from permll.training.trainer import Loop
+    from permll.training.trainer import Trainer
+
 
 FAILURE = "failure.txt"
 _stopping: "Event | None" = None  # of a worker: whether the parent wants no more
@@ -32,20 +33,22 @@ class Outcome(NamedTuple):
     sentence: str = ""
 
 
-class Stopwatch(Observer):
+class Stopwatch(Callback):
     """Writes down how long a run has been trained, over all interruptions, and on what.
 
     On a CPU the time of the process counts, which does not depend on what else the machine does; elsewhere the clock's.
     """
 
-    def on_start(self, loop: "Loop", run: Run) -> None:
+    def on_start(self, trainer: "Trainer", run: Run) -> None:
         """Go on from what an earlier process wrote down."""
         self._run = run
-        self._clock: Callable[[], float] = time.process_time if loop.fabric.device.type == "cpu" else time.perf_counter
+        self._clock: Callable[[], float] = (
+            time.process_time if trainer.fabric.device.type == "cpu" else time.perf_counter
+        )
         self._before = (watched(run.folder).seconds or 0.0) - self._clock()
-        self._machine = machine(loop.fabric.device)
+        self._machine = machine(trainer.fabric.device)
 
-    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Write down an epoch, evaluation included."""
         self._write()
 
@@ -55,7 +58,7 @@ class Stopwatch(Observer):
 
     def _write(self) -> None:
         found = {"seconds": round(self._before + self._clock(), 3), "machine": self._machine}
-        write_text(self._run.folder / WATCHED, json.dumps(found) + "\n")
+        atomic_write_text(self._run.folder / WATCHED, json.dumps(found) + "\n")
 
 
 def prepare_worker(stopping: "Event") -> None:
@@ -82,11 +85,11 @@ def train_cell(cell: Cell) -> Outcome:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if _stopping is not None and _stopping.is_set():  # the signal came before anybody listened
             return Outcome("stopped")
-        from permll.training.train import fit
+        from permll.training.train import train
 
         _wait_for_others(cell.folder)
         note.unlink(missing_ok=True)  # a new run wants an empty folder
-        fit(recipe=cell.recipe, out=cell.folder, observers=[Stopwatch()])
+        train(recipe=cell.recipe, out=cell.folder, callbacks=[Stopwatch()])
         return Outcome("finished")
     except KeyboardInterrupt:
         return Outcome("stopped")

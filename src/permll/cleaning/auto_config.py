@@ -2,8 +2,8 @@
 
 from collections.abc import Container
 
+from permll.data.dataset import LabeledData
 from permll.data.readers.input_spec import kind_of
-from permll.data.dataset import Data
 from permll.training.feature_cache import settle_features
 from permll.training.recipe import Named, Recipe
 
@@ -16,7 +16,7 @@ WARM_UP = (
 )
 
 
-def suited(recipe: Recipe, rows: int, classes: int, settled: Container[str] = ()) -> Recipe:
+def adapt_recipe_to_size(recipe: Recipe, rows: int, classes: int, settled: Container[str] = ()) -> Recipe:
     """Return the recipe for so many rows.
 
     Args:
@@ -28,16 +28,16 @@ def suited(recipe: Recipe, rows: int, classes: int, settled: Container[str] = ()
     return _with(recipe, held_out(rows, classes), epochs_for(rows, recipe.training.epochs), settled)
 
 
-def suited_like(recipe: Recipe, begun: Recipe, settled: Container[str] = ()) -> Recipe:
+def adapt_recipe_like(recipe: Recipe, begun: Recipe, settled: Container[str] = ()) -> Recipe:
     """Return the recipe with what suited the rows when the training was begun: some may have come or gone since."""
     recipe = _with(recipe, begun.data.validation, begun.training.epochs, settled)
     share = begun.method.settings.get("warm_up")
     return recipe if share is None else _warmed_up(recipe, share, settled)
 
 
-def suited_to(recipe: Recipe, data: Data, settled: Container[str] = ()) -> Recipe:
+def adapt_recipe(recipe: Recipe, data: LabeledData, settled: Container[str] = ()) -> Recipe:
     """Return the recipe for these samples: for their number and, where PermLL sees pixels, with a warm-up."""
-    recipe = suited(recipe, len(data), data.num_classes, settled)
+    recipe = adapt_recipe_to_size(recipe, len(data), data.num_classes, settled)
     pixels = kind_of(data.inputs) == "images" and not settle_features(recipe, data.inputs).backbone
     return _warmed_up(recipe, WARM_UP, settled) if pixels else recipe
 

@@ -1,29 +1,27 @@
 """``clean``: train once, and say of every label whether it is right."""
 
-import inspect
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from permll.cleaning.auto_config import adapt_recipe, adapt_recipe_like
 from permll.cleaning.findings import ABOUT, THRESHOLD, Findings
+from permll.cleaning.html_report import write_report
 from permll.cleaning.label_issues import judge
 from permll.cleaning.prediction_averaging import Memory
-from permll.cleaning.html_report import write_report
 from permll.cleaning.source_data import samples_of
-from permll.cleaning.auto_config import suited_like, suited_to
+from permll.data.dataset import LabeledData
 from permll.data.loading import load
-from permll.data.readers.read import read
-from permll.data.dataset import Data
-from permll.distributed.process_group import this_is_first
-from permll.training.train import fit
-from permll.training.callbacks import Observer
+from permll.data.readers.types import ReadKeywords, check_keywords
+from permll.distributed.process_group import is_main_process
+from permll.training.callbacks import Callback
+from permll.training.progress import default_watchers
 from permll.training.recipe_files import choose_recipe
 from permll.training.run import Run, default_folder
-from permll.training.progress import default_watchers
+from permll.training.train import train
 
-RECIPE = "own/clean"
-_READING = frozenset(inspect.signature(read).parameters) - {"source", "labels"}
+RECIPE = "auto/clean"
 
 
 def clean(
@@ -38,8 +36,9 @@ def clean(
     backbone: str | None = None,
     weights: Path | str | None = None,
     encoder: str | None = None,
-    observers: Iterable[Observer] | None = None,
-    **options: Any,
+    callbacks: Iterable[Callback] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    **reader: Unpack[ReadKeywords],
 ) -> Findings:
     """Return what is wrong with the labels of a data set: one training, no clean label, no cross-validation.
 
@@ -61,8 +60,8 @@ def clean(
         encoder: see texts as embeddings of a sentence-transformers model, "all-MiniLM-L6-v2" or its folder
             (``permll[text]``). By default by their words.
         observers: who watches; default a progress bar where there is a terminal or a notebook.
-        options: how to read the data (``label="species"``, ``text=...``: see ``permll.data.readers.read``), or values of
-            the recipe, dots written as two underscores (``optimizer__lr=0.1``).
+        overrides: any other setting of the recipe by its dotted name, ``{"optimizer.lr": 0.1}``.
+        reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``.
 
     Examples:
         >>> from tempfile import mkdtemp
@@ -73,30 +72,29 @@ def clean(
         >>> len(found), found.first(1)[0].flagged
         (150, True)
     """
-    reading = {name: value for name, value in options.items() if name in _READING and value is not None}
-    settings = {name: value for name, value in options.items() if name not in _READING}
+    reading = check_keywords(reader, "clean")
     given = {"method.name": method, "training.epochs": epochs, "training.seed": seed}
     file = None if weights is None else str(weights)
     given |= {"data.backbone": backbone, "data.weights": file, "data.encoder": encoder}
     changes = {name: value for name, value in given.items() if value is not None}
-    changes |= {name.replace("__", "."): value for name, value in settings.items()}
+    changes |= overrides or {}
     named = isinstance(data, str | Path) and labels is None
     if named:
         changes |= {"data.source": str(data)} | {f"data.options.{name}": value for name, value in reading.items()}
     recipe = choose_recipe(RECIPE, changes)
     run = Run(out or default_folder(data if named else None, recipe))
     if run.exists:
-        recipe = suited_like(recipe, run.recipe, changes)
+        recipe = adapt_recipe_like(recipe, run.recipe, changes)
     if run.finished and (run.folder / ABOUT).is_file() and named:
-        fit(recipe=recipe, out=run.folder, observers=[])  # refuses a run of another recipe
+        train(recipe=recipe, out=run.folder, callbacks=[])  # refuses a run of another recipe
         return _found_before(run, threshold)
     samples = _samples(data, labels, recipe.data.root, reading)
     if not run.exists:
-        recipe = suited_to(recipe, samples, changes)
-    watchers = default_watchers() if observers is None else list(observers)
-    fit(data=None if named else samples, recipe=recipe, out=run.folder, observers=[*watchers, Memory()])
+        recipe = adapt_recipe(recipe, samples, changes)
+    watchers = default_watchers() if callbacks is None else list(callbacks)
+    train(None if named else samples, recipe=recipe, out=run.folder, callbacks=[*watchers, Memory()])
     findings = judge(run, samples, threshold)
-    if this_is_first():  # of several ranks, all know
+    if is_main_process():  # of several ranks, all know
         findings.save(run.folder)
         write_report(run.folder, findings, samples)
     return findings
@@ -112,8 +110,8 @@ def _found_before(run: Run, threshold: float) -> Findings:
     return findings
 
 
-def _samples(data: Any, labels: Any, root: str | None, reading: Mapping[str, Any]) -> Data:
-    if isinstance(data, Data):
+def _samples(data: Any, labels: Any, root: str | None, reading: Mapping[str, Any]) -> LabeledData:
+    if isinstance(data, LabeledData):
         return data
     more = {} if labels is None else {"labels": labels}
     return load(data, **({} if root is None else {"root": root}), **more, **reading)

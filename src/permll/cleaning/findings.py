@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from permll.training.run import write_text, write_whole
+from permll.training.run import atomic_write, atomic_write_text
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,7 +29,7 @@ PORTION = 50_000  # labels that are written at a time
 REASONS = {
     1: "the training corrected it",
     2: "the network sees another class",
-    4: "its neighbours disagree",
+    4: "its neighbors disagree",
     8: "an exact duplicate has another label",
 }
 
@@ -43,7 +43,7 @@ class Finding(NamedTuple):
         proposed: the most probable label; often the given one.
         belief: the probability of the proposed label, in [0, 1].
         quality: the probability that the given label is right, in [0, 1], low = suspect.
-        least_belief: what a sceptic leaves of ``belief``: labels are changed unseen by this.
+        conservative_confidence: what a sceptic leaves of ``belief``: labels are changed unseen by this.
         rank: 1 for the most suspect.
         flagged: whether the given label is taken for wrong.
         reason: why it is suspect, in words; empty for what is not.
@@ -54,7 +54,7 @@ class Finding(NamedTuple):
     proposed: str
     belief: float
     quality: float
-    least_belief: float
+    conservative_confidence: float
     rank: int
     flagged: bool
     reason: str
@@ -71,17 +71,17 @@ class Findings:
         candidates: (N, k) int32, the k most probable classes, first the most probable one.
         probabilities: (N, k) float32, theirs.
         quality: (N,) float32, the probability of the given label.
-        least_belief: (N,) float32, the probability of the first candidate for a sceptic, at most ``belief``.
+        conservative_confidence: (N,) float32, the probability of the first candidate for a sceptic, at most ``belief``.
         reasons: (N,) uint8, sums of the keys of ``REASONS``.
-        neighbours: (N, m) int32, the rows that are most alike, nearest first; m may be 0.
+        neighbors: (N, m) int32, the rows that are most alike, nearest first; m may be 0.
         threshold: a row is flagged if its quality is at most this and the proposal is not the given label.
         duplicates: groups of rows that are equal to the last bit and do not all have one label.
-        about: what else is known, as JSON would hold it: ``noise`` (an estimate), ``method``, ``data``, ``source``.
+        metadata: what else is known, as JSON would hold it: ``noise`` (an estimate), ``method``, ``data``, ``source``.
 
     Examples:
         >>> found = Findings.of_posterior(["a", "b"], ["cat", "dog"], [0, 1], [[0.1, 0.9], [0.2, 0.8]])
         >>> found.first(1)
-        [Finding(id='a', given='cat', proposed='dog', belief=0.9, quality=0.1, least_belief=0.9, rank=1, flagged=True,
+        [Finding(id='a', given='cat', proposed='dog', belief=0.9, quality=0.1, conservative_confidence=0.9, rank=1, flagged=True,
                  reason='')]
         >>> found
         Findings(2 labels, 1 flagged)
@@ -93,12 +93,12 @@ class Findings:
     candidates: NDArray[np.int32]
     probabilities: NDArray[np.float32]
     quality: NDArray[np.float32]
-    least_belief: NDArray[np.float32]
+    conservative_confidence: NDArray[np.float32]
     reasons: NDArray[np.uint8]
-    neighbours: NDArray[np.int32]
+    neighbors: NDArray[np.int32]
     threshold: float = THRESHOLD
     duplicates: tuple[tuple[int, ...], ...] = ()
-    about: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of_posterior(
@@ -109,9 +109,9 @@ class Findings:
         posterior: Any,
         *,
         keep: int = 10,
-        sceptical: Any = None,
+        conservative: Any = None,
         reasons: Any = None,
-        neighbours: Any = None,
+        neighbors: Any = None,
         **more: Any,
     ) -> "Findings":
         """Return the findings that a posterior (N, c) of the true classes makes; of each row ``keep`` classes stay.
@@ -122,7 +122,7 @@ class Findings:
         rows = np.arange(len(labels))
         candidates = np.argsort(-r, axis=1, kind="stable")[:, :keep].astype(np.int32)
         best = candidates[:, 0]
-        doubted = r if sceptical is None else np.asarray(sceptical, np.float32)
+        conservative_model = r if conservative is None else np.asarray(conservative, np.float32)
         return cls(
             tuple(ids),
             tuple(classes),
@@ -130,9 +130,9 @@ class Findings:
             candidates,
             np.take_along_axis(r, candidates.astype(np.int64), 1),
             r[rows, labels],
-            np.minimum(doubted[rows, best], r[rows, best]),
+            np.minimum(conservative_model[rows, best], r[rows, best]),
             np.zeros(len(rows), np.uint8) if reasons is None else np.asarray(reasons, np.uint8),
-            np.zeros((len(rows), 0), np.int32) if neighbours is None else np.asarray(neighbours, np.int32),
+            np.zeros((len(rows), 0), np.int32) if neighbors is None else np.asarray(neighbors, np.int32),
             **more,
         )
 
@@ -184,7 +184,7 @@ class Findings:
 
     def _columns(self, rows: NDArray[np.int64]) -> tuple[list[Any], ...]:
         """Return the findings at positions (n,) by column: one by one, those of a million labels would take minutes."""
-        beliefs = (self.belief, self.quality, self.least_belief)
+        beliefs = (self.belief, self.quality, self.conservative_confidence)
         words = {
             bits: "; ".join(word for bit, word in REASONS.items() if bits & bit) for bits in range(2 * max(REASONS))
         }
@@ -210,19 +210,19 @@ class Findings:
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with write_whole(folder / ARRAYS) as file:
+        with atomic_write(folder / ARRAYS) as file:
             arrays = {name: getattr(self, name) for name in _ARRAYS_OF}
             np.savez_compressed(file, ids=np.array(self.ids), classes=np.array(self.classes), **arrays)
-        about = {"threshold": self.threshold, "duplicates": self.duplicates, "about": dict(self.about)}
-        write_text(folder / ABOUT, json.dumps(about) + "\n")
-        with write_whole(folder / CSV) as file:
+        about = {"threshold": self.threshold, "duplicates": self.duplicates, "metadata": dict(self.metadata)}
+        atomic_write_text(folder / ABOUT, json.dumps(about) + "\n")
+        with atomic_write(folder / CSV) as file:
             file.write((",".join(Finding._fields) + "\n").encode())
             for rows in np.array_split(self.order, len(self) // PORTION + 1):
                 file.write(_csv(self._at(rows)).encode())
         if find_spec("polars") is None:
             (folder / PARQUET).unlink(missing_ok=True)  # of other findings
             return
-        with write_whole(folder / PARQUET) as file:
+        with atomic_write(folder / PARQUET) as file:
             _frame(self._columns(self.order)).write_parquet(file)
 
     @classmethod
@@ -236,15 +236,17 @@ class Findings:
             ids, classes = tuple(saved["ids"].tolist()), tuple(saved["classes"].tolist())
         about = json.loads((folder / ABOUT).read_text())
         duplicates = tuple(map(tuple, about["duplicates"]))
-        return cls(ids, classes, **arrays, threshold=about["threshold"], duplicates=duplicates, about=about["about"])
+        return cls(
+            ids, classes, **arrays, threshold=about["threshold"], duplicates=duplicates, metadata=about["metadata"]
+        )
 
 
-_ARRAYS_OF = ("given", "candidates", "probabilities", "quality", "least_belief", "reasons", "neighbours")
+_ARRAYS_OF = ("given", "candidates", "probabilities", "quality", "conservative_confidence", "reasons", "neighbors")
 
 
-def _csv(listed: Iterable[Finding]) -> str:
+def _csv(format_list: Iterable[Finding]) -> str:
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(listed)
+    csv.writer(file, lineterminator="\n").writerows(format_list)
     return file.getvalue()
 
 

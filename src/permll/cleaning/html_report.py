@@ -10,9 +10,9 @@ from permll._version import __version__
 from permll.cleaning.findings import Findings
 from permll.cleaning.preview import look_at
 from permll.cleaning.thumbnails import SMALL, encode, to_image
-from permll.data.dataset import Data
+from permll.data.dataset import LabeledData
 from permll.report.findings_page import NAME, findings_page
-from permll.training.run import Run, write_text
+from permll.training.run import Run, atomic_write_text
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -21,7 +21,7 @@ SIDES = (240, 120, 60)  # longest sides of pictures: the first that is not too h
 HEAVY = 48 * 2**10  # bytes: so the page stays under 10 MB
 
 
-def write_report(folder: Path | str, findings: Findings, data: Data) -> Path:
+def write_report(folder: Path | str, findings: Findings, data: LabeledData) -> Path:
     """Write the page of findings into a run's folder, whole or not at all, and return its path.
 
     Args:
@@ -33,15 +33,15 @@ def write_report(folder: Path | str, findings: Findings, data: Data) -> Path:
     page = findings_page(
         findings,
         looking(findings, data),
-        title=str(data.about.get("name") or run.folder.name),
+        title=str(data.metadata.get("name") or run.folder.name),
         made=_made(run, findings, data),
         commands=_commands(run, findings),
     )
-    write_text(run.folder / NAME, page)
+    atomic_write_text(run.folder / NAME, page)
     return run.folder / NAME
 
 
-def looking(findings: Findings, data: Data) -> Callable[[int], dict[str, Any]]:
+def looking(findings: Findings, data: LabeledData) -> Callable[[int], dict[str, Any]]:
     """Return row of the findings -> how its sample looks, an image with all of its picture."""
     place = {name: row for row, name in enumerate(data.ids)}
 
@@ -55,7 +55,7 @@ def looking(findings: Findings, data: Data) -> Callable[[int], dict[str, Any]]:
     return look
 
 
-def _picture(data: Data, row: int) -> dict[str, Any]:
+def _picture(data: LabeledData, row: int) -> dict[str, Any]:
     try:
         image = to_image(data.inputs.show(row))
     except (OSError, ValueError, SyntaxError):  # Pillow's decoders raise all of these
@@ -72,16 +72,16 @@ def _thumbnail(image: "Image") -> dict[str, Any]:
     return {"kind": "image", "address": address, "small": max(image.size) <= SMALL}
 
 
-def _made(run: Run, findings: Findings, data: Data) -> dict[str, object]:
-    recipe, noise = run.recipe, findings.about.get("noise") or {}
+def _made(run: Run, findings: Findings, data: LabeledData) -> dict[str, object]:
+    recipe, noise = run.recipe, findings.metadata.get("noise") or {}
     held_out = f"{noise['rows']:,} held-out labels" if noise.get("rows") else ""
     made = {
-        "Data": repr(data).removeprefix("Data(").removesuffix(")"),
+        "LabeledData": repr(data).removeprefix("Data(").removesuffix(")"),
         "Source": recipe.data.source,
         "Noise put on the labels": recipe.data.noise,
         "Method": recipe.method.name,
         "Network": recipe.network.name,
-        "Epochs": f"{recipe.training.epochs}, predictions averaged up to epoch {findings.about.get('epoch', '?')}",
+        "Epochs": f"{recipe.training.epochs}, predictions averaged up to epoch {findings.metadata.get('epoch', '?')}",
         "Seed": recipe.training.seed,
         "Flagged if right with at most": f"{100 * findings.threshold:g} %",
         "Share of wrong labels estimated from": held_out,

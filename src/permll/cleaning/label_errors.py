@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from permll.cleaning.findings import THRESHOLD, Findings
 from permll.data.labels import by_place, name_classes
 from permll.data.readers.types import row_numbers
-from permll.functional.label_posterior import doubted, fit_channel, label_posterior
+from permll.functional.label_posterior import conservative_model, fit_noise_model, label_posterior
 
 
 def find_label_errors(
@@ -48,15 +48,19 @@ def find_label_errors(
     if len(given) != len(p):
         raise ValueError(f"every row needs one label: there are {len(p)} rows of pred_probs and {len(given)} labels.")
     log_p = p.clamp_min(1e-12).log()
-    channel = fit_channel(log_p, given)
-    low, high = channel.interval
+    noise_model = fit_noise_model(log_p, given)
+    low, high = noise_model.interval
     about: dict[str, Any] = {
-        "noise": {"rate": channel.rate, "low": low, "high": high, "rows": len(p)},
-        "transition": channel.transition.tolist(),
+        "noise": {"rate": noise_model.rate, "low": low, "high": high, "rows": len(p)},
+        "transition": noise_model.transition.tolist(),
     }
-    posterior, sceptical = (label_posterior(log_p, given, one) for one in (channel, doubted(channel, log_p, given)))
+    posterior, conservative = (
+        label_posterior(log_p, given, one) for one in (noise_model, conservative_model(noise_model, log_p, given))
+    )
     ids = ids or row_numbers(len(p))
-    return Findings.of_posterior(ids, names, given, posterior, sceptical=sceptical, threshold=threshold, about=about)
+    return Findings.of_posterior(
+        ids, names, given, posterior, conservative=conservative, threshold=threshold, metadata=about
+    )
 
 
 def _named(

@@ -11,18 +11,24 @@ from torch import Tensor
 
 from permll.cleaning.duplicates import contradictions
 from permll.cleaning.findings import THRESHOLD, Findings
+from permll.cleaning.neighbors import nearest_rows
 from permll.cleaning.prediction_averaging import Remembered, remembered
-from permll.cleaning.neighbours import nearest_rows
-from permll.data.dataset import Data
-from permll.functional.label_posterior import Channel, doubted, find_lean, fit_channel, label_posterior
+from permll.data.dataset import LabeledData
+from permll.functional.label_posterior import (
+    NoiseModel,
+    conservative_model,
+    fit_label_bias,
+    fit_noise_model,
+    label_posterior,
+)
+from permll.training.predictor import load_predictor
 from permll.training.run import Run
-from permll.training.predictor import load_trained
 
 NEIGHBOURS = 8
-LOOKED_AT = 10_000  # of the most suspect rows the neighbours are found; nobody reviews more
+LOOKED_AT = 10_000  # of the most suspect rows the neighbors are found; nobody reviews more
 
 
-def judge(run: Run, data: Data, threshold: float = THRESHOLD) -> Findings:
+def judge(run: Run, data: LabeledData, threshold: float = THRESHOLD) -> Findings:
     """Return the findings of a finished run that was watched by ``Memory``.
 
     Args:
@@ -34,26 +40,26 @@ def judge(run: Run, data: Data, threshold: float = THRESHOLD) -> Findings:
     memory = remembered(run.folder)
     rows = torch.tensor([place[name] for name in memory.ids])  # of what is remembered, in the order of the data
     labels = _given(run, memory)
-    channel, posterior, sceptical = posterior_of(memory, labels)
+    noise_model, posterior, conservative = posterior_of(memory, labels)
     order = rows.argsort()
     known = data.take(rows[order])
     log_p, given = memory.log_p[order], labels[order]
     duplicates = contradictions(known.inputs, given)
     bare = Findings.of_posterior(
-        known.ids, known.classes, given, posterior[order], sceptical=sceptical[order], threshold=threshold
+        known.ids, known.classes, given, posterior[order], conservative=conservative[order], threshold=threshold
     )
-    neighbours = _neighbours(run, known, bare)
-    reasons = _reasons(run, bare, log_p, given, neighbours, duplicates)
-    about = _about(run, known, channel, memory, labels)
-    return replace(bare, reasons=reasons, neighbours=neighbours, duplicates=duplicates, about=about)
+    neighbors = _neighbors(run, known, bare)
+    reasons = _reasons(run, bare, log_p, given, neighbors, duplicates)
+    about = _about(run, known, noise_model, memory, labels)
+    return replace(bare, reasons=reasons, neighbors=neighbors, duplicates=duplicates, metadata=about)
 
 
 class Judgement(NamedTuple):
     """The channel that held-out rows tell, and the posterior (N, c) of all rows, also as a sceptic has it."""
 
-    channel: Channel
+    noise_model: NoiseModel
     posterior: Tensor
-    sceptical: Tensor
+    conservative: Tensor
 
 
 def posterior_of(memory: Remembered, labels: Tensor) -> Judgement:
@@ -61,18 +67,22 @@ def posterior_of(memory: Remembered, labels: Tensor) -> Judgement:
 
     Without held-out rows the channel is told by the rows that were trained on, and nothing is taken back.
     """
-    seen, held_out = slice(memory.trained), slice(memory.trained, None)
-    told = held_out if memory.trained < len(labels) else seen
-    channel = fit_channel(memory.log_p[told], labels[told])
+    seen, held_out = slice(memory.predictor), slice(memory.predictor, None)
+    told = held_out if memory.predictor < len(labels) else seen
+    noise_model = fit_noise_model(memory.log_p[told], labels[told])
 
-    def posterior(channel: Channel) -> Tensor:
+    def posterior(noise_model: NoiseModel) -> Tensor:
         if told is seen:
-            return label_posterior(memory.log_p, labels, channel)
-        lean = find_lean(memory.log_p[seen], labels[seen], channel)
-        parts = [(seen, lean), (held_out, 0.0)]
-        return torch.cat([label_posterior(memory.log_p[at], labels[at], channel, b) for at, b in parts])
+            return label_posterior(memory.log_p, labels, noise_model)
+        label_bias = fit_label_bias(memory.log_p[seen], labels[seen], noise_model)
+        parts = [(seen, label_bias), (held_out, 0.0)]
+        return torch.cat([label_posterior(memory.log_p[at], labels[at], noise_model, b) for at, b in parts])
 
-    return Judgement(channel, posterior(channel), posterior(doubted(channel, memory.log_p[told], labels[told])))
+    return Judgement(
+        noise_model,
+        posterior(noise_model),
+        posterior(conservative_model(noise_model, memory.log_p[told], labels[told])),
+    )
 
 
 def _given(run: Run, memory: Remembered) -> Tensor:
@@ -83,14 +93,14 @@ def _given(run: Run, memory: Remembered) -> Tensor:
     return torch.tensor([told[name] for name in memory.ids])
 
 
-def _neighbours(run: Run, data: Data, findings: Findings) -> np.ndarray[Any, np.dtype[np.int32]]:
+def _neighbors(run: Run, data: LabeledData, findings: Findings) -> np.ndarray[Any, np.dtype[np.int32]]:
     """Return (N, m) the rows most alike, for those that may be looked at; -1 for the others."""
-    features = load_trained(run).features(data.inputs)
+    features = load_predictor(run).features(data.inputs)
     first = findings.order[:LOOKED_AT].copy()
     found = nearest_rows(features, torch.from_numpy(first), NEIGHBOURS)
-    neighbours = np.full((len(data), found.shape[1]), -1, np.int32)
-    neighbours[first] = found.numpy()
-    return neighbours
+    neighbors = np.full((len(data), found.shape[1]), -1, np.int32)
+    neighbors[first] = found.numpy()
+    return neighbors
 
 
 def _reasons(
@@ -98,7 +108,7 @@ def _reasons(
     findings: Findings,
     log_p: Tensor,
     given: Tensor,
-    neighbours: np.ndarray[Any, np.dtype[np.int32]],
+    neighbors: np.ndarray[Any, np.dtype[np.int32]],
     duplicates: tuple[tuple[int, ...], ...],
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return what speaks against each label, as sums of the keys of ``REASONS``."""
@@ -106,9 +116,9 @@ def _reasons(
     labels = given.numpy()
     reasons = np.array([name in turned for name in findings.ids]).astype(np.uint8)
     reasons |= 2 * (log_p.argmax(1) != given).numpy().astype(np.uint8)
-    if neighbours.shape[1]:
-        same = (labels[neighbours] == labels[:, None]).mean(1)
-        reasons |= 4 * ((same < 0.5) & (neighbours[:, 0] >= 0)).astype(np.uint8)
+    if neighbors.shape[1]:
+        same = (labels[neighbors] == labels[:, None]).mean(1)
+        reasons |= 4 * ((same < 0.5) & (neighbors[:, 0] >= 0)).astype(np.uint8)
     for rows in duplicates:
         reasons[list(rows)] |= 8
     return reasons
@@ -116,22 +126,24 @@ def _reasons(
 
 def _knows(memory: Remembered, labels: Tensor) -> Mapping[str, float]:
     """Return which share of held-out labels the network says, and which one who knows the commonest class alone."""
-    rows = slice(memory.trained if memory.trained < len(labels) else 0, None)
+    rows = slice(memory.predictor if memory.predictor < len(labels) else 0, None)
     told, given = memory.log_p[rows].argmax(1), labels[rows]
     guess = given.bincount().max().item() / len(given)
     error = math.sqrt(guess * (1 - guess) / len(given))
     return {"agrees": (told == given).double().mean().item(), "guess": guess, "error": error}
 
 
-def _about(run: Run, data: Data, channel: Channel, memory: Remembered, labels: Tensor) -> Mapping[str, Any]:
-    low, high = channel.interval
+def _about(
+    run: Run, data: LabeledData, noise_model: NoiseModel, memory: Remembered, labels: Tensor
+) -> Mapping[str, Any]:
+    low, high = noise_model.interval
     return {
         "method": run.recipe.method.name,
         "data": repr(data),
         "run": str(run.folder),
         "source": run.recipe.data.source,
-        "noise": {"rate": channel.rate, "low": low, "high": high, "rows": len(memory.ids) - memory.trained},
+        "noise": {"rate": noise_model.rate, "low": low, "high": high, "rows": len(memory.ids) - memory.predictor},
         "network": _knows(memory, labels),
-        "transition": channel.transition.tolist(),
+        "transition": noise_model.transition.tolist(),
         "epoch": memory.epoch,
     }

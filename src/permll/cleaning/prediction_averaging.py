@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from permll.functional.noise_rate import Explained, explain
-from permll.training.callbacks import Observer
-from permll.training.run import Run, write_whole
+from permll.functional.noise_rate import WarmFit, warm_fit
+from permll.training.callbacks import Callback
 from permll.training.predictor import choose_weights
+from permll.training.run import Run, atomic_write
 
 if TYPE_CHECKING:
-    from permll.training.trainer import Loop
+    from permll.training.trainer import Trainer
 
 MEMORY = "memory.npz"
 _TINY = torch.finfo(torch.float32).tiny
@@ -39,11 +39,11 @@ class Remembered:
 
     ids: tuple[str, ...]
     log_p: Tensor
-    trained: int
+    predictor: int
     epoch: int
 
 
-class Memory(Observer):
+class Memory(Callback):
     """Remembers in ``memory.npz`` of a run's folder; whatever happens to the process, each epoch counts once.
 
     The weights of the best epoch become those of the run, where rows are held out that can tell which it is.
@@ -51,51 +51,51 @@ class Memory(Observer):
 
     everywhere = True  # all ranks predict
 
-    def on_start(self, loop: "Loop", run: Run) -> None:
+    def on_start(self, trainer: "Trainer", run: Run) -> None:
         """Take up what an earlier process remembered; what it could not write down any more is looked at again."""
         self._run, self._path = run, run.folder / MEMORY
-        self._ids = (*loop.data.ids, *(() if loop.validation is None else loop.validation.ids))
-        self._total = torch.zeros(len(self._ids), loop.data.num_classes)
+        self._ids = (*trainer.data.ids, *(() if trainer.validation is None else trainer.validation.ids))
+        self._total = torch.zeros(len(self._ids), trainer.data.num_classes)
         self._best = self._total.clone()
         self._epochs, self._best_epoch, self._likelihood = 0, 0, -math.inf
-        self._explained: Explained | None = None
+        self._explained: WarmFit | None = None
         self._load()
-        if self._epochs < loop.epoch:
-            self._look(loop)
+        if self._epochs < trainer.epoch:
+            self._look(trainer)
 
-    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Add an epoch."""
-        self._look(loop)
+        self._look(trainer)
 
-    def _look(self, loop: "Loop") -> None:
-        seen = [loop.predict(loop.data).cpu()]
-        if loop.validation is not None:
-            seen.append(loop.predict(loop.validation).cpu())
+    def _look(self, trainer: "Trainer") -> None:
+        seen = [trainer.predict(trainer.data).cpu()]
+        if trainer.validation is not None:
+            seen.append(trainer.predict(trainer.validation).cpu())
         self._total += torch.cat(seen)
         self._epochs += 1
         likelihood = 0.0
-        if loop.validation is not None:
-            self._explained = explain(seen[1].clamp_min(_TINY).log(), loop.validation.labels, self._explained)
+        if trainer.validation is not None:
+            self._explained = warm_fit(seen[1].clamp_min(_TINY).log(), trainer.validation.labels, self._explained)
             likelihood = self._explained.likelihood
         if likelihood >= self._likelihood:
-            self._likelihood, self._best_epoch = likelihood, loop.epoch
+            self._likelihood, self._best_epoch = likelihood, trainer.epoch
             self._best = self._total / self._epochs
             if (
-                loop.validation is not None and loop.ranks.first
+                trainer.validation is not None and trainer.group.is_main
             ):  # before the numbers: what is seen again is chosen again
-                networks = {name: network.state_dict() for name, network in loop.method.networks.items()}
-                choose_weights(self._run, networks, loop.epoch)
-        if loop.ranks.first:
-            self._save(len(loop.data))
+                networks = {name: network.state_dict() for name, network in trainer.method.networks.items()}
+                choose_weights(self._run, networks, trainer.epoch)
+        if trainer.group.is_main:
+            self._save(len(trainer.data))
 
-    def _save(self, trained: int) -> None:
-        with write_whole(self._path) as file:
+    def _save(self, predictor: int) -> None:
+        with atomic_write(self._path) as file:
             np.savez(
                 file,
                 ids=np.array(self._ids),
                 total=self._total.numpy(),
                 best=self._best.numpy(),
-                numbers=np.array([self._epochs, self._best_epoch, trained]),
+                numbers=np.array([self._epochs, self._best_epoch, predictor]),
                 likelihood=np.array(self._likelihood),
                 **({} if self._explained is None else _arrays(self._explained)),
             )
@@ -111,13 +111,13 @@ class Memory(Observer):
             self._likelihood = float(saved["likelihood"])
             if "transition" in saved:
                 likelihood, place = saved["explained"].tolist()
-                self._explained = Explained(likelihood, torch.from_numpy(saved["transition"]), int(place))
+                self._explained = WarmFit(likelihood, torch.from_numpy(saved["transition"]), int(place))
 
 
-def _arrays(explained: Explained) -> dict[str, Any]:
+def _arrays(warm: WarmFit) -> dict[str, Any]:
     return {
-        "explained": np.array([explained.likelihood, explained.place]),
-        "transition": explained.transition.numpy(),
+        "explained": np.array([warm.likelihood, warm.place]),
+        "transition": warm.transition.numpy(),
     }
 
 
@@ -127,6 +127,6 @@ def remembered(folder: Path | str) -> Remembered:
     if not path.is_file():
         raise FileNotFoundError(f"{folder} has no memory of predictions: permll clean DATA --out {folder} makes one.")
     with np.load(path, allow_pickle=False) as saved:
-        _, epoch, trained = saved["numbers"].tolist()
+        _, epoch, predictor = saved["numbers"].tolist()
         log_p = torch.from_numpy(saved["best"]).clamp_min(_TINY).log()
-        return Remembered(tuple(saved["ids"].tolist()), log_p, trained, epoch)
+        return Remembered(tuple(saved["ids"].tolist()), log_p, predictor, epoch)

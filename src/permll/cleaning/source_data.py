@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from permll.data.dataset import LabeledData
 from permll.data.loading import load
-from permll.data.dataset import Data
 from permll.data.registry import SETS
 from permll.training.run import Run
 
@@ -23,7 +23,7 @@ def path_of(run: Run) -> Path | None:
     return path
 
 
-def samples_of(run: Run) -> Data:
+def samples_of(run: Run) -> LabeledData:
     """Return all samples of a run's data, by their ids; texts and tables as they are, not encoded.
 
     Their labels are those of the source. What a run was told and found, ``Findings`` holds.

@@ -40,8 +40,8 @@ def apply(
             raise ValueError("--export goes with --out and --limit alone: leave the other options out.")
         _export(run, out, export, limit)
         return
-    from permll.cleaning.apply.corrections import MIN_PROBABILITY
     from permll.cleaning.apply.api import carry_out, check_place, plan
+    from permll.cleaning.apply.corrections import MIN_PROBABILITY
 
     way: Any = as_
     planned = plan(run, auto=auto, min_probability=MIN_PROBABILITY if min_probability is None else min_probability)

@@ -9,8 +9,8 @@ import typer
 from permll.cli.train import StoppedError, setting
 
 if TYPE_CHECKING:
-    from permll.bench.jobs import Standing
     from permll.bench.grid import Plan
+    from permll.bench.jobs import Standing
 
 Option = typer.Option
 Standings = list["Standing"]
@@ -38,10 +38,10 @@ def bench(
     if dry_run and only_render:
         raise ValueError("choose one of --dry-run and --only-render.")
     numbers = [_whole(word) for word in _words(seeds)]
-    from permll.bench.grid import SEEDS, plan
-    from permll.bench.rendering import render
     from permll.bench.executor import read_failures, run
+    from permll.bench.grid import SEEDS, plan
     from permll.bench.progress import default_watcher
+    from permll.bench.rendering import render
 
     grid = plan(
         what,
@@ -84,8 +84,8 @@ def bench(
 
 def _shown(grid: "Plan", standings: Standings, jobs: int) -> str:
     """Return the plan in words: what is there, what is to be done, for how long."""
-    from permll.bench.results import collect
     from permll.bench.eta import cell_seconds, duration
+    from permll.bench.results import collect
 
     counts: Counter[str] = Counter(standings)
     open_ = [cell for cell, standing in zip(grid.cells, standings, strict=True) if standing in ("begun", "missing")]

@@ -10,7 +10,7 @@ import typer
 from permll.cli.train import StoppedError, setting
 
 if TYPE_CHECKING:
-    from permll.training.callbacks import Observer
+    from permll.training.callbacks import Callback
 
 Option = typer.Option
 
@@ -41,17 +41,15 @@ def clean(
 ) -> None:
     """Find wrong labels: trains once, and says of every label whether it is right. Ctrl-C saves; the same goes on."""
     from permll.cleaning.clean import clean
-    from permll.distributed.process_group import this_is_first
+    from permll.distributed.process_group import is_main_process
     from permll.report.findings_text import findings_facts, findings_summary
     from permll.training.progress import Display, Lines
 
     reading: dict[str, Any] = {"label": label, "text": text, "image": image, "id": id_}
     reading["features"] = features.split(",") if features and "," in features else features
     reading["skip_unreadable"] = True if skip_unreadable else None
-    changes = {key.replace(".", "__"): value for key, value in map(setting, set_ or [])}
-    if root is not None:
-        changes["data__root"] = root
-    watch: Observer = Display() if sys.stderr.isatty() else Lines()
+    overrides = dict(map(setting, set_ or [])) | ({} if root is None else {"data.root": root})
+    watch: Callback = Display() if sys.stderr.isatty() else Lines()
     try:
         findings = clean(
             data,
@@ -63,21 +61,21 @@ def clean(
             backbone=backbone,
             weights=weights,
             encoder=encoder,
-            observers=[watch],
+            callbacks=[watch],
+            overrides=overrides,
             **{name: value for name, value in reading.items() if value is not None},
-            **changes,
         )
     except KeyboardInterrupt as stopped:
         raise StoppedError(str(stopped) or "stopped; the same command goes on.") from None
-    if not this_is_first():
+    if not is_main_process():
         return
     if as_json:
-        typer.echo(json.dumps(findings_facts(findings) | {"run": findings.about["run"]}))
+        typer.echo(json.dumps(findings_facts(findings) | {"run": findings.metadata["run"]}))
         return
-    typer.echo(f"{findings.about['data']}\n{findings_summary(findings)}\n")
-    report = Path(findings.about["run"]) / "report.html"
+    typer.echo(f"{findings.metadata['data']}\n{findings_summary(findings)}\n")
+    report = Path(findings.metadata["run"]) / "report.html"
     if report.is_file():  # runs of old have none
         typer.echo(f"Report: {report}")
-    typer.echo(f"Every label: {Path(findings.about['run']) / 'findings.csv'}")
-    typer.echo(f"Look at them:  permll review {findings.about['run']}")
-    typer.echo(f"Write the corrected data:  permll apply {findings.about['run']} --auto --out NEW")
+    typer.echo(f"Every label: {Path(findings.metadata['run']) / 'findings.csv'}")
+    typer.echo(f"Look at them:  permll review {findings.metadata['run']}")
+    typer.echo(f"Write the corrected data:  permll apply {findings.metadata['run']} --auto --out NEW")

@@ -12,8 +12,8 @@ import typer
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from permll.data.verify import Finding
     from permll.data.registry import SetInfo
+    from permll.data.verify import Finding
 
 data = typer.Typer(help="List, download and check data sets.", no_args_is_help=True)
 
@@ -51,10 +51,10 @@ def get(
     ] = None,
 ) -> None:
     """Download a data set; go on where an earlier download broke off."""
-    from permll.data.verify import whole
     from permll.data.download import downloadable, fetch_all
     from permll.data.registry import data_root, find
     from permll.data.remote_files import mirror_address
+    from permll.data.verify import whole
 
     if downloadable(name) is None:
         typer.echo(f"{find(name).title}: nothing to download, {find(name).access.todo}.")

@@ -24,8 +24,8 @@ def demo(
     from rich.console import Console
 
     from permll.demo import METHODS, judge, noisy_digits, worst_suspects
-    from permll.report.figures.style import require_matplotlib, save
     from permll.report.figures.label_issues import draw_suspects
+    from permll.report.figures.style import require_matplotlib, save
 
     require_matplotlib()
     out.mkdir(parents=True, exist_ok=True)

@@ -91,7 +91,7 @@ def _table(chosen: "Sequence[MethodInfo]", width: int) -> list[str]:
     """Return a line for each method, or several where its idea needs them; cost is in steps of cross-entropy."""
     rows = [
         ("name", "year", "idea", "needs", "cost"),
-        *((one.name, str(one.year or ""), one.idea, ", ".join(one.needs), f"{one.cost:g}") for one in chosen),
+        *((one.name, str(one.year or ""), one.summary, ", ".join(one.needs), f"{one.cost:g}") for one in chosen),
     ]
     if width < WIDE:  # what a method needs goes after its idea
         rows = [(name, year, f"{idea}; {needs}" if needs else idea, "", cost) for name, year, idea, needs, cost in rows]
@@ -108,13 +108,13 @@ def _table(chosen: "Sequence[MethodInfo]", width: int) -> list[str]:
 def _about(info: "MethodInfo", width: int) -> list[str]:
     needs = "; ".join(f"{need}: {_NEEDS[need]}" if need in _NEEDS else need for need in info.needs)
     facts = {
-        "idea": info.idea,
+        "idea": info.summary,
         "paper": info.paper,
         "needs": needs or "given labels alone",
         "state": info.state if info.state == "none" else f"{info.state} per sample",
         "networks": str(info.networks),
         "cost": f"{info.cost:g} times a step of cross-entropy",
-        "ranks": f"one: it {info.alone}" if info.alone else "any number",
+        "ranks": f"one: it {info.single_process_reason}" if info.single_process_reason else "any number",
     }
     lines = (line for key, text in facts.items() for line in _wrapped(f"  {key:<10}", text, width))
     return [f"{info.name}: {info.title}", *lines]

@@ -14,8 +14,9 @@ import typer
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from permll.data.readers.inference_inputs import Unlabelled
-    from permll.training.predictor import Trained
+    from permll.data.readers.inference_inputs import Unlabeled
+    from permll.training.predictor import Predictor
+
 
 Option = typer.Option
 
@@ -42,32 +43,32 @@ def predict(
     device: Annotated[str | None, Option(help="cpu, cuda, ... Default: cuda if there is one.")] = None,
 ) -> None:
     """Predict the class of new samples: id, class and probability of each."""
-    from permll.data.readers.inference_inputs import read_unlabelled
+    from permll.data.readers.inference_inputs import read_unlabeled
+    from permll.training.predictor import load_predictor
     from permll.training.run import Run
-    from permll.training.predictor import load_trained
 
     if out is not None and not out.absolute().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {out.absolute().parent} to write {out.name} to: make it first.")
-    trained = load_trained(Run(run))
-    _say_if_unfinished(Run(run), trained)
+    predictor = load_predictor(Run(run))
+    _say_if_unfinished(Run(run), predictor)
     names = {"label": label, "text": text, "image": image, "features": features, "id": id_}
-    samples = read_unlabelled(
+    samples = read_unlabeled(
         source,
-        trained.seen,
+        predictor.input_spec,
         split=split,
         root=root,
         image_size=image_size,
         skip_unreadable=skip_unreadable,
         **names,
     )
-    probabilities = trained.predict(samples.inputs, batch_size=batch_size, workers=workers, device=_device(device))
+    probabilities = predictor.predict(samples.inputs, batch_size=batch_size, workers=workers, device=_device(device))
     with _opened(out) as file:
-        (_write_json if as_json else _write_csv)(file, _rows(samples, probabilities, trained.classes, all_))
-    _say(samples, probabilities, trained, out)
+        (_write_json if as_json else _write_csv)(file, _rows(samples, probabilities, predictor.classes, all_))
+    _say(samples, probabilities, predictor, out)
 
 
 def _rows(
-    samples: "Unlabelled", probabilities: "Tensor", classes: tuple[str, ...], every: bool
+    samples: "Unlabeled", probabilities: "Tensor", classes: tuple[str, ...], every: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield id, class and probability of each sample; with ``every``, the probabilities of all classes by name."""
     best, places = probabilities.max(1)
@@ -124,24 +125,24 @@ def _device(name: str | None) -> str:
     return name
 
 
-def _say_if_unfinished(run: Any, trained: "Trained") -> None:
+def _say_if_unfinished(run: Any, predictor: "Predictor") -> None:
     if not run.finished:
         epochs = run.recipe.training.epochs
         typer.echo(
-            f"{run.folder} is not finished: this is its network after epoch {trained.epoch} of {epochs}.", err=True
+            f"{run.folder} is not finished: this is its network after epoch {predictor.epoch} of {epochs}.", err=True
         )
 
 
-def _say(samples: "Unlabelled", probabilities: "Tensor", trained: "Trained", out: Path | None) -> None:
+def _say(samples: "Unlabeled", probabilities: "Tensor", predictor: "Predictor", out: Path | None) -> None:
     """Say what was left out, how far predictions agree with labels, and where they are."""
-    from permll.utils.messages import listed
+    from permll.utils.messages import format_list
 
     if samples.left_out:
-        typer.echo(f"{listed(samples.left_out, 'image')} cannot be read and left out.", err=True)
+        typer.echo(f"{format_list(samples.left_out, 'image')} cannot be read and left out.", err=True)
     if samples.given is not None:
-        known = [(word, row) for row, word in enumerate(samples.given) if word in trained.classes]
+        known = [(word, row) for row, word in enumerate(samples.given) if word in predictor.classes]
         places = probabilities.argmax(1).tolist()
-        same = sum(trained.classes[places[row]] == word for word, row in known)
+        same = sum(predictor.classes[places[row]] == word for word, row in known)
         rest = len(samples.ids) - len(known)
         more = f"; {rest:,} have no label that is a class" if rest else ""
         typer.echo(f"{same:,} of {len(known):,} predictions agree with the label{more}.", err=True)

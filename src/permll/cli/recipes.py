@@ -32,9 +32,9 @@ def list_(
 
     known = _tiers()
     if tier is not None and tier not in known:
-        from permll.utils.messages import nearest
+        from permll.utils.messages import did_you_mean
 
-        raise ValueError(f"{tier!r} is no tier{nearest(tier, known) or '.'} There are {', '.join(known)}.")
+        raise ValueError(f"{tier!r} is no tier{did_you_mean(tier, known) or '.'} There are {', '.join(known)}.")
     found = {name: load_recipe(name) for name in recipe_names()}
     chosen = {name: recipe for name, recipe in found.items() if tier in (None, recipe.tier)}
     if as_json:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from permll.training.callbacks import Observer
+    from permll.training.callbacks import Callback
     from permll.training.run import Run
 
 Option = typer.Option
@@ -37,12 +37,12 @@ def train(
     as_json: Annotated[bool, Option("--json", help="Print a line of JSON for every epoch, and the result.")] = False,
 ) -> None:
     """Train as a recipe says. Ctrl-C saves; permll train RUN goes on."""
-    from permll.distributed.process_group import this_is_first
-    from permll.training.train import fit
-    from permll.training.recipe_files import choose_recipe
-    from permll.training.run import Run, default_folder
+    from permll.distributed.process_group import is_main_process
     from permll.training.loggers import tracker
     from permll.training.progress import Display, JsonLines, Lines
+    from permll.training.recipe_files import choose_recipe
+    from permll.training.run import Run, default_folder
+    from permll.training.train import train
 
     known = Run(what) if what else None
     given = {
@@ -70,13 +70,13 @@ def train(
             raise ValueError("say what to train: a recipe (permll recipes list), or --data.")
         recipe = choose_recipe(what or None, overrides | where)
         run = Run(out or default_folder(what or None, recipe))
-    watch: Observer = JsonLines() if as_json else Display() if sys.stderr.isatty() else Lines()
+    watch: Callback = JsonLines() if as_json else Display() if sys.stderr.isatty() else Lines()
     trackers = [tracker(track)] if track else []
     try:
-        fit(recipe=recipe, out=run.folder, observers=[watch, *trackers])
+        train(recipe=recipe, out=run.folder, callbacks=[watch, *trackers])
     except KeyboardInterrupt as stopped:
         raise StoppedError(str(stopped) or f"stopped; permll train {run.folder} goes on.") from None
-    if not this_is_first():
+    if not is_main_process():
         return
     if as_json:
         typer.echo(json.dumps(run.result))

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from permll._lazy import lazy
 
 if TYPE_CHECKING:
-    from permll.data import views as views
+    from permll.data import transforms as transforms
+    from permll.data.dataset import LabeledData as LabeledData
     from permll.data.encoding import encode as encode
     from permll.data.inputs import Images as Images
     from permll.data.inputs import Inputs as Inputs
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from permll.data.inputs import Texts as Texts
     from permll.data.inputs import Vectors as Vectors
     from permll.data.loading import load as load
-    from permll.data.dataset import Data as Data
     from permll.data.splits import split as split
     from permll.data.streams import Batch as Batch
     from permll.data.streams import Stream as Stream
@@ -26,9 +26,9 @@ __getattr__, __dir__, __all__ = lazy(
         "encoding": ("encode",),
         "inputs": ("Images", "Inputs", "Items", "LazyImages", "Table", "Texts", "Vectors"),
         "loading": ("load",),
-        "record": ("Data",),
+        "dataset": ("LabeledData",),
         "splits": ("split",),
         "streams": ("Batch", "Stream"),
-        "views": (),
+        "transforms": (),
     },
 )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from permll.data.inputs import Inputs
-from permll.utils.messages import listed
+from permll.utils.messages import format_list
 
 
 class Sample(NamedTuple):
@@ -21,7 +21,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Data:
+class LabeledData:
     """Samples with given labels.
 
     Args:
@@ -30,11 +30,11 @@ class Data:
         classes: c names; ``classes[labels[i]]`` is the label of sample i in the user's words.
         ids: N different names (relative path, id column, or row number) that stay with their samples through
             every split and filter.
-        about: where it comes from, as JSON would hold it: name, split, source, what was left out and why.
+        metadata: where it comes from, as JSON would hold it: name, split, source, what was left out and why.
 
     Examples:
         >>> from permll.data.inputs import Vectors
-        >>> data = Data(Vectors(torch.zeros(3, 2)), torch.tensor([0, 1, 0]), ("cat", "dog"), ("a", "b", "c"))
+        >>> data = LabeledData(Vectors(torch.zeros(3, 2)), torch.tensor([0, 1, 0]), ("cat", "dog"), ("a", "b", "c"))
         >>> data
         Data(3 samples, 2 classes, Vectors of 2)
         >>> data.take([2, 1]).ids
@@ -47,7 +47,7 @@ class Data:
     labels: Tensor
     classes: tuple[str, ...]
     ids: tuple[str, ...]
-    about: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not len(self.inputs) == len(self.labels) == len(self.ids):
@@ -62,10 +62,10 @@ class Data:
         outside = (self.labels < 0) | (self.labels >= self.num_classes)
         if outside.any():
             bad = [self.ids[i] for i in outside.nonzero()[:, 0].tolist()]
-            raise ValueError(f"labels lie outside 0..{self.num_classes - 1} in {listed(bad, 'sample')}.")
+            raise ValueError(f"labels lie outside 0..{self.num_classes - 1} in {format_list(bad, 'sample')}.")
         if len(set(self.ids)) < len(self.ids):
             twice = [name for name, count in Counter(self.ids).items() if count > 1]
-            raise ValueError(f"every id must name one sample; named more than once: {listed(twice, 'id')}.")
+            raise ValueError(f"every id must name one sample; named more than once: {format_list(twice, 'id')}.")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -76,7 +76,7 @@ class Data:
         return Sample(self.ids[row], self.classes[int(self.labels[row])], self.inputs.show(row))
 
     def __repr__(self) -> str:
-        name = " ".join(str(self.about[key]) for key in ("name", "split") if self.about.get(key))
+        name = " ".join(str(self.metadata[key]) for key in ("name", "split") if self.metadata.get(key))
         what = f"{len(self):,} sample{'s' if len(self) != 1 else ''}, {self.num_classes} classes, {self.inputs}"
         return f"Data({name}: {what})" if name else f"Data({what})"
 
@@ -90,21 +90,21 @@ class Data:
         """(c,) how many samples carry each label."""
         return torch.bincount(self.labels, minlength=self.num_classes)
 
-    def take(self, rows: Tensor | Sequence[int]) -> "Data":
+    def take(self, rows: Tensor | Sequence[int]) -> "LabeledData":
         """Return the samples at positions ``rows``, in that order, or where a mask (N,) is true."""
         rows = read_rows(rows, len(self))
         ids = tuple(self.ids[i] for i in rows.tolist())
         return replace(self, inputs=self.inputs.take(rows), labels=self.labels[rows], ids=ids)
 
-    def relabel(self, labels: Tensor | Sequence[int]) -> "Data":
+    def relabel(self, labels: Tensor | Sequence[int]) -> "LabeledData":
         """Return the same samples with other labels (N,): a corruption's, or corrected ones."""
         return replace(self, labels=torch.as_tensor(labels).to(torch.int64, copy=True))
 
-    def noted(self, **about: Any) -> "Data":
+    def with_metadata(self, **metadata: Any) -> "LabeledData":
         """Return the same data with more said about it."""
-        return replace(self, about={**self.about, **about})
+        return replace(self, metadata={**self.metadata, **metadata})
 
-    def with_inputs(self, inputs: Inputs) -> "Data":
+    def with_inputs(self, inputs: Inputs) -> "LabeledData":
         """Return the same samples, labels and ids with other inputs: encoded, resized, embedded."""
         return replace(self, inputs=inputs)
 
@@ -127,5 +127,5 @@ def read_rows(rows: Tensor | Sequence[int], count: int) -> Tensor:
         raise ValueError(f"rows must be positions (n,), whole numbers; got {rows.dtype} {tuple(rows.shape)}.")
     outside = rows[(rows < 0) | (rows >= count)]
     if len(outside):
-        raise ValueError(f"rows lie in 0..{count - 1}, but there are {listed(outside.tolist(), 'other')}.")
+        raise ValueError(f"rows lie in 0..{count - 1}, but there are {format_list(outside.tolist(), 'other')}.")
     return rows.to(torch.int64)

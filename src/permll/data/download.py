@@ -14,9 +14,9 @@ from urllib.request import Request, urlopen
 
 from permll._version import __version__
 from permll.data.archives import unpack
-from permll.utils.progress import progress
 from permll.data.registry import SetInfo, data_root, find
 from permll.data.remote_files import PUBLISHED, Published, mirror_address
+from permll.utils.progress import progress
 
 ATTEMPTS = 3  # in a row without one byte more than before
 _TIMEOUT = 30.0

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from permll.data.dataset import LabeledData
 from permll.data.inputs import Inputs, Table, Texts, Vectors
-from permll.utils.messages import listed
-from permll.data.dataset import Data
+from permll.utils.messages import format_list
 
 Arrays = dict[str, NDArray[Any]]
 _LARGEST = 1e30  # an outlier far beyond the training rows stays a number in float32
@@ -37,14 +37,14 @@ class Encoder(Protocol):
         ...
 
 
-def encode(data: Data, like: Encoder | None = None) -> tuple[Data, Encoder | None]:
+def encode(data: LabeledData, like: Encoder | None = None) -> tuple[LabeledData, Encoder | None]:
     """Return ``data`` with vectors for inputs, and the encoder: fitted on it, or ``like``, fitted on training rows.
 
     Images, vectors and items are numbers already: they come back as they are, with no encoder.
 
     Examples:
         >>> ids, labels = ("a", "b", "c"), torch.tensor([0, 1, 0])
-        >>> train = Data(Table({"age": np.array([20.0, np.nan, 40.0])}), labels, ("no", "yes"), ids)
+        >>> train = LabeledData(Table({"age": np.array([20.0, np.nan, 40.0])}), labels, ("no", "yes"), ids)
         >>> encoded, encoder = encode(train)
         >>> encoded.inputs.values.tolist()  # standardised, the empty cell at the median, and marked
         [[-1.22..., 0.0], [0.0, 1.0], [1.22..., 0.0]]
@@ -136,10 +136,10 @@ class TableEncoder:
         """Measure the columns of training rows.
 
         Examples:
-            >>> table = Table({"size": np.array([1.0, 3.0]), "colour": np.array(["red", "blue"])})
+            >>> table = Table({"size": np.array([1.0, 3.0]), "color": np.array(["red", "blue"])})
             >>> encoder = TableEncoder.fit(table)
-            >>> vectors = encoder(Table({"size": np.array([2.0]), "colour": np.array(["green"])}))
-            >>> vectors.values.tolist(), vectors.features.tolist()  # a colour never seen is none of those known
+            >>> vectors = encoder(Table({"size": np.array([2.0]), "color": np.array(["green"])}))
+            >>> vectors.values.tolist(), vectors.features.tolist()  # a color never seen is none of those known
             ([[0.0, 0.0, 0.0]], [0, 1, 1])
         """
         columns: list[NumberColumn | CategoryColumn] = []
@@ -156,7 +156,7 @@ class TableEncoder:
             raise TypeError(f"this encoder was fitted on a table, it cannot encode {inputs!r}.")
         missing = [column.name for column in self.columns if column.name not in inputs.columns]
         if missing:
-            raise ValueError(f"the table lacks {listed(missing, 'column')} that the encoder was fitted on.")
+            raise ValueError(f"the table lacks {format_list(missing, 'column')} that the encoder was fitted on.")
         blocks = [column(inputs.columns[column.name]) for column in self.columns]
         features = np.repeat(np.arange(len(blocks)), [block.shape[1] for block in blocks])
         return Vectors(torch.from_numpy(np.concatenate(blocks, 1)), torch.from_numpy(features))
@@ -242,7 +242,7 @@ class TextEncoder:
 
 def _refuse_infinity(name: str, column: NDArray[Any]) -> None:
     if rows := np.flatnonzero(np.isinf(column)).tolist():
-        raise ValueError(f"column {name!r} holds infinity in {listed(rows, 'row')}: mend those.")
+        raise ValueError(f"column {name!r} holds infinity in {format_list(rows, 'row')}: mend those.")
 
 
 def _vectorizer(**settings: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from permll.utils.messages import listed
+from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -250,7 +250,7 @@ class Items:
             items = [item[self.key] for item in items]
         tensors = [torch.as_tensor(item) for item in items]
         if len({tensor.shape for tensor in tensors}) > 1:
-            shapes = listed(sorted({str(tuple(tensor.shape)) for tensor in tensors}), "shape")
+            shapes = format_list(sorted({str(tuple(tensor.shape)) for tensor in tensors}), "shape")
             raise ValueError(f"the items of {type(self.dataset).__name__} differ in size, {shapes}: resize them first.")
         return torch.stack(tensors)
 

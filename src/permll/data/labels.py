@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from permll.utils.messages import listed
+from permll.utils.messages import format_list
 
 Named = tuple[Tensor, tuple[str, ...]]
 _EXACT = 2**53  # beyond it, a float no longer tells neighbouring whole numbers apart
@@ -198,7 +198,7 @@ def _by_name(
     place = {name: number for number, name in enumerate(classes)}
     unknown = [i for i, word in enumerate(words) if word not in place]
     if unknown:
-        shown = listed([f"{ids[i] if ids is not None else i}: {words[i]}" for i in unknown], noun)
+        shown = format_list([f"{ids[i] if ids is not None else i}: {words[i]}" for i in unknown], noun)
         which = f"none of the {len(classes)} classes" if len(classes) > 1 else f"not {classes[0]!r}, the only class,"
         raise ValueError(f"labels are {which} in {shown}.")
     return torch.tensor([place[word] for word in words], dtype=torch.int64), tuple(classes)
@@ -212,7 +212,7 @@ def _class_names(classes: Sequence[str] | None) -> tuple[str, ...] | None:
     names = tuple(str(name) for name in classes)
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(f"every class needs a name of its own; named more than once: {listed(twice, 'class')}.")
+        raise ValueError(f"every class needs a name of its own; named more than once: {format_list(twice, 'class')}.")
     if not names:
         raise ValueError("classes must be a list of names, got an empty one.")
     return names
@@ -227,4 +227,4 @@ def _missing(rows: Sequence[int] | NDArray[np.intp], ids: Sequence[object] | Non
 
 
 def _where(rows: Sequence[int] | NDArray[np.intp], ids: Sequence[object] | None, noun: str) -> str:
-    return listed([int(i) if ids is None else ids[int(i)] for i in rows], noun)
+    return format_list([int(i) if ids is None else ids[int(i)] for i in rows], noun)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from permll.utils.messages import nearest
-from permll.data.dataset import Data
+from permll.data.dataset import LabeledData
+from permll.utils.messages import did_you_mean
 
 
-def load(source: Any, *, root: Path | str | None = None, split: str | None = None, **options: Any) -> Data:
+def load(source: Any, *, root: Path | str | None = None, split: str | None = None, **options: Any) -> LabeledData:
     """Return a data set.
 
     Args:
@@ -49,14 +49,14 @@ def _part(source: Any, split: str) -> Any:
     if isinstance(source, Mapping):
         if split not in source:
             raise ValueError(
-                f"there is no split {split!r}{nearest(split, source) or '.'} There are {', '.join(source)}."
+                f"there is no split {split!r}{did_you_mean(split, source) or '.'} There are {', '.join(source)}."
             )
         return source[split]
     if isinstance(source, str | Path) and Path(source).expanduser().is_dir():
         folder = Path(source).expanduser()
         if not (folder / split).is_dir():
             there = [below.name for below in folder.iterdir() if below.is_dir()]
-            raise FileNotFoundError(f"there is no folder {folder / split}{nearest(split, there) or '.'}")
+            raise FileNotFoundError(f"there is no folder {folder / split}{did_you_mean(split, there) or '.'}")
         return folder / split
     raise ValueError(f"{split=} has no meaning here: only a folder of folders or a DatasetDict has parts by name.")
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from permll.utils.messages import nearest
+from permll.utils.messages import did_you_mean
 
 if TYPE_CHECKING:
-    from permll.data.dataset import Data
+    from permll.data.dataset import LabeledData
 
 VARIABLE = "PERMLL_DATA"
 
@@ -73,7 +73,7 @@ class SetInfo:
         splits = (*self.samples, *self.on_request)
         if split in splits:
             return split
-        hint = nearest(split, splits) or "."
+        hint = did_you_mean(split, splits) or "."
         raise ValueError(f"{self.name} has no split {split!r}{hint} There are {', '.join(splits)}.")
 
     def how_to_get(self, root: Path) -> str:
@@ -82,7 +82,7 @@ class SetInfo:
             return f"get it with: permll data get {self.name} --root {root}"
         return f"{self.access.todo} ({self.access.address})"
 
-    def load(self, root: Path | str | None = None, split: str = "train", **options: Any) -> "Data":
+    def load(self, root: Path | str | None = None, split: str = "train", **options: Any) -> "LabeledData":
         """Import the loader and return the split."""
         module, function = self.loader.split(":")
         return getattr(importlib.import_module(module), function)(data_root(root), self.known_split(split), **options)
@@ -111,7 +111,7 @@ def find(name: str) -> SetInfo:
     try:
         return SETS[name]
     except KeyError:
-        hint = nearest(name, SETS) or "."
+        hint = did_you_mean(name, SETS) or "."
         raise ValueError(f"{name!r} is no built-in data set{hint} There are {', '.join(SETS)}.") from None
 
 

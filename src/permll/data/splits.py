@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from permll.data.dataset import Data
+from permll.data.dataset import LabeledData
 
 
 class Split(NamedTuple):
@@ -15,7 +15,7 @@ class Split(NamedTuple):
 
     train: Tensor  # (N - n,) int64, ascending
     validation: Tensor  # (n,) int64, ascending
-    about: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 def stratified(labels: Tensor, validation: int | float, seed: int) -> Split:
@@ -55,11 +55,11 @@ def stratified(labels: Tensor, validation: int | float, seed: int) -> Split:
     return Split(train, held, {"kind": "stratified", "validation": count, "seed": seed, "hash": digest})
 
 
-def split(data: Data, validation: int | float, seed: int = 0) -> tuple[Data, Data]:
+def split(data: LabeledData, validation: int | float, seed: int = 0) -> tuple[LabeledData, LabeledData]:
     """Return training and validation parts of ``data``; both record the split in ``about``."""
     parts = stratified(data.labels, validation, seed)
     train, held = (
-        data.take(rows).noted(split=name, split_from=data.about.get("split"), split_how=parts.about)
+        data.take(rows).with_metadata(split=name, split_from=data.metadata.get("split"), split_how=parts.metadata)
         for name, rows in (("train", parts.train), ("validation", parts.validation))
     )
     return train, held

@@ -8,12 +8,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from permll.data import orders
+from permll.data import samplers
+from permll.data.dataset import LabeledData, read_rows
 from permll.data.inputs import Images, Vectors
-from permll.data.dataset import Data, read_rows
-from permll.data.transforms.defaults import as_it_is
-from permll.data.transforms.image_transforms import View
 from permll.data.transforms.counter_rng import named_seed, visit_keys
+from permll.data.transforms.defaults import as_it_is
+from permll.data.transforms.image_transforms import Transform
 
 Order = Literal["shuffled", "sequential", "weighted", "even"]
 Share = Literal["rows", "views", "nothing"]
@@ -78,7 +78,7 @@ class Stream:
 
     Examples:
         >>> from permll.data import Vectors
-        >>> data = Data(Vectors(torch.rand(5, 2)), torch.tensor([0, 1, 0, 1, 0]), ("a", "b"), tuple("vwxyz"))
+        >>> data = LabeledData(Vectors(torch.rand(5, 2)), torch.tensor([0, 1, 0, 1, 0]), ("a", "b"), tuple("vwxyz"))
         >>> stream = Stream(data, batch_size=2, seed=1)
         >>> sorted(torch.cat([batch.index for batch in stream]).tolist())
         [0, 1, 2, 3, 4]
@@ -88,10 +88,10 @@ class Stream:
 
     def __init__(
         self,
-        data: Data,
+        data: LabeledData,
         batch_size: int,
         *,
-        views: Mapping[str, View] | View | None = None,
+        views: Mapping[str, Transform] | Transform | None = None,
         order: Order = "shuffled",
         rows: Tensor | Sequence[int] | None = None,
         draws: int | None = None,
@@ -103,7 +103,7 @@ class Stream:
         owned: bool = False,
         workers: int = 0,
     ) -> None:
-        if not isinstance(data, Data):
+        if not isinstance(data, LabeledData):
             raise TypeError(f"a stream draws from Data, got {type(data).__name__}: permll.data.load makes it.")
         self.data, self.batch_size, self.order = data, batch_size, order
         self.views = {"view": views} if callable(views) else dict(views or {"plain": as_it_is})
@@ -126,7 +126,7 @@ class Stream:
     def __len__(self) -> int:
         """Return how many batches an epoch has."""
         count = self.draws if self.order == "weighted" else min(self.draws, len(self.rows))
-        return orders.number_of_batches(count, self.batch_size)
+        return samplers.number_of_batches(count, self.batch_size)
 
     @property
     def epoch(self) -> int:
@@ -160,13 +160,13 @@ class Stream:
             raise ValueError(f"a {self.order} stream has no weights: make it with order='weighted'.")
         if weights.shape != (len(self.data),):
             raise ValueError(f"there must be a weight for each of the {len(self.data)} samples, got {len(weights)}.")
-        self._next_guide = orders.read_weights(weights[self.rows])
+        self._next_guide = samplers.read_weights(weights[self.rows])
 
     def __iter__(self) -> Iterator[Batch]:
         if self._step == 0:
             self._guide = self._next_guide
         if self._plan is None:
-            self._plan = orders.batches(self._epoch_order(), self.batch_size)
+            self._plan = samplers.batches(self._epoch_order(), self.batch_size)
         plan = self._plan
         self._turn += 1
         turn = self._turn
@@ -220,15 +220,15 @@ class Stream:
         own = labels.cpu().to(torch.int64)[self.rows]
         if bool((own < 0).any()) or bool((own >= self.data.num_classes).any()):
             raise ValueError(f"labels to balance by must lie in 0..{self.data.num_classes - 1}.")
-        return orders.balancing_weights(own, self.data.num_classes) if self.order == "weighted" else own
+        return samplers.balancing_weights(own, self.data.num_classes) if self.order == "weighted" else own
 
     def _epoch_order(self) -> Tensor:
         if self.order == "sequential":
             return self.rows
         if self.order == "shuffled":
-            return orders.shuffled(self.rows, self._seed, self._epoch)
+            return samplers.shuffled(self.rows, self._seed, self._epoch)
         assert self._guide is not None
-        draw = orders.even if self.order == "even" else orders.weighted
+        draw = samplers.even if self.order == "even" else samplers.weighted
         return draw(self.rows, self._guide, self.draws, self._seed, self._epoch)
 
     def _made(self, plan: tuple[Tensor, ...], start: int) -> Iterator[Batch]:

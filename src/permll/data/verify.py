@@ -11,14 +11,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from permll.data.dataset import LabeledData
+from permll.data.datasets.locate import NotThereError
 from permll.data.decoding import to_pixels
 from permll.data.inputs import LazyImages
-from permll.utils.messages import listed
-from permll.utils.progress import progress
-from permll.data.dataset import Data
 from permll.data.registry import SetInfo, data_root, find
-from permll.data.datasets.locate import NotThereError
 from permll.data.remote_files import CONTENT
+from permll.utils.messages import format_list
+from permll.utils.progress import progress
 
 _MODES = ("I", "F")  # values whose range nobody knows: see permll.data.decoding
 _OPENING = {
@@ -34,7 +34,7 @@ class UnreadableError(ValueError):
     """Images that cannot be decoded; ``names`` has all of them."""
 
     def __init__(self, folder: Path, broken: Mapping[str, str]) -> None:
-        super().__init__(f"{listed(with_reasons(broken), 'image')} in {folder} cannot be read: copy each again.")
+        super().__init__(f"{format_list(with_reasons(broken), 'image')} in {folder} cannot be read: copy each again.")
         self.names = tuple(broken)
 
 
@@ -169,7 +169,7 @@ def _check_split(info: SetInfo, root: Path, split: str) -> Iterator[Finding]:
     except (OSError, ValueError, ImportError) as problem:
         yield Finding(split, "place", False, str(problem))
         return
-    yield Finding(split, "place", True, str(data.about["source"]))
+    yield Finding(split, "place", True, str(data.metadata["source"]))
     official = info.samples[split]
     found = f"{len(data):,}"
     yield Finding(
@@ -181,30 +181,30 @@ def _check_split(info: SetInfo, root: Path, split: str) -> Iterator[Finding]:
         broken = unreadable(data.inputs, data.ids)
         detail = "all of them can be read"
         if broken:
-            detail = f"{listed(with_reasons(broken), 'image')} cannot be read: copy each again"
+            detail = f"{format_list(with_reasons(broken), 'image')} cannot be read: copy each again"
         yield Finding(split, "images", not broken, detail, tuple(broken))
 
 
-def _classes(data: Data, split: str) -> Finding:
+def _classes(data: LabeledData, split: str) -> Finding:
     counts = data.counts.tolist()
     empty = tuple(name for name, count in zip(data.classes, counts, strict=True) if not count)
     least, most = min(counts), max(counts)
     spread = f"{least:,} to {most:,} samples"
     if least == most:
         spread = f"{most:,} sample{'s' if most != 1 else ''} each"
-    detail = f"{len(counts)} classes, {spread}" + (f", none in {listed(empty, 'class')}" if empty else "")
+    detail = f"{len(counts)} classes, {spread}" + (f", none in {format_list(empty, 'class')}" if empty else "")
     return Finding(split, "classes", not empty, detail, empty)
 
 
-def _content(info: SetInfo, data: Data, split: str) -> Iterator[Finding]:
+def _content(info: SetInfo, data: LabeledData, split: str) -> Iterator[Finding]:
     """Compare the files that were read to the digests that are known of them."""
     known = CONTENT.get(info.name, {})
-    paths = [Path(data.about["source"]) / name for name in data.about.get("files", ())]
+    paths = [Path(data.metadata["source"]) / name for name in data.metadata.get("files", ())]
     expected = {path: known[name] for path in paths if (name := path.name.removesuffix(".gz")) in known}
     if expected:
         wrong = [path.name for path, digest in expected.items() if _md5(path) != digest]
         names = ", ".join(path.name for path in expected)
-        detail = f"{listed(wrong, 'file')} not as published: get it again" if wrong else f"{names} as published"
+        detail = f"{format_list(wrong, 'file')} not as published: get it again" if wrong else f"{names} as published"
         yield Finding(split, "content", not wrong, detail, tuple(wrong))
 
 

@@ -1,6 +1,6 @@
-"""Batch normalisation over the rows of all ranks: with the statistics of half a batch, two ranks would train otherwise.
+"""Synchronized batch normalization: statistics over the rows of all processes, so that their number changes no result.
 
-On CUDA, PyTorch's own ``SyncBatchNorm`` does it; elsewhere it does not run, and this one does.
+On CUDA, PyTorch's ``SyncBatchNorm`` is used. It does not run on other devices; this implementation does.
 """
 
 from typing import Any
@@ -11,39 +11,39 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from permll.distributed.process_group import gather
+from permll.distributed.process_group import all_gather
 
 
-def share_norms(network: nn.Module, device: torch.device) -> nn.Module:
-    """Return the network with batch norms that count the rows of all ranks; the state dict stays as it is."""
+def convert_batch_norm(network: nn.Module, device: torch.device) -> nn.Module:
+    """Return the network with synchronized batch norms; the state dict is unchanged."""
     if device.type == "cuda":
         return nn.SyncBatchNorm.convert_sync_batchnorm(network)
-    return _converted(network)
+    return _convert(network)
 
 
-def _converted(module: nn.Module) -> nn.Module:
-    if isinstance(module, _BatchNorm) and not isinstance(module, SharedBatchNorm):
-        shared = SharedBatchNorm(
+def _convert(module: nn.Module) -> nn.Module:
+    if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
+        synced = SyncBatchNorm(
             module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats
         )
-        shared.train(module.training)
+        synced.train(module.training)
         for name, parameter in module._parameters.items():
-            shared._parameters[name] = parameter  # the same tensors: an optimizer may hold them already
+            synced._parameters[name] = parameter  # the same tensors: an optimizer may hold them already
         for name, buffer in module._buffers.items():
-            shared._buffers[name] = buffer
-        return shared
+            synced._buffers[name] = buffer
+        return synced
     for name, child in module.named_children():
-        converted = _converted(child)
+        converted = _convert(child)
         if converted is not child:
             setattr(module, name, converted)
     return module
 
 
-class SharedBatchNorm(_BatchNorm):
-    """A batch norm whose mean and variance are those of all ranks' rows together, of any number of dimensions.
+class SyncBatchNorm(_BatchNorm):
+    """A batch norm over the rows of all processes, for inputs of any number of dimensions.
 
-    Of n_r values with mean m_r and sum of squared deviations s_r on rank r:
-    n = Σ n_r, m = Σ n_r m_r / n, variance = (Σ s_r + Σ n_r (m_r - m)²) / n. A rank may have no row.
+    With n_r values of mean m_r and sum of squared deviations s_r on process r: n = Σ n_r, m = Σ n_r m_r / n,
+    variance = (Σ s_r + Σ n_r (m_r - m)²) / n. A process may have no row.
     """
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -51,7 +51,7 @@ class SharedBatchNorm(_BatchNorm):
             raise ValueError(f"a batch norm needs two dimensions or more, got {input.ndim}.")
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return the rows, normalised."""
+        """Return the normalized rows."""
         if not (self.training or self.running_mean is None):
             return super().forward(input)
         self._check_input_dim(input)
@@ -59,12 +59,12 @@ class SharedBatchNorm(_BatchNorm):
         bias = torch.zeros(self.num_features).to(input) if self.bias is None else self.bias
         count, mean, variance = _statistics(input.detach())
         if self.training and self.track_running_stats:
-            self._follow(count, mean, variance)
-        normalised: Tensor = _Normalise.apply(input, weight, bias, mean, variance, count, self.eps)
-        return normalised
+            self._update_running_stats(count, mean, variance)
+        normalized: Tensor = _Normalize.apply(input, weight, bias, mean, variance, count, self.eps)
+        return normalized
 
     @torch.no_grad()
-    def _follow(self, count: float, mean: Tensor, variance: Tensor) -> None:
+    def _update_running_stats(self, count: float, mean: Tensor, variance: Tensor) -> None:
         assert self.num_batches_tracked is not None
         assert self.running_mean is not None
         assert self.running_var is not None
@@ -76,36 +76,36 @@ class SharedBatchNorm(_BatchNorm):
 
 
 def _statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
-    """Return how many values a channel has on all ranks, their mean (C,) and variance (C,)."""
+    """Return the number of values of a channel on all processes, their mean (C,) and variance (C,)."""
     channels = x.shape[1]
     n = x.numel() // channels
-    kept = [dimension for dimension in range(x.ndim) if dimension != 1]
+    others = [dimension for dimension in range(x.ndim) if dimension != 1]
     wide = torch.promote_types(x.dtype, torch.float32)
     own = torch.zeros(2 * channels + 1, dtype=wide, device=x.device)
     if n:
-        mean = x.to(wide).mean(kept)  # var_mean would take ten times as long on a CPU
-        spread = (x - mean.view(1, -1, *[1] * (x.ndim - 2))).square_().sum(kept)
-        own = torch.cat([mean, spread, mean.new_full((1,), float(n))])
-    every = gather(own[None], dist.get_world_size())  # (R, 2C + 1)
-    means, spreads, counts = every[:, :channels], every[:, channels:-1], every[:, -1:]
+        mean = x.to(wide).mean(others)  # var_mean would take ten times as long on a CPU
+        deviations = (x - mean.view(1, -1, *[1] * (x.ndim - 2))).square_().sum(others)
+        own = torch.cat([mean, deviations, mean.new_full((1,), float(n))])
+    every = all_gather(own[None], dist.get_world_size())  # (R, 2C + 1)
+    means, deviations_all, counts = every[:, :channels], every[:, channels:-1], every[:, -1:]
     total = counts.sum()
     if float(total) < 2:
-        raise ValueError("batch norms cannot train on one row of all ranks together: make the batches larger.")
+        raise ValueError("batch norm cannot train on a single row over all processes: use a larger batch size.")
     mean = (counts * means).sum(0) / total
-    variance = (spreads.sum(0) + (counts * (means - mean).square()).sum(0)) / total
+    variance = (deviations_all.sum(0) + (counts * (means - mean).square()).sum(0)) / total
     return float(total), mean, variance
 
 
 def _like(gradient: Tensor, x: Tensor) -> Tensor:
-    """Return a gradient that lies in memory as its values do: kernels are slow where they differ."""
+    """Return the gradient in the memory format of x: kernels are slow where the two differ."""
     last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last) and not x.is_contiguous()
     return gradient.contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
 
 
-class _Normalise(Function):
-    """(x - mean) / √(variance + ε) w + b, where mean and variance are made of all ranks' x.
+class _Normalize(Function):
+    """(x - mean) / √(variance + ε) w + b, with mean and variance over all processes.
 
-    With x̂ the normalised values, g the gradient that comes back and <·> a mean over all ranks,
+    With x̂ the normalized values, g the incoming gradient and <·> the mean over all processes,
     dx = w / √(variance + ε) (g - <g> - x̂ <g x̂>). The kernels are those of a batch norm with fixed statistics.
     """
 
@@ -126,10 +126,10 @@ class _Normalise(Function):
             )
         else:
             dx, dw, db = gradient, torch.zeros_like(weight), torch.zeros_like(weight)
-        said = torch.cat([db, dw])
-        dist.all_reduce(said)
-        of_g, of_gx = (said / ctx.count).chunk(2)
+        sums = torch.cat([db, dw])
+        dist.all_reduce(sums)
+        mean_g, mean_gx = (sums / ctx.count).chunk(2)
         scale = -weight * (variance + ctx.eps).rsqrt().to(weight)
         if x.numel():
-            dx.add_(torch.batch_norm(x, scale * of_gx, scale * of_g, mean, variance, False, 0.0, ctx.eps, False))
+            dx.add_(torch.batch_norm(x, scale * mean_gx, scale * mean_g, mean, variance, False, 0.0, ctx.eps, False))
         return dx, dw, db, None, None, None, None

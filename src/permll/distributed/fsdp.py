@@ -1,29 +1,26 @@
-"""Weights that are shared between ranks (FSDP), given back whole, and dealt out again.
-
-A checkpoint holds whole tensors, whoever has which part of them while training.
-"""
+"""Fully sharded weights (FSDP): gathered into full tensors for checkpoints, and sharded again when loaded."""
 
 from typing import Any
 
 from torch import Tensor, nn
 
 
-def is_shared(value: Any) -> bool:
-    """Return whether this rank has a part of a tensor only."""
+def is_sharded(value: Any) -> bool:
+    """Return whether this process holds only a part of a tensor."""
     from torch.distributed.tensor import DTensor
 
     return isinstance(value, DTensor)
 
 
-def whole(value: Any) -> Any:
-    """Return a tensor of which this rank may have a part only as a whole; all ranks have to ask. Others as they are."""
+def full_tensor(value: Any) -> Any:
+    """Return the full tensor of a sharded one (a collective call); anything else unchanged."""
     from torch.distributed.tensor import DTensor
 
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
-def dealt(value: Any, like: Tensor) -> Any:
-    """Return the part of a whole tensor that belongs here, as ``like`` is shared; where it is not, the whole."""
+def shard_like(value: Any, like: Tensor) -> Any:
+    """Return this process's shard of a full tensor, sharded as ``like`` is; unchanged where ``like`` is not sharded."""
     from torch.distributed.tensor import DTensor, distribute_tensor
 
     if not isinstance(like, DTensor) or not isinstance(value, Tensor) or value.shape != like.shape:
@@ -31,8 +28,8 @@ def dealt(value: Any, like: Tensor) -> Any:
     return distribute_tensor(value.to(like.device, like.dtype), like.device_mesh, like.placements)
 
 
-def share_weights(network: nn.Module, mesh: Any) -> nn.Module:
-    """Deal the weights of a network out to the ranks of a mesh, layer by layer: each is whole only while it works."""
+def shard_network(network: nn.Module, mesh: Any) -> nn.Module:
+    """Shard the weights of a network over a mesh, layer by layer: a layer is gathered only while it computes."""
     from torch.distributed.fsdp import fully_shard
 
     for layer in network.children():

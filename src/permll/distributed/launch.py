@@ -1,4 +1,4 @@
-"""Launching: one process, several on this machine, or those that somebody else has started."""
+"""Launching: one process, several on this machine, or those that torchrun or a cluster has started."""
 
 import atexit
 import inspect
@@ -13,42 +13,54 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
-from permll.distributed.process_group import LostRankError, Ranks
-from permll.training.recipe import TrainingSection
-from permll.distributed.fsdp import share_weights
+from permll.distributed.fsdp import shard_network
+from permll.distributed.process_group import LostRankError, ProcessGroup
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-PATIENCE = timedelta(minutes=10)  # for the slowest rank, which may write a checkpoint while the others wait
+PROCESS_TIMEOUT = timedelta(minutes=10)  # the slowest process may be writing a checkpoint while the others wait
 
 
-def launched(training: TrainingSection, alone: str = "") -> "Fabric":
-    """Return Fabric with its processes started: ``devices`` of them here, or those of torchrun, Slurm and the like.
+def launch_fabric(
+    *,
+    accelerator: str = "auto",
+    devices: int | str = 1,
+    num_nodes: int = 1,
+    strategy: str = "auto",
+    precision: Any = "32-true",
+    batch_size: int | None = None,
+    single_process_reason: str = "",
+) -> "Fabric":
+    """Return Fabric with its processes started: ``devices`` on this machine, or those of torchrun, Slurm and the like.
 
-    The other processes of this machine run the same command once more, and meet here.
+    Processes that are started here run the same command again, up to this call.
 
     Args:
-        training: how many, and on what.
-        alone: why there must not be several.
+        accelerator: as Fabric takes it.
+        devices: number of processes on each machine.
+        num_nodes: number of machines.
+        strategy: "auto" and "ddp" replicate weights, "fsdp" shards them; other names are Fabric's.
+        precision: as Fabric takes it.
+        batch_size: rows of a batch over all processes, each of which needs two; None if not known yet.
+        single_process_reason: why the method does not support several processes; "" if it does.
     """
     from lightning_fabric import Fabric
 
-    devices, nodes = _asked(training)
+    devices, num_nodes = _requested_processes(devices, num_nodes)
     fabric = Fabric(
-        accelerator=training.accelerator,
+        accelerator=accelerator,
         devices=devices,
-        num_nodes=nodes,
-        strategy=_strategy(training.strategy, devices, nodes),
-        precision=training.precision,
+        num_nodes=num_nodes,
+        strategy=_strategy(strategy, devices, num_nodes),
+        precision=precision,
     )
-    if fabric.world_size > 1 and alone:
-        raise ValueError(f"{alone}: set training.devices and num_nodes to 1.")
-    rows, ranks = training.batch_size, fabric.world_size
-    if isinstance(rows, int) and rows < 2 * ranks:  # before they are started
+    if fabric.world_size > 1 and single_process_reason:
+        raise ValueError(f"{single_process_reason}: set training.devices and num_nodes to 1.")
+    if batch_size is not None and batch_size < 2 * fabric.world_size:  # before the processes are started
         raise ValueError(
-            f"a batch of {rows} is too small for {ranks} ranks, each of which needs two rows of it: set fewer "
-            "training.devices, or a larger training.batch_size."
+            f"a batch of {batch_size} is too small for {fabric.world_size} processes, each of which needs two rows of "
+            "it: set fewer training.devices, or a larger training.batch_size."
         )
     with _quiet():
         fabric.launch()
@@ -59,21 +71,21 @@ def launched(training: TrainingSection, alone: str = "") -> "Fabric":
 
 
 def _leave() -> None:
-    """Take leave of the other ranks: a connection that breaks while this process ends would abort it."""
+    """Leave the process group: a connection that breaks while this process exits would abort it."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
-def _asked(training: TrainingSection) -> tuple[int | str, int]:
-    """Return devices and nodes: what torchrun has started counts, whatever the recipe says."""
+def _requested_processes(devices: int | str, num_nodes: int) -> tuple[int | str, int]:
+    """Return devices and nodes; under torchrun, what it has started."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return training.devices, training.num_nodes
-    here, all_ranks = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
-    return here, all_ranks // here
+        return devices, num_nodes
+    local, world = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
+    return local, world // local
 
 
 def _strategy(name: str, devices: int | str, nodes: int) -> Any:
-    """Return the strategy: for several ranks DDP, "fsdp" for weights that are shared too, or what else is asked for."""
+    """Return the strategy: DDP for several processes, model parallel for "fsdp", any other by its name."""
     from lightning_fabric.strategies.ddp import DDPStrategy
     from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
     from torch.nn.parallel import DistributedDataParallel
@@ -82,45 +94,45 @@ def _strategy(name: str, devices: int | str, nodes: int) -> Any:
         return "auto"
     if name == "fsdp":
         here = devices if isinstance(devices, int) and devices > 0 else max(torch.cuda.device_count(), 1)
-        return ModelParallelStrategy(share_weights, here * nodes, tensor_parallel_size=1, timeout=PATIENCE)
+        return ModelParallelStrategy(shard_network, here * nodes, tensor_parallel_size=1, timeout=PROCESS_TIMEOUT)
     if name not in ("auto", "ddp"):
         return name
-    # Buffers are the same on all ranks without being sent, since batch norms count the rows of all of them; sending
-    # them would change them under a second pass through the network. The option has two names, by PyTorch's version.
+    # Batch norms are synchronized, so buffers agree on all processes without broadcasting, which would also change them
+    # between two forward passes of one step. The name of the option depends on PyTorch's version.
     known = inspect.signature(DistributedDataParallel).parameters
     option = "forward_sync_buffers" if "forward_sync_buffers" in known else "broadcast_buffers"
-    options: dict[str, Any] = {"timeout": PATIENCE, option: False}
+    options: dict[str, Any] = {"timeout": PROCESS_TIMEOUT, option: False}
     return DDPStrategy(**options)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Fabric from printing what it connects to what."""
-    talks = logging.getLogger("lightning_fabric")
-    before = talks.level
-    talks.setLevel(logging.WARNING)
+    """Silence Fabric's log of its connections."""
+    logger = logging.getLogger("lightning_fabric")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
     try:
         yield
     finally:
-        talks.setLevel(before)
+        logger.setLevel(level)
 
 
 @contextmanager
-def spoken_of(ranks: Ranks, folder: Path) -> Iterator[None]:
-    """Say in a sentence that another rank is gone, instead of what the connection to it says."""
+def lost_rank_errors(group: ProcessGroup, folder: Path) -> Iterator[None]:
+    """Replace a connection error by one sentence: another process is gone."""
     try:
         yield
-    except (RuntimeError, dist.DistError) as problem:
-        if ranks.alone or isinstance(problem, LostRankError) or not _of_a_connection(problem):
+    except (RuntimeError, dist.DistError) as error:
+        if group.is_single or isinstance(error, LostRankError) or not _is_connection_error(error):
             raise
         raise LostRankError(
-            f"rank {ranks.rank} of {ranks.size} lost another one, which may have said why: permll train {folder} "
-            "--devices 1 goes on from the last checkpoint, and so does any other number of ranks."
-        ) from problem
+            f"rank {group.rank} of {group.size} lost contact with another process; see its log. permll train {folder} "
+            "--devices 1 resumes from the last checkpoint, with this or any other number of processes."
+        ) from error
 
 
-def _of_a_connection(problem: BaseException) -> bool:
-    words = str(problem).lower()
-    return isinstance(problem, dist.DistError) or any(
-        word in words for word in ("connection", "gloo", "nccl", "peer", "socket", "timed out")
+def _is_connection_error(error: BaseException) -> bool:
+    message = str(error).lower()
+    return isinstance(error, dist.DistError) or any(
+        word in message for word in ("connection", "gloo", "nccl", "peer", "socket", "timed out")
     )

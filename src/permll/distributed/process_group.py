@@ -1,7 +1,7 @@
-"""Ranks: processes that train one method together, and the few things they tell each other.
+"""Process group: which process this is, and the collectives that training needs.
 
-Rank r of R takes the rows r, r + R, r + 2R, ... of whatever is dealt out. Together they do what one process would do,
-to within the order in which floating-point numbers are added up.
+Process r of R takes the rows r, r + R, r + 2R, ... of a batch. Together the processes compute what one process would,
+up to the order of floating-point additions.
 """
 
 from typing import Any
@@ -13,19 +13,19 @@ from torch.autograd import Function
 
 
 class LostRankError(ConnectionError):
-    """Another rank is gone."""
+    """Another process of the group is gone."""
 
 
-class Ranks:
-    """Which process this is, of how many.
+class ProcessGroup:
+    """Rank and size of the group, and its collectives; with one process they do nothing.
 
     Args:
-        rank: this process, from 0.
-        size: how many there are.
-        device: where this one computes.
+        rank: of this process, from 0.
+        size: number of processes.
+        device: of this process.
 
     Examples:
-        >>> Ranks().join(torch.arange(3), 3)
+        >>> ProcessGroup().gather_rows(torch.arange(3), 3)
         tensor([0, 1, 2])
     """
 
@@ -33,68 +33,68 @@ class Ranks:
         self.rank, self.size, self.device = rank, size, torch.device(device)
 
     @property
-    def alone(self) -> bool:
-        """Whether this process trains by itself."""
+    def is_single(self) -> bool:
+        """Whether there is only one process."""
         return self.size == 1
 
     @property
-    def first(self) -> bool:
-        """Whether this is the process that writes, and talks to people."""
+    def is_main(self) -> bool:
+        """Whether this is rank 0, which writes files and prints."""
         return self.rank == 0
 
     @property
-    def own(self) -> slice:
-        """Which rows are this rank's, of any that are dealt out."""
+    def own_rows(self) -> slice:
+        """The rows of this process, of a batch or table that all processes share."""
         return slice(self.rank, None, self.size)
 
-    def join(self, own: Tensor, total: int) -> Tensor:
-        """Return all ``total`` rows of which each rank has its own, in order; gradients go back to whoever had a row.
+    def gather_rows(self, own: Tensor, total: int) -> Tensor:
+        """Return all ``total`` rows in order, of which each process passes its own; differentiable.
 
-        That a row's gradient stays with its rank is right where every rank goes on with the same rows to the same
-        loss: summed over the ranks, the gradients of weights are then those of that loss.
+        The gradient of a row goes to the process that passed it. That is correct where every process computes the same
+        loss from the gathered rows: summed over the processes, weight gradients are then those of that loss.
         """
-        if self.alone:
+        if self.is_single:
             return own
-        joined: Tensor = _Join.apply(own, total, self.rank, self.size)
-        return joined
+        gathered: Tensor = _GatherRows.apply(own, total, self.rank, self.size)
+        return gathered
 
-    def total(self, values: Tensor) -> Tensor:
-        """Return the sum over the ranks of tensors of one shape, without a gradient."""
-        if not self.alone:
+    def all_reduce(self, values: Tensor) -> Tensor:
+        """Return the sum over the processes, without a gradient."""
+        if not self.is_single:
             values = values.detach().to(self.device, copy=True)
             dist.all_reduce(values)
         return values
 
-    def wait(self) -> None:
-        """Go on when all ranks are here."""
-        if not self.alone:
+    def barrier(self) -> None:
+        """Wait until all processes are here."""
+        if not self.is_single:
             dist.barrier()
 
 
-def gather(own: Tensor, size: int) -> Tensor:
-    """Return the tensors of all ranks one after another, (size * n, ...) of (n, ...); all have the same shape."""
-    every = own.new_empty(size * len(own), *own.shape[1:])
-    # Newer versions of PyTorch have it under another name, and warn of the old one.
+def all_gather(own: Tensor, size: int) -> Tensor:
+    """Return the tensors (n, ...) of all processes concatenated, (size * n, ...); all have the same shape."""
+    gathered = own.new_empty(size * len(own), *own.shape[1:])
+    # Newer versions of PyTorch renamed the function and deprecate the old name.
     collect = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    collect(every, own.contiguous())
-    return every
+    collect(gathered, own.contiguous())
+    return gathered
 
 
-def this_is_first() -> bool:
-    """Return whether this process is the only one, or the first of several that trained together."""
+def is_main_process() -> bool:
+    """Return whether this is the only process, or rank 0 of the default process group."""
     return not (dist.is_available() and dist.is_initialized()) or dist.get_rank() == 0
 
 
-class _Join(Function):
+class _GatherRows(Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, total: int, rank: int, size: int) -> Tensor:
-        ctx.own = slice(rank, None, size)
+        ctx.own_rows = slice(rank, None, size)
         most = -(-total // size)
         padded = own
         if len(own) < most:
             padded = torch.cat([padded, padded.new_zeros(most - len(own), *own.shape[1:])])
-        return gather(padded, size).unflatten(0, (size, most)).transpose(0, 1).flatten(0, 1)[:total]
+        return all_gather(padded, size).unflatten(0, (size, most)).transpose(0, 1).flatten(0, 1)[:total]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        return gradient[ctx.own], None, None, None
+        return gradient[ctx.own_rows], None, None, None

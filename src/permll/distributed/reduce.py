@@ -1,67 +1,111 @@
-"""A step of several ranks: the loss that they have together, its gradients, and whether to go on."""
+"""Reduction of a training step: loss, gradients and requests to stop or save, over all processes."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
-from permll.data.streams import Batch
-from permll.methods._base import Meet, Method
-from permll.distributed.process_group import Ranks
-from permll.distributed.network import SharedNetwork
-
-if TYPE_CHECKING:
-    from permll.training.stages import Stages
+from permll.distributed.network import BatchCoupling, DistributedNetwork
+from permll.distributed.process_group import ProcessGroup
 
 
-class Team:
-    """What a step needs beside what one process does.
+class SizedBatch(Protocol):
+    """A batch that knows its number of rows on all processes together."""
 
-    Where rows meet in nothing, rank r has the losses of its own rows, and the loss of the batch is Σ_r Σ_n l_n / B.
-    Where they meet, every rank has the losses of all rows, and each row's gradient goes through the network of one
-    rank. In both cases the gradients of weights are to be added up over the ranks; their wrapper takes the mean.
+    @property
+    def total(self) -> int:
+        """Number of rows on all processes together."""
+
+
+class StepResult(NamedTuple):
+    """What the processes agree on after a step."""
+
+    loss: float
+    save: bool
+
+
+class Reducer:
+    """One process: nothing to reduce. Base class of ``ProcessGroupReducer``."""
+
+    def before_forward(self, moving: tuple[str, ...], batches: Mapping[str, SizedBatch]) -> None:
+        """Prepare the networks for a batch."""
+
+    def mean(self, losses: Tensor, batches: Mapping[str, SizedBatch]) -> Tensor:  # noqa: ARG002
+        """Return the mean loss over all rows, or this process's summand of it."""
+        return losses.mean()
+
+    def after_backward(
+        self,
+        moving: Mapping[str, Iterable[nn.Parameter]],  # noqa: ARG002
+        loss: float,
+        *,
+        stop: bool,  # noqa: ARG002
+        save: bool,
+    ) -> StepResult:
+        """Reduce gradients in place and return what the processes agree on."""
+        return StepResult(loss, save)
+
+    def should_stop(self, requested: bool) -> bool:
+        """Return whether all processes stop now."""
+        return requested
+
+
+class ProcessGroupReducer(Reducer):
+    """Several processes.
+
+    With batch coupling ``"none"``, process r has the losses of its own rows, and the loss is Σ_r Σ_n l_n / B. Otherwise
+    every process has the losses of all rows, and the gradient of each row passes through the network of one process. In
+    both cases weight gradients are summed over the processes; the wrapper of a network takes the mean instead.
 
     Args:
-        method: with networks that are shared.
-        stages: with the optimizers.
-        ranks: who there is.
-        meet: where rows meet, see ``Method``.
+        networks: by name, each a ``DistributedNetwork``.
+        group: the processes.
+        batch_coupling: how samples of a batch interact, see ``Method``.
     """
 
-    def __init__(self, method: Method, stages: "Stages", ranks: Ranks, meet: Meet) -> None:
-        self.method, self.stages, self.ranks, self.meet = method, stages, ranks, meet
+    def __init__(self, networks: nn.ModuleDict, group: ProcessGroup, batch_coupling: BatchCoupling) -> None:
+        self.networks, self.group, self.batch_coupling = networks, group, batch_coupling
+        self._stop = False  # whether any process had been asked to stop at the last step
 
-    def before(self, moving: tuple[str, ...], batches: Mapping[str, Batch]) -> None:
-        """Tell the networks what comes."""
+    def before_forward(self, moving: tuple[str, ...], batches: Mapping[str, SizedBatch]) -> None:
+        """Tell the networks how samples interact, and whether their weights will move."""
         (batch, *_) = batches.values()
-        for name, network in self.method.networks.items():
-            if isinstance(network, SharedNetwork):
-                network.meet, network.moves = self.meet, name in moving
+        for name, network in self.networks.items():
+            if isinstance(network, DistributedNetwork):
+                network.batch_coupling, network.moves = self.batch_coupling, name in moving
                 network.rows = batch.total
 
-    def mean(self, losses: Tensor, batches: Mapping[str, Batch]) -> Tensor:
-        """Return this rank's part of the mean loss of all rows, or that mean where every rank has all of them."""
-        if self.meet != "nothing":
+    def mean(self, losses: Tensor, batches: Mapping[str, SizedBatch]) -> Tensor:
+        """Return this process's summand of the mean loss, or that mean where every process has all losses."""
+        if self.batch_coupling != "none":
             return losses.mean()
         (batch,) = batches.values()
         return losses.sum() / batch.total
 
-    def after(self, moving: tuple[str, ...], value: float, stop: bool, due: bool) -> tuple[float, bool, bool]:
-        """Add the gradients up; return the mean loss of all rows, whether any rank stops, whether the first saves."""
-        for name in moving:
-            in_network = name in self.method.networks
-            for group in self.stages.optimizers[name].param_groups:
-                for parameter in group["params"]:
-                    if parameter.grad is None:
-                        continue
-                    if in_network:
-                        parameter.grad.mul_(self.ranks.size)
-                    elif self.meet == "nothing":
-                        dist.all_reduce(parameter.grad)
-        said = self.ranks.total(
-            torch.tensor([value, float(stop), float(due and self.ranks.first)], dtype=torch.float64)
-        )
-        together, stops, saves = said.tolist()
-        return together if self.meet == "nothing" else value, stops > 0, saves > 0
+    def after_backward(
+        self, moving: Mapping[str, Iterable[nn.Parameter]], loss: float, *, stop: bool, save: bool
+    ) -> StepResult:
+        """Sum gradients; any process may ask to stop, and rank 0 decides when to save."""
+        for name, parameters in moving.items():
+            for parameter in parameters:
+                if parameter.grad is None:
+                    continue
+                if name in self.networks:
+                    parameter.grad.mul_(self.group.size)
+                elif self.batch_coupling == "none":
+                    dist.all_reduce(parameter.grad)
+        votes = torch.tensor([loss, float(stop), float(save and self.group.is_main)], dtype=torch.float64)
+        total, stops, saves = self.group.all_reduce(votes).tolist()
+        self._stop = stops > 0
+        return StepResult(total if self.batch_coupling == "none" else loss, saves > 0)
+
+    def should_stop(self, requested: bool) -> bool:  # noqa: ARG002
+        """Return whether any process had been asked to stop when the last step was reduced."""
+        return self._stop
+
+
+def make_reducer(networks: nn.ModuleDict, group: ProcessGroup, batch_coupling: BatchCoupling) -> Reducer:
+    """Return the reducer for a process group."""
+    return Reducer() if group.is_single else ProcessGroupReducer(networks, group, batch_coupling)

@@ -1,7 +1,7 @@
-"""Where rows of samples live when several ranks train: all of them everywhere, or each on one rank.
+"""Placement of per-sample state with several processes: replicated on all, or sharded by row.
 
-With R ranks, a sharded table keeps row n on rank n mod R, as its row n div R there. A rank reads and writes its own
-rows alone, and batches are dealt out by owner. A replicated table has all rows on every rank, and all write the same.
+With R processes, a sharded table keeps row n on process n mod R, as local row n div R. A process reads and writes its
+own rows only, and batches are split by owner. A replicated table has all rows on every process, and all write the same.
 """
 
 from collections.abc import Iterator
@@ -12,66 +12,66 @@ from typing import Literal
 
 from torch import Tensor
 
-from permll.distributed.process_group import Ranks
+from permll.distributed.process_group import ProcessGroup
 
-Where = Literal["auto", "replicated", "sharded"]
-LARGE = 2**28  # bytes of dense rows from which on ranks share them, if they may choose
+PlacementMode = Literal["auto", "replicated", "sharded"]
+SHARD_FROM = 2**28  # bytes of dense rows from which "auto" shards them
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Which rows this process has.
+    """Which rows of a table this process holds.
 
     Args:
-        ranks: who there is.
-        sharded: whether this one has a part of the rows only.
+        group: the processes.
+        sharded: whether this process holds only its own rows.
     """
 
-    ranks: Ranks = field(default_factory=Ranks)
+    group: ProcessGroup = field(default_factory=ProcessGroup)
     sharded: bool = False
 
     @property
-    def own(self) -> slice:
-        """Which of all rows are here."""
-        return self.ranks.own if self.sharded else slice(None)
+    def own_rows(self) -> slice:
+        """The rows that this process holds."""
+        return self.group.own_rows if self.sharded else slice(None)
 
-    def here(self, index: Tensor) -> Tensor:
-        """Return which of these rows (B,) are here, as a mask."""
-        return index % self.ranks.size == self.ranks.rank if self.sharded else index >= 0
+    def is_local(self, index: Tensor) -> Tensor:
+        """Return a mask (B,) of the rows that this process holds."""
+        return index % self.group.size == self.group.rank if self.sharded else index >= 0
 
-    def place(self, index: Tensor) -> Tensor:
-        """Return where in the table here rows (B,) are that are here."""
-        return index // self.ranks.size if self.sharded else index
+    def local_index(self, index: Tensor) -> Tensor:
+        """Return the positions (B,) of local rows in this process's table."""
+        return index // self.group.size if self.sharded else index
 
-    def join(self, own: Tensor, rows: int) -> Tensor:
-        """Return what every rank says of its own rows, for all of them (N, ...), in order."""
-        return self.ranks.join(own, rows) if self.sharded else own
+    def gather_rows(self, own: Tensor, rows: int) -> Tensor:
+        """Return values for all rows (N, ...) in order, of which each process passes those of its own rows."""
+        return self.group.gather_rows(own, rows) if self.sharded else own
 
 
-def choose(where: Where, nbytes: int, ranks: Ranks) -> bool:
-    """Return whether ranks share rows that are so large in all, dense: as they are told, or by the size.
+def should_shard(mode: PlacementMode, nbytes: int, group: ProcessGroup) -> bool:
+    """Return whether rows of ``nbytes`` in all, if dense, are sharded.
 
     Examples:
-        >>> choose("auto", 2**20, Ranks(0, 2)), choose("auto", 2**30, Ranks(0, 2)), choose("sharded", 9, Ranks())
+        >>> two = ProcessGroup(0, 2)
+        >>> should_shard("auto", 2**20, two), should_shard("auto", 2**30, two), should_shard("sharded", 9, ProcessGroup())
         (False, True, False)
     """
-    return not ranks.alone and (where == "sharded" or (where == "auto" and nbytes >= LARGE))
+    return not group.is_single and (mode == "sharded" or (mode == "auto" and nbytes >= SHARD_FROM))
 
 
-_HERE = Placement()
-_present: ContextVar[Placement] = ContextVar("placement", default=_HERE)
+_current: ContextVar[Placement] = ContextVar("placement", default=Placement())  # noqa: B039 (frozen)
 
 
-def present() -> Placement:
-    """Return the placement of tables that are made now."""
-    return _present.get()
+def current_placement() -> Placement:
+    """Return the placement that new tables get."""
+    return _current.get()
 
 
 @contextmanager
-def placing(placement: Placement) -> Iterator[None]:
-    """Let tables that are made within the block be placed so."""
-    token = _present.set(placement)
+def placement_scope(placement: Placement) -> Iterator[None]:
+    """Give tables that are created within the block this placement."""
+    token = _current.set(placement)
     try:
         yield
     finally:
-        _present.reset(token)
+        _current.reset(token)

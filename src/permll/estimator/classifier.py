@@ -11,16 +11,16 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from permll.cleaning.auto_config import adapt_recipe_to_size
 from permll.cleaning.clean import RECIPE
-from permll.cleaning.auto_config import suited
-from permll.estimator.preprocessing import Features, MixedFrame, fit_features, is_mixed_frame
 from permll.estimator.fitting import learn, probabilities, weights_of
+from permll.estimator.preprocessing import Features, MixedFrame, fit_features, is_mixed_frame
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
+from permll.training.predictor import Predictor
+from permll.training.progress import Lines, default_watchers
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
-from permll.training.predictor import Trained
-from permll.training.progress import Lines, default_watchers
 
 _NARROW = 512  # columns: steps so small are faster with one thread
 
@@ -44,7 +44,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             the network begins to learn those by heart. By default a fifth, of more than 2,500 rows fewer, from 5,000
             on a tenth. 0 stands for none; of fewer than 40 rows there are none either: then both are told, less
             well, by the rows that are trained on.
-        settings: any other value of the recipe, ``{"method.turn_after": 0.5, "network.widths": [64]}``.
+        settings: any other value of the recipe, ``{"method.correct_after": 0.5, "network.widths": [64]}``.
         device: to train on: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``. Predictions are made on the CPU.
         random_state: of initial weights, orders and held-out rows.
         warm_start: whether the next ``fit`` begins with the weights that are there. What the method keeps for each
@@ -73,7 +73,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     classes_: NDArray[Any]
-    trained_: Trained
+    trained_: Predictor
     _features: Features
 
     def __init__(
@@ -120,10 +120,10 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = weights_of(self.trained_.method) if again else None
         watchers = default_watchers() if self.verbose == 1 else [Lines()] if self.verbose else []
         try:
-            trained, findings, rate = learn(inputs, labels, recipe, weights=weights, observers=watchers)
+            predictor, findings, rate = learn(inputs, labels, recipe, weights=weights, callbacks=watchers)
         except KeyboardInterrupt:
             raise KeyboardInterrupt from None  # not "saved, goes on": nothing is kept
-        self.classes_, self._features, self.trained_, self.noise_rate_ = classes, features, trained, rate
+        self.classes_, self._features, self.trained_, self.noise_rate_ = classes, features, predictor, rate
         self.label_quality_ = findings.quality.astype(np.float64)
         self.corrected_labels_ = classes[np.where(findings.flagged, findings.proposed, findings.given)]
         return self
@@ -192,7 +192,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             changes["data.validation"] = None
         always = {"training.seed": seed, "data.split_seed": seed, "training.accelerator": self.device}
         recipe = load_recipe(RECIPE, {"method.name": method, **always, **changes})
-        return suited(recipe, len(labels), int(labels.max()) + 1, changes)
+        return adapt_recipe_to_size(recipe, len(labels), int(labels.max()) + 1, changes)
 
 
 def _numbered(y: NDArray[Any]) -> tuple[NDArray[Any], torch.Tensor]:

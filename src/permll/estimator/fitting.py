@@ -12,18 +12,18 @@ from torch import Tensor
 from permll.cleaning.findings import Findings
 from permll.cleaning.label_issues import posterior_of
 from permll.cleaning.prediction_averaging import Memory, remembered
+from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
 from permll.data.readers.types import row_numbers
-from permll.data.dataset import Data
 from permll.methods._base import Method
-from permll.training.train import fit
-from permll.training.callbacks import Observer
+from permll.training.callbacks import Callback
+from permll.training.predictor import Predictor, load_predictor
 from permll.training.recipe import Recipe
-from permll.training.predictor import Trained, load_trained
+from permll.training.train import train
 
 if TYPE_CHECKING:
-    from permll.training.trainer import Loop
     from permll.training.run import Run
+    from permll.training.trainer import Trainer
 
 _ROWS = 8_192  # that go through the networks at once
 
@@ -33,13 +33,13 @@ Weights = Mapping[str, Mapping[str, Tensor]]  # of each network, by name
 class Learned(NamedTuple):
     """What a training has come to."""
 
-    trained: Trained
+    predictor: Predictor
     findings: Findings  # of all rows, in their order
     noise_rate: float
 
 
 def learn(
-    inputs: Vectors, labels: Tensor, recipe: Recipe, *, weights: Weights | None, observers: Sequence[Observer]
+    inputs: Vectors, labels: Tensor, recipe: Recipe, *, weights: Weights | None, callbacks: Sequence[Callback]
 ) -> Learned:
     """Train as a recipe says, in a folder that is removed afterwards.
 
@@ -51,26 +51,26 @@ def learn(
         observers: who watches.
     """
     classes = [str(k) for k in range(int(labels.max()) + 1)]
-    data = Data(inputs, labels, tuple(classes), row_numbers(len(labels)))
+    data = LabeledData(inputs, labels, tuple(classes), row_numbers(len(labels)))
     begin = [] if weights is None else [_BeginWith(weights)]
     with TemporaryDirectory(prefix="permll-") as folder, _threads_given_back():
-        run = fit(data=data, recipe=recipe, out=Path(folder), observers=[*begin, *observers, Memory()])
-        memory, trained = remembered(run.folder), load_trained(run)
+        run = train(data, recipe=recipe, out=Path(folder), callbacks=[*begin, *callbacks, Memory()])
+        memory, predictor = remembered(run.folder), load_predictor(run)
         rows = torch.tensor([int(name) for name in memory.ids])
-        channel, posterior, _ = posterior_of(memory, labels[rows])
+        noise_model, posterior, _ = posterior_of(memory, labels[rows])
     order = rows.argsort()
     findings = Findings.of_posterior(data.ids, classes, labels, posterior[order], keep=1)
-    trained.method.double()  # so that a row is predicted alike in whatever company it comes
-    return Learned(trained, findings, channel.rate)
+    predictor.method.double()  # so that a row is predicted alike in whatever company it comes
+    return Learned(predictor, findings, noise_model.rate)
 
 
 @torch.no_grad()
-def probabilities(trained: Trained, inputs: Vectors) -> Tensor:
+def probabilities(predictor: Predictor, inputs: Vectors) -> Tensor:
     """Return (N, c) in float64, rows that sum to one."""
     parts = []
     for rows in torch.arange(len(inputs)).split(_ROWS):
-        x = trained.view(inputs.batch(rows), rows)
-        parts.append(trained.method.predict(x.double()).double())
+        x = predictor.view(inputs.batch(rows), rows)
+        parts.append(predictor.method.predict(x.double()).double())
     found = torch.cat(parts)
     return found / found.sum(1, keepdim=True)
 
@@ -80,15 +80,15 @@ def weights_of(method: Method) -> Weights:
     return {name: network.state_dict() for name, network in method.networks.items()}
 
 
-class _BeginWith(Observer):
+class _BeginWith(Callback):
     """Gives the networks their weights before the first step."""
 
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
 
-    def on_start(self, loop: "Loop", run: "Run") -> None:  # noqa: ARG002
+    def on_start(self, trainer: "Trainer", run: "Run") -> None:  # noqa: ARG002
         """Load them."""
-        networks = loop.method.networks
+        networks = trainer.method.networks
         if set(networks) != set(self._weights):
             raise ValueError(
                 f"a warm start needs the networks of the fit before, {', '.join(self._weights)}, but this method has "

@@ -21,7 +21,7 @@ NAMES = ("corrected labels", "clean labels")
 Numbers = dict[str, float | int | list[int] | None]
 
 
-class Fates(NamedTuple):
+class CorrectionCounts(NamedTuple):
     """How many samples had each fate."""
 
     true_positives: int
@@ -70,8 +70,8 @@ class Fates(NamedTuple):
 class Correction:
     """The fates of all samples, and of the samples of each clean class, in order."""
 
-    total: Fates
-    by_class: tuple[Fates, ...]
+    total: CorrectionCounts
+    by_class: tuple[CorrectionCounts, ...]
 
     def numbers(self) -> Numbers:
         """Return counts, shares and, for each class, a list of counts, as JSON holds them."""
@@ -108,7 +108,7 @@ def measure_correction(
         >>> given, corrected, clean = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), torch.tensor([0, 0, 0])
         >>> found = measure_correction(given, corrected, clean)
         >>> found.total
-        Fates(true_positives=1, miscorrected=0, missed=1, false_positives=0, kept=1)
+        CorrectionCounts(true_positives=1, miscorrected=0, missed=1, false_positives=0, kept=1)
         >>> found.total.right_before, found.total.right_after, found.total.precision, found.total.recall
         (1, 2, 1.0, 0.5)
     """
@@ -117,11 +117,17 @@ def measure_correction(
     (old,) = read_classes({"given labels": given}, num_classes if corrected.ndim == 1 else width)
     c = max(width, 1 + int(old.max()))
     fates = _fate(old != truth, new != old, new == truth)
-    counts = (truth * len(Fates._fields) + fates).bincount(minlength=c * len(Fates._fields)).view(c, -1)
-    return Correction(Fates(*counts.sum(0).tolist()), tuple(Fates(*row) for row in counts.tolist()))
+    counts = (
+        (truth * len(CorrectionCounts._fields) + fates)
+        .bincount(minlength=c * len(CorrectionCounts._fields))
+        .view(c, -1)
+    )
+    return Correction(
+        CorrectionCounts(*counts.sum(0).tolist()), tuple(CorrectionCounts(*row) for row in counts.tolist())
+    )
 
 
 def _fate(wrong: Tensor, changed: Tensor, right_now: Tensor) -> Tensor:
-    """Return for each sample the place of its fate among the fields of ``Fates``."""
+    """Return for each sample the place of its fate among the fields of ``CorrectionCounts``."""
     if_wrong = torch.where(right_now, 0, torch.where(changed, 1, 2))
     return torch.where(wrong, if_wrong, torch.where(changed, 3, 4))

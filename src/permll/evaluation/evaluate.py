@@ -8,9 +8,9 @@ from torch import Tensor
 
 from permll.evaluation import calibration
 from permll.evaluation.accuracy import accuracy, balanced_accuracy, top_k
-from permll.evaluation.validation import Outputs, read_answers, read_probabilities, same_length
 from permll.evaluation.correction import NAMES, measure_correction
 from permll.evaluation.detection import measure_detection
+from permll.evaluation.validation import Outputs, read_answers, read_probabilities, same_length
 
 Value = TypeVar("Value")
 

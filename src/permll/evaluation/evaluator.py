@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from permll.data.dataset import Data
+from permll.data.dataset import LabeledData
 from permll.evaluation.accuracy import accuracy
 from permll.evaluation.evaluate import evaluate_labels, evaluate_predictions
 from permll.evaluation.protocol import NUMBERS, choose_from_rows
@@ -15,11 +15,11 @@ from permll.evaluation.protocol import NUMBERS, choose_from_rows
 class Judged(Protocol):
     """What the judge asks of a method."""
 
-    def labels_and_quality(self, scan: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
+    def labels_and_quality(self, predict_logits: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
         """Return what it believes the labels to be (N, c), and how far the given ones (N,)."""
 
 
-class Judge:
+class Evaluator:
     """Measures a training from outside.
 
     Args:
@@ -33,8 +33,8 @@ class Judge:
 
     def __init__(
         self,
-        test: Data | None = None,
-        validation: Data | None = None,
+        test: LabeledData | None = None,
+        validation: LabeledData | None = None,
         clean: Tensor | None = None,
         clean_validation: Tensor | None = None,
         validation_is_clean: bool = False,
@@ -42,12 +42,16 @@ class Judge:
         self.test, self.validation, self.clean, self.clean_validation = test, validation, clean, clean_validation
         self.validation_is_clean = validation_is_clean
 
-    def verdict(
-        self, method: Judged, predict: Callable[[Data], Tensor], scan: Callable[..., Tensor], train: Data
+    def evaluate(
+        self,
+        method: Judged,
+        predict: Callable[[LabeledData], Tensor],
+        predict_logits: Callable[..., Tensor],
+        train: LabeledData,
     ) -> dict[str, Any]:
         """Return the numbers of an epoch, those that clean labels went into included."""
         found: dict[str, Any] = {}
-        scan = cache(scan)  # labels and their quality ask for the same
+        predict_logits = cache(predict_logits)  # labels and their quality ask for the same
         if self.test is not None:
             numbers = evaluate_predictions(predict(self.test), self.test.labels)
             found |= {f"test_{name}": value for name, value in numbers.items()}
@@ -58,11 +62,11 @@ class Judge:
             if self.clean_validation is not None:
                 found["clean_validation_accuracy"] = accuracy(probabilities, self.clean_validation)
         if self.clean is not None:
-            corrected, quality = method.labels_and_quality(scan)
+            corrected, quality = method.labels_and_quality(predict_logits)
             found |= evaluate_labels(train.labels, corrected.cpu(), quality.cpu(), self.clean)
         return found
 
-    def report(self, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def summarize(self, metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the numbers to report of a finished run, and which of them an oracle chose."""
         if self.test is None:
             unknown = dict.fromkeys(NUMBERS)  # only test data give them

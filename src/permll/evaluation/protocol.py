@@ -34,7 +34,7 @@ class Protocol:
     oracle: ClassVar[frozenset[str]] = frozenset({"best_by_clean_validation", "best_test", "memorisation"})
 
     @property
-    def memorisation(self) -> float:
+    def memorization(self) -> float:
         """Best test accuracy - last one: what was lost by learning the wrong labels by heart. Never negative."""
         return self.best_test.test - self.last.test
 
@@ -53,7 +53,7 @@ class Protocol:
             "best_test": self.best_test,
         }
         tests = {name: None if choice is None else choice.test for name, choice in choices.items()}
-        return {**tests, "memorisation": self.memorisation}
+        return {**tests, "memorisation": self.memorization}
 
 
 def choose_epochs(

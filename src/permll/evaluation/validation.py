@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from permll.utils.messages import listed
+from permll.utils.messages import format_list
 
 Outputs = Float[Tensor, "samples classes"] | Int[Tensor, " samples"]
 _SUM_TOLERANCE = 1e-3
@@ -170,4 +170,4 @@ def _described(values: Tensor) -> str:
 
 
 def _positions(mask: Tensor, noun: str) -> str:
-    return listed(mask.nonzero().flatten().tolist(), noun)
+    return format_list(mask.nonzero().flatten().tolist(), noun)

@@ -5,14 +5,14 @@ probability that a sample of class k is given the label y,
 
     r[k] ∝ q[k] T[k, y] exp(-b [k = y]),    q = (1 - ε) softmax(log p / τ) + ε / c.
 
-τ and T come from n rows whose labels the network has not seen (``fit_channel``). So few rows cannot show that it is
+τ and T come from n rows whose labels the network has not seen (``fit_noise_model``). So few rows cannot show that it is
 never mistaken, however sure it is of itself, hence ε = 1 / (2n + 2): without it a single sure mistake would pass for a
 wrong label even where no label is wrong. The lean b is for rows it was trained on: there it leans to the given label,
 which it has seen, and b takes back so much that as many labels are wrong among them as among the others
-(``find_lean``). For rows it was not trained on, b is 0.
+(``fit_label_bias``). For rows it was not trained on, b is 0.
 
 A label that goes from one class to another that looks alike cannot be told from a network that mixes these two up, by
-any number of rows whose labels are in doubt. Before a label is changed unseen, a sceptic is asked (``doubted``). He
+any number of rows whose labels are in doubt. Before a label is changed unseen, a sceptic is asked (``conservative_model``). He
 takes the network to be mistaken, however sure it is, a quarter as often as it expects to be in the mean, and then for
 the classes that it mixes up anyway: M[k] is added to q for a row whose most probable class is k (``mistakes``). What
 these mistakes explain is no noise, so he finds T anew, and of its rate takes the lower end of the interval.
@@ -27,19 +27,19 @@ from torch import Tensor
 
 from permll.functional.noise_rate import (
     ENOUGH,
-    cautious_transition,
-    enough,
     fit_likelihood,
     fit_temperature,
     guess_transition,
+    joint_from_label_probs,
     joint_given,
-    joint_of_beliefs,
-    rate_of,
+    noise_rate_from_joint,
+    smoothed_transition,
+    subsample,
 )
 
 MOST_LEAN = 20.0  # nats: what leans further has been learned by heart, and taking that back would be guessing
-SCEPTICISM = 0.25  # times the mistakes that the network expects to make
-CAUTION = 3.0  # see cautious_transition: here entries of T decide on single labels, not on their number alone
+CONSERVATIVE_FACTOR = 0.25  # times the mistakes that the network expects to make
+CAUTION = 3.0  # see smoothed_transition: here entries of T decide on single labels, not on their number alone
 MAY_LEAN = 2.0  # times the odds of labels it has not seen, before more is taken for learned by heart
 TOO_SURE = 1.1  # times: how much surer a network is of rows it has not seen, too, than it should be
 AT_ONCE = 100_000  # rows, where the doubles of all of them would not do
@@ -47,7 +47,7 @@ _HALVINGS = 50
 _TO_MATCH = 24  # halvings of a range of logarithms: to a millionth
 
 
-class Channel(NamedTuple):
+class NoiseModel(NamedTuple):
     """How labels go wrong on their way from the true class, and how far predictions are to be trusted.
 
     Args:
@@ -63,8 +63,8 @@ class Channel(NamedTuple):
     temperature: float
     rate: float
     error: float
-    slip: float = 0.0
-    mistakes: Float[Tensor, "classes classes"] | None = None
+    error_floor: float = 0.0
+    confusion: Float[Tensor, "classes classes"] | None = None
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -78,30 +78,34 @@ class Channel(NamedTuple):
         Of a rate that stands out little is taken, and one that may as well be 0 becomes next to 0: where nothing is
         wrong, nothing is to be found. It is not 0, so that there is an order among labels that are right.
         """
-        return max(self.rate - self.error**2 / self.rate if self.rate > 0 else 0.0, self.slip / 10)
+        return max(self.rate - self.error**2 / self.rate if self.rate > 0 else 0.0, self.error_floor / 10)
 
 
-def fit_channel(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> Channel:
+def fit_noise_model(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> NoiseModel:
     """Return the channel under which the labels of held-out rows are likeliest, T with its ``cautious_rate``.
 
     Examples:
         >>> log_p = (0.98 * torch.eye(2) + 0.01).log().repeat(50, 1)
         >>> labels = torch.tensor([0, 1]).repeat(50)
         >>> labels[::10] = 1 - labels[::10]
-        >>> round(fit_channel(log_p, labels).rate, 2)
+        >>> round(fit_noise_model(log_p, labels).rate, 2)
         0.1
     """
     fit = fit_likelihood(log_p, labels)
-    transition = cautious_transition(fit.joint, len(labels), CAUTION)
-    found = Channel(transition, fit.temperature, rate_of(fit.joint), fit.error, slip=1 / (2 * len(labels) + 2))
+    transition = smoothed_transition(fit.joint, len(labels), CAUTION)
+    found = NoiseModel(
+        transition, fit.temperature, noise_rate_from_joint(fit.joint), fit.error, error_floor=1 / (2 * len(labels) + 2)
+    )
     return found._replace(transition=_with_rate(transition, found.rate, found.cautious_rate))
 
 
-def doubted(channel: Channel, log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> Channel:
+def conservative_model(
+    noise_model: NoiseModel, log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
+) -> NoiseModel:
     """Return the channel as a sceptic takes it: with mistakes of the network, and the least noise that can be beside.
 
     Args:
-        channel: from ``fit_channel``.
+        channel: from ``fit_noise_model``.
         log_p: of the same held-out rows.
         labels: the same.
 
@@ -109,25 +113,25 @@ def doubted(channel: Channel, log_p: Float[Tensor, "samples classes"], labels: I
         >>> log_p = (0.98 * torch.eye(2) + 0.01).log().repeat(50, 1)
         >>> labels = torch.tensor([0, 1]).repeat(50)
         >>> labels[::10] = 1 - labels[::10]
-        >>> round(doubted(fit_channel(log_p, labels), log_p, labels).rate, 2)
+        >>> round(conservative_model(fit_noise_model(log_p, labels), log_p, labels).rate, 2)
         0.03
     """
-    mistaken = channel._replace(mistakes=mistakes(log_p, channel.temperature))
-    joint = joint_given(believed(log_p, mistaken), labels, channel.transition, CAUTION)
-    rate = rate_of(joint)
-    least = mistaken._replace(rate=max(rate - 1.96 * channel.error, 0.0), error=0.0)
-    transition = cautious_transition(joint, len(labels), CAUTION)
+    mistaken = noise_model._replace(confusion=confusion(log_p, noise_model.temperature))
+    joint = joint_given(believed(log_p, mistaken), labels, noise_model.transition, CAUTION)
+    rate = noise_rate_from_joint(joint)
+    least = mistaken._replace(rate=max(rate - 1.96 * noise_model.error, 0.0), error=0.0)
+    transition = smoothed_transition(joint, len(labels), CAUTION)
     return least._replace(transition=_with_rate(transition, rate, least.cautious_rate))
 
 
-def mistakes(log_p: Float[Tensor, "samples classes"], temperature: float) -> Float[Tensor, "classes classes"]:
+def confusion(log_p: Float[Tensor, "samples classes"], temperature: float) -> Float[Tensor, "classes classes"]:
     """Return M[k, j] = u/4 C[k, j], what a sceptic takes for the chance of class j where the network is sure of k.
 
     u is the mean of 1 - max p, the share of rows that the network expects to be wrong about, and C[k] the mean of p
     over rows whose most probable class is k, without k itself, so that it sums to one.
 
     Examples:
-        >>> mistakes(torch.tensor([[0.9, 0.1, 0.0], [0.8, 0.1, 0.1]]).log(), 1.0)[0]
+        >>> confusion(torch.tensor([[0.9, 0.1, 0.0], [0.8, 0.1, 0.1]]).log(), 1.0)[0]
         tensor([0.0000, 0.0250, 0.0125], dtype=torch.float64)
     """
     p = (log_p.double() / temperature).softmax(-1)
@@ -135,7 +139,7 @@ def mistakes(log_p: Float[Tensor, "samples classes"], temperature: float) -> Flo
     mixed = torch.zeros(classes, classes, dtype=p.dtype, device=p.device).index_add_(0, p.argmax(1), p)
     others = 1 - torch.eye(classes).to(p)
     mixed = (mixed + torch.finfo(torch.float32).tiny) * others  # of a class that is never predicted: all alike
-    return SCEPTICISM * (1 - p.amax(1)).mean() * mixed / mixed.sum(1, keepdim=True)
+    return CONSERVATIVE_FACTOR * (1 - p.amax(1)).mean() * mixed / mixed.sum(1, keepdim=True)
 
 
 def _with_rate(transition: Tensor, rate: float, wanted: float) -> Tensor:
@@ -146,51 +150,51 @@ def _with_rate(transition: Tensor, rate: float, wanted: float) -> Tensor:
     return wrong + torch.diag(1 - wrong.sum(1))
 
 
-def believed(log_p: Float[Tensor, "samples classes"], channel: Channel) -> Float[Tensor, "samples classes"]:
+def believed(log_p: Float[Tensor, "samples classes"], noise_model: NoiseModel) -> Float[Tensor, "samples classes"]:
     """Return q (N, c), in float64: what is to be believed of the classes before a label is seen.
 
     Examples:
-        >>> channel = Channel(torch.eye(2), 1.0, 0.0, 0.0, slip=0.2)
-        >>> believed(torch.tensor([[0.0, 1.0]]).log(), channel)
+        >>> noise_model = NoiseModel(torch.eye(2), 1.0, 0.0, 0.0, error_floor=0.2)
+        >>> believed(torch.tensor([[0.0, 1.0]]).log(), noise_model)
         tensor([[0.1000, 0.9000]], dtype=torch.float64)
     """
-    p = (log_p.double() / channel.temperature).softmax(-1)
-    if channel.mistakes is not None:
-        mistaken = channel.mistakes[p.argmax(1)]
+    p = (log_p.double() / noise_model.temperature).softmax(-1)
+    if noise_model.confusion is not None:
+        mistaken = noise_model.confusion[p.argmax(1)]
         p = (1 - mistaken.sum(1, keepdim=True)) * p + mistaken
-    return (1 - channel.slip) * p + channel.slip / p.shape[1]
+    return (1 - noise_model.error_floor) * p + noise_model.error_floor / p.shape[1]
 
 
 def label_posterior(
     log_p: Float[Tensor, "samples classes"],
     labels: Int[Tensor, " samples"],
-    channel: Channel,
-    lean: float = 0.0,
+    noise_model: NoiseModel,
+    label_bias: float = 0.0,
 ) -> Float[Tensor, "samples classes"]:
     """Return r (N, c), in float64.
 
     Args:
         log_p: logarithms of the network's probabilities, or logits.
         labels: as given.
-        channel: from ``fit_channel``, or what ``doubted`` leaves of it.
+        channel: from ``fit_noise_model``, or what ``conservative_model`` leaves of it.
         lean: b.
 
     Examples:
-        >>> channel = Channel(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 1.0, 0.1, 0.0)
-        >>> label_posterior(torch.tensor([[0.2, 0.8]]).log(), torch.tensor([0]), channel)  # 0.2 x 0.9 to 0.8 x 0.1
+        >>> noise_model = NoiseModel(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 1.0, 0.1, 0.0)
+        >>> label_posterior(torch.tensor([[0.2, 0.8]]).log(), torch.tensor([0]), noise_model)  # 0.2 x 0.9 to 0.8 x 0.1
         tensor([[0.6923, 0.3077]], dtype=torch.float64)
     """
     tiny = torch.finfo(torch.float64).tiny
-    q = believed(log_p, channel)
-    score = (q * channel.transition.double().T[labels]).clamp_min(tiny).log()
-    score[torch.arange(len(labels)), labels] -= lean
+    q = believed(log_p, noise_model)
+    score = (q * noise_model.transition.double().T[labels]).clamp_min(tiny).log()
+    score[torch.arange(len(labels)), labels] -= label_bias
     return score.softmax(-1)
 
 
-def find_lean(
+def fit_label_bias(
     log_p: Float[Tensor, "samples classes"],
     labels: Int[Tensor, " samples"],
-    channel: Channel,
+    noise_model: NoiseModel,
     rate: float | None = None,
 ) -> float:
     """Return the lean b in [0, ``MOST_LEAN``] with which the mean of 1 - r[y] is the noise rate.
@@ -202,18 +206,18 @@ def find_lean(
         rate: the share of wrong labels; default the channel's ``cautious_rate``.
 
     Examples:
-        >>> channel = Channel(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 1.0, 0.1, 0.0)
+        >>> noise_model = NoiseModel(torch.tensor([[0.9, 0.1], [0.1, 0.9]]), 1.0, 0.1, 0.0)
         >>> log_p, labels = torch.tensor([[0.9, 0.1]]).log().repeat(10, 1), torch.zeros(10, dtype=torch.int64)
-        >>> b = find_lean(log_p, labels, channel)
-        >>> round(1 - label_posterior(log_p, labels, channel, b)[0, 0].item(), 4)
+        >>> b = fit_label_bias(log_p, labels, noise_model)
+        >>> round(1 - label_posterior(log_p, labels, noise_model, b)[0, 0].item(), 4)
         0.1
     """
-    wanted = channel.cautious_rate if rate is None else rate
-    r = label_posterior(log_p, labels, channel)
-    return _lean_for(r.gather(1, labels[:, None])[:, 0], wanted)
+    wanted = noise_model.cautious_rate if rate is None else rate
+    r = label_posterior(log_p, labels, noise_model)
+    return _label_bias_for(r.gather(1, labels[:, None])[:, 0], wanted)
 
 
-def lean_beyond(believed: Float[Tensor, " samples"], others: Float[Tensor, " others"], times: float) -> float:
+def excess_label_bias(believed: Float[Tensor, " samples"], others: Float[Tensor, " others"], times: float) -> float:
     """Return how much further, in nats, a network leans to labels it has seen than it may; 0 if it does not.
 
     That is the b, ``MOST_LEAN`` at most, with which the mean of p_y e^-b / (p_y e^-b + 1 - p_y) has ``times`` the odds
@@ -225,46 +229,46 @@ def lean_beyond(believed: Float[Tensor, " samples"], others: Float[Tensor, " oth
         times: the odds that it may lean by.
 
     Examples:
-        >>> lean_beyond(torch.full((5,), 0.6), torch.full((5,), 0.5), 1.5)  # odds of 1.5 to 1
+        >>> excess_label_bias(torch.full((5,), 0.6), torch.full((5,), 0.5), 1.5)  # odds of 1.5 to 1
         0.0
-        >>> round(lean_beyond(torch.full((5,), 0.75), torch.full((5,), 0.5), 1.5), 4)  # of 3 to 1: log 2 too much
+        >>> round(excess_label_bias(torch.full((5,), 0.75), torch.full((5,), 0.5), 1.5), 4)  # of 3 to 1: log 2 too much
         0.6931
     """
     right = others.double().mean().clamp(1e-6, 1 - 1e-6).item()
     p_y = believed.double()
     wrong = (1 - right) / (1 - right + times * right)
-    return 0.0 if (1 - p_y).mean().item() >= wrong * (1 - 1e-6) else _lean_for(p_y, wrong)
+    return 0.0 if (1 - p_y).mean().item() >= wrong * (1 - 1e-6) else _label_bias_for(p_y, wrong)
 
 
-def _lean_for(r_y: Tensor, wrong: float) -> float:
+def _label_bias_for(r_y: Tensor, wrong: float) -> float:
     """Return the b in [0, ``MOST_LEAN``] with which the mean of 1 - r_y, once b is taken off, is ``wrong``."""
     others = 1 - r_y
     low, high = 0.0, MOST_LEAN
     for _ in range(_HALVINGS):
-        lean = (low + high) / 2
-        found = (others / (others + r_y * math.exp(-lean))).mean().item()
-        low, high = (lean, high) if found < wrong else (low, lean)
+        label_bias = (low + high) / 2
+        found = (others / (others + r_y * math.exp(-label_bias))).mean().item()
+        low, high = (label_bias, high) if found < wrong else (low, label_bias)
     return low
 
 
-class Others(NamedTuple):
+class HeldOut(NamedTuple):
     """Rows that the network was not trained on: logits (n, c), and labels as given (n,)."""
 
     logits: Float[Tensor, "others classes"]
     labels: Int[Tensor, " others"]
 
 
-def posterior_of_seen(
-    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], others: Others | None = None
+def train_label_posterior(
+    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], others: HeldOut | None = None
 ) -> Float[Tensor, "samples classes"]:
     """Return r (N, c), in float32, for rows that the network was trained on with targets that hold their labels.
 
     r[k] ∝ q[k] T[k, y], q = softmax(z / τ). Of the logits of given labels so much is taken that the network leans no
-    further to labels it has seen than it may (``lean_beyond``). It is surer of rows it was trained on, too: τ makes it
+    further to labels it has seen than it may (``excess_label_bias``). It is surer of rows it was trained on, too: τ makes it
     as sure of them as of others (``match_confidence``), which it is a little too sure of as well, hence a tenth more;
     and surer if the labels of those would be likelier then, where there is a row of them for each pair of classes: with
     fewer, any sure prediction finds a T to go with it. T is the one that makes ``labels`` likeliest, as in
-    ``fit_channel``. Without others nothing is taken, τ is 1, and T the joint distribution of q and labels: one step
+    ``fit_noise_model``. Without others nothing is taken, τ is 1, and T the joint distribution of q and labels: one step
     towards the likeliest, since with all of them what is known by heart would pass for right.
 
     Args:
@@ -275,25 +279,27 @@ def posterior_of_seen(
     Examples:
         >>> logits = torch.tensor([[3.0, 0.0]] * 8 + [[0.0, 3.0]] * 8)
         >>> labels = torch.tensor([0] * 8 + [1] * 7 + [0])
-        >>> posterior_of_seen(logits, labels).argmax(1)[-1]
+        >>> train_label_posterior(logits, labels).argmax(1)[-1]
         tensor(1)
     """
     if others is None or len(others.labels) == 0:
-        temperature, lean = 1.0, 0.0
-        joint = joint_of_beliefs(logits.softmax(-1), labels)
+        temperature, label_bias = 1.0, 0.0
+        joint = joint_from_label_probs(logits.softmax(-1), labels)
     else:
-        some, given = enough(logits, labels)
+        some, given = subsample(logits, labels)
         seen, unseen = (z.double().softmax(-1).gather(1, y[:, None])[:, 0] for z, y in ((some, given), others))
-        lean = lean_beyond(seen, unseen, MAY_LEAN)
-        some = some.scatter_add(1, given[:, None], torch.full_like(some[:, :1], -lean))
+        label_bias = excess_label_bias(seen, unseen, MAY_LEAN)
+        some = some.scatter_add(1, given[:, None], torch.full_like(some[:, :1], -label_bias))
         one_for_each_pair = min(len(others.labels), ENOUGH) >= logits.shape[1] ** 2
         surer = min(fit_temperature(*others), 1.0) if one_for_each_pair else 1.0
         temperature = TOO_SURE * match_confidence(some, others.logits) * surer
         start = guess_transition(logits.shape[1]).to(logits.device)
         joint = joint_given((some.double() / temperature).softmax(-1), given, start)
-    channel = Channel(cautious_transition(joint, len(labels)), temperature, rate_of(joint), error=0.0)
+    noise_model = NoiseModel(
+        smoothed_transition(joint, len(labels)), temperature, noise_rate_from_joint(joint), error=0.0
+    )
     parts = zip(logits.split(AT_ONCE), labels.split(AT_ONCE), strict=True)
-    return torch.cat([label_posterior(rows, own, channel, lean / temperature).float() for rows, own in parts])
+    return torch.cat([label_posterior(rows, own, noise_model, label_bias / temperature).float() for rows, own in parts])
 
 
 def match_confidence(logits: Float[Tensor, "samples classes"], others: Float[Tensor, "others classes"]) -> float:

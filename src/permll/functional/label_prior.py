@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
-def largest_gap(flipped: float) -> float:
+def max_label_logit(flipped: float) -> float:
     """Return log((1 - ρ) / ρ), 0 at least: the head start below which a network grows certain of the class.
 
     Let a share ρ of the samples of class A be labelled B, and all of them look alike. As long as α rests, the target of
@@ -20,14 +20,14 @@ def largest_gap(flipped: float) -> float:
     (1 - ρ) r_A + ρ r_A' lies above p for every p in (0, 1) exactly if g < log((1 - ρ) / ρ).
 
     Examples:
-        >>> round(largest_gap(0.4), 2), largest_gap(0.6)
+        >>> round(max_label_logit(0.4), 2), max_label_logit(0.6)
         (0.41, 0.0)
     """
     return max(math.log((1 - flipped) / flipped), 0.0) if 0 < flipped < 1 else (0.0 if flipped >= 1 else math.inf)
 
 
 def pull_of_alike(p: float, gap: float, flipped: float) -> float:
-    """Return what the targets of look-alikes move a prediction p by: (1 - ρ) r + ρ r' - p; see ``largest_gap``.
+    """Return what the targets of look-alikes move a prediction p by: (1 - ρ) r + ρ r' - p; see ``max_label_logit``.
 
     Examples:
         >>> pull_of_alike(0.6, 0.2, 0.4) > 0, pull_of_alike(0.99, 1.58, 0.4) > 0
@@ -38,42 +38,44 @@ def pull_of_alike(p: float, gap: float, flipped: float) -> float:
     return (1 - flipped) * with_own + flipped * with_other - p
 
 
-def earned_gap(right: Float[Tensor, " classes"], most: float) -> Float[Tensor, " classes"]:
+def earned_label_logit(right: Float[Tensor, " classes"], most: float) -> Float[Tensor, " classes"]:
     """Return log(R / (1 - R)), within [0, ``most``]: the head start that labels deserve of which a share R is right.
 
-    It is ``largest_gap`` in the worst case, in which all wrong ones belong to one other class.
+    It is ``max_label_logit`` in the worst case, in which all wrong ones belong to one other class.
 
     Examples:
-        >>> earned_gap(torch.tensor([0.2, 0.5, 0.8]), 3.0)
+        >>> earned_label_logit(torch.tensor([0.2, 0.5, 0.8]), 3.0)
         tensor([0.0000, 0.0000, 1.3863])
     """
     return torch.logit(right, eps=1e-6).clamp(0.0, most)
 
 
-def closing_gap(gap: float, progress: Float[Tensor, ""], begins: Float[Tensor, ""], lasts: float) -> Float[Tensor, ""]:
+def decayed_label_logit(
+    gap: float, progress: Float[Tensor, ""], begins: Float[Tensor, ""], lasts: float
+) -> Float[Tensor, ""]:
     """Return ``gap`` up to the share ``begins`` of training, then less and less, and 0 from ``lasts`` later on.
 
     Examples:
         >>> progress = torch.tensor([0.0, 0.1, 0.25, 0.3, 1.0])
-        >>> [round(closing_gap(1.5, now, torch.tensor(0.1), 0.2).item(), 3) for now in progress]
+        >>> [round(decayed_label_logit(1.5, now, torch.tensor(0.1), 0.2).item(), 3) for now in progress]
         [1.5, 1.5, 0.375, 0.0, 0.0]
     """
     return gap * (1 - (progress - begins) / max(lasts, torch.finfo(torch.float32).tiny)).clamp(0.0, 1.0)
 
 
-def aligned(
+def align_prior(
     log_p: Float[Tensor, "batch classes"], prior: Float[Tensor, " classes"], shares: Float[Tensor, " classes"]
 ) -> Float[Tensor, "batch classes"]:
     """Return log(p q / π), up to a constant of each row: what is said of a sample if the classes had their shares.
 
     Examples:
-        >>> aligned(torch.tensor([[0.8, 0.2]]).log(), torch.tensor([0.5, 0.5]), torch.tensor([0.8, 0.2])).softmax(-1)
+        >>> align_prior(torch.tensor([[0.8, 0.2]]).log(), torch.tensor([0.5, 0.5]), torch.tensor([0.8, 0.2])).softmax(-1)
         tensor([[0.5000, 0.5000]])
     """
     return log_p + (prior.log() - shares.log())
 
 
-def how_right(
+def label_accuracy(
     p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], more: float = 10.0
 ) -> Float[Tensor, " classes"]:
     """Return R (c,): the mean of p_y over samples with the label y, as if ``more`` had been seen at the mean of all.
@@ -83,7 +85,7 @@ def how_right(
 
     Examples:
         >>> p = torch.tensor([[0.9, 0.1], [0.5, 0.5], [0.4, 0.6]])
-        >>> how_right(p, torch.tensor([0, 0, 1]), more=0.0)
+        >>> label_accuracy(p, torch.tensor([0, 0, 1]), more=0.0)
         tensor([0.7000, 0.6000])
     """
     believed = p.gather(1, labels[:, None])[:, 0]
@@ -91,10 +93,10 @@ def how_right(
     return (total + more * believed.mean()) / (labels.bincount(minlength=p.shape[1]) + more)
 
 
-def shares_of_right(
+def prior_of_correct_labels(
     labels: Int[Tensor, " samples"], right: Float[Tensor, " classes"], factor: float = 1.5
 ) -> Float[Tensor, " classes"]:
-    """Return the ``cautious_shares`` of right labels, G_y R_y of all: G_y is a label's share, R_y how many are right.
+    """Return the ``shrunk_prior`` of right labels, G_y R_y of all: G_y is a label's share, R_y how many are right.
 
     With T the transition matrix, G_y R_y = q_y T_yy: where all classes lose labels alike and R is known these are the
     true shares, however rare a class is, and however many wrong labels hide that. Where some lose more, or the network
@@ -103,34 +105,34 @@ def shares_of_right(
     Examples:
         >>> labels = torch.tensor([0] * 600 + [1] * 400)  # 200 of class 1 among them, 60 % of each kept their labels
         >>> right = torch.tensor([480 / 600, 120 / 400])
-        >>> shares_of_right(labels, right, factor=1.0)
+        >>> prior_of_correct_labels(labels, right, factor=1.0)
         tensor([0.8000, 0.2000])
     """
     of_right = labels.bincount(minlength=len(right)).clamp_min(1).to(right) * right.clamp_min(1e-6)
-    return cautious_shares(of_right / of_right.sum(), factor)
+    return shrunk_prior(of_right / of_right.sum(), factor)
 
 
-def cautious_shares(shares: Float[Tensor, " classes"], factor: float = 2.0) -> Float[Tensor, " classes"]:
+def shrunk_prior(shares: Float[Tensor, " classes"], factor: float = 2.0) -> Float[Tensor, " classes"]:
     """Return shares as far as they differ from even ones by more than a factor, which is taken off.
 
     As long as most labels of a class are right, wrong ones can at most halve its share of the labels; what is smaller
     than half of an even share is small in truth.
 
     Examples:
-        >>> cautious_shares(torch.tensor([0.45, 0.35, 0.20]))
+        >>> shrunk_prior(torch.tensor([0.45, 0.35, 0.20]))
         tensor([0.3333, 0.3333, 0.3333])
-        >>> cautious_shares(torch.tensor([0.5, 0.49, 0.01]))
+        >>> shrunk_prior(torch.tensor([0.5, 0.49, 0.01]))
         tensor([0.4854, 0.4854, 0.0291])
     """
     ratio = (shares * len(shares)).clamp_min(torch.finfo(shares.dtype).tiny).log()
     return (ratio.sign() * (ratio.abs() - math.log(factor)).clamp_min(0)).softmax(-1)
 
 
-def known_shares(shares: Sequence[float], classes: int) -> Float[Tensor, " classes"]:
+def known_prior(shares: Sequence[float], classes: int) -> Float[Tensor, " classes"]:
     """Return shares that are given, of whatever sum, so that they sum to one.
 
     Examples:
-        >>> known_shares([30.0, 10.0], 2)
+        >>> known_prior([30.0, 10.0], 2)
         tensor([0.7500, 0.2500])
     """
     if len(shares) != classes or not all(0 < share < math.inf for share in shares):

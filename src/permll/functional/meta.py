@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 
-def nearest_in_batch(features: Float[Tensor, "batch features"], k: int) -> Int[Tensor, "batch neighbours"]:
+def nearest_in_batch(features: Float[Tensor, "batch features"], k: int) -> Int[Tensor, "batch neighbors"]:
     """Return the k rows nearest to each row, itself left out; fewer in a batch that has fewer others.
 
     Examples:
@@ -28,18 +28,18 @@ def nearest_in_batch(features: Float[Tensor, "batch features"], k: int) -> Int[T
 
 def synthetic_labels(
     labels: Int[Tensor, " batch"],
-    neighbours: Int[Tensor, "batch neighbours"],
+    neighbors: Int[Tensor, "batch neighbors"],
     rows: Int[Tensor, " chosen"],
     picks: Int[Tensor, " chosen"],
 ) -> Int[Tensor, " batch"]:
-    """Return the labels, with those of ``rows`` replaced by the label of a neighbour: of which, ``picks`` says.
+    """Return the labels, with those of ``rows`` replaced by the label of a neighbor: of which, ``picks`` says.
 
     Examples:
-        >>> neighbours = torch.tensor([[1, 2], [0, 2], [1, 0]])
-        >>> synthetic_labels(torch.tensor([5, 6, 7]), neighbours, torch.tensor([0, 2]), torch.tensor([1, 0]))
+        >>> neighbors = torch.tensor([[1, 2], [0, 2], [1, 0]])
+        >>> synthetic_labels(torch.tensor([5, 6, 7]), neighbors, torch.tensor([0, 2]), torch.tensor([1, 0]))
         tensor([7, 6, 6])
     """
-    return labels.index_copy(0, rows, labels[neighbours[rows, picks]])
+    return labels.index_copy(0, rows, labels[neighbors[rows, picks]])
 
 
 def one_step(

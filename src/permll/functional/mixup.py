@@ -1,7 +1,7 @@
 """Mixup: a batch blended with a permutation of itself, and the loss of what a network says of the blends.
 
 Whom a sample is blended with is a permutation ``partner`` (B,); how much of the first remains is a ``share``, λ: one
-number for the batch, or (B,) numbers, one for each pair. ``permll.data.transforms.mixup`` draws both from a batch's keys.
+number for the batch, or (B,) numbers, one for each pair. ``permll.data.transforms.mixing`` draws both from a batch's keys.
 """
 
 from jaxtyping import Float, Int, Num

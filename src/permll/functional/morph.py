@@ -25,12 +25,12 @@ def add_to_history(
     return torch.cat([history[:, 1:], predicted[:, None].to(history)], 1)
 
 
-def memorised(history: Int[Tensor, "samples visits"], labels: Int[Tensor, " samples"]) -> Bool[Tensor, " samples"]:
+def memorized(history: Int[Tensor, "samples visits"], labels: Int[Tensor, " samples"]) -> Bool[Tensor, " samples"]:
     """Return whether the given label was predicted more often than any other.
 
     Examples:
         >>> history = torch.tensor([[0, 1, 1], [0, 1, 2], [-1, -1, 1]])
-        >>> memorised(history, torch.tensor([1, 1, 1]))
+        >>> memorized(history, torch.tensor([1, 1, 1]))
         tensor([ True, False,  True])
     """
     own = history == labels[:, None]

@@ -4,11 +4,11 @@ Each estimator returns the joint distribution ``J[i, j] = P(clean class i, given
 shown, in float64. From it follow the noise rate ``1 - trace J`` and the transition matrix ``T[i, j]``, J with rows that
 sum to one.
 
-- ``joint_of_beliefs``: what a method believes the labels to be, such as PermLL's a or a memory of predictions.
+- ``joint_from_label_probs``: what a method believes the labels to be, such as PermLL's a or a memory of predictions.
 - ``joint_by_likelihood``: the transition matrix under which the given labels are likeliest, if the network's
   predictions are right up to a temperature. Fair only to rows whose labels the network was not trained on; close to it
   for others as long as it has learned none by heart.
-- ``rate_of_mixture``: the share of the upper hump of the losses; a rate alone.
+- ``noise_rate_from_mixture``: the share of the upper hump of the losses; a rate alone.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from permll.functional.mixture import fit_gaussian_mixture, wrong_posterior
-from permll.functional.subsample import some_rows
+from permll.functional.subsample import subsample_rows
 
 TEMPERATURES = tuple(2 ** (step / 4) for step in range(-8, 13))  # a quarter to eight
 STEPS = 100  # of EM
@@ -37,11 +37,11 @@ def noise_rate(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " s
         >>> round(noise_rate(logits, labels), 2)
         0.2
     """
-    return rate_of(joint_by_likelihood(logits, labels))
+    return noise_rate_from_joint(joint_by_likelihood(logits, labels))
 
 
 def least_noise_rate(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
-    """Return the lower of ``noise_rate`` and ``rate_of_mixture``, for a method that leaves out so many labels.
+    """Return the lower of ``noise_rate`` and ``noise_rate_from_mixture``, for a method that leaves out so many labels.
 
     What a network does not know yet passes for noise in the likelihood, and the less it is given to learn from, the
     less it knows: on the way down both would call ever more labels wrong. The losses of such a network do not fall into
@@ -54,14 +54,14 @@ def least_noise_rate(logits: Float[Tensor, "samples classes"], labels: Int[Tenso
         >>> round(least_noise_rate(logits, labels), 2)
         0.2
     """
-    return min(noise_rate(logits, labels), rate_of_mixture(logits, labels))
+    return min(noise_rate(logits, labels), noise_rate_from_mixture(logits, labels))
 
 
-def rate_of(joint: Float[Tensor, "classes classes"]) -> float:
+def noise_rate_from_joint(joint: Float[Tensor, "classes classes"]) -> float:
     """Return 1 - trace J, kept within [0, 1].
 
     Examples:
-        >>> rate_of(torch.tensor([[0.4, 0.1], [0.0, 0.5]]))
+        >>> noise_rate_from_joint(torch.tensor([[0.4, 0.1], [0.0, 0.5]]))
         0.1...
     """
     return min(max(1 - joint.trace().item(), 0.0), 1.0)
@@ -82,29 +82,29 @@ def transition_of(joint: Float[Tensor, "classes classes"]) -> Float[Tensor, "cla
     )
 
 
-def enough(
+def subsample(
     logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
 ) -> tuple[Float[Tensor, "some classes"], Int[Tensor, " some"]]:
-    """Return as many rows as are needed: ``some_rows``.
+    """Return as many rows as are needed: ``subsample_rows``.
 
     Examples:
-        >>> logits, labels = enough(torch.zeros(3 * ENOUGH, 3), torch.arange(3 * ENOUGH) % 3)
+        >>> logits, labels = subsample(torch.zeros(3 * ENOUGH, 3), torch.arange(3 * ENOUGH) % 3)
         >>> len(logits) == ENOUGH, labels.bincount().min().item() > 0.3 * ENOUGH
         (True, True)
     """
     if len(labels) <= ENOUGH:
         return logits, labels
-    rows = some_rows(len(labels), ENOUGH).to(labels.device)
+    rows = subsample_rows(len(labels), ENOUGH).to(labels.device)
     return logits[rows], labels[rows]
 
 
-def joint_of_beliefs(
+def joint_from_label_probs(
     beliefs: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
 ) -> Float[Tensor, "classes classes"]:
     """Return J[i, j] = 1/N Σ_{n: y_n = j} q_n[i], with q_n what is believed of the clean class of sample n.
 
     Examples:
-        >>> joint_of_beliefs(torch.tensor([[1.0, 0.0], [0.5, 0.5]]), torch.tensor([0, 1]))
+        >>> joint_from_label_probs(torch.tensor([[1.0, 0.0], [0.5, 0.5]]), torch.tensor([0, 1]))
         tensor([[0.5000, 0.2500],
                 [0.0000, 0.2500]], dtype=torch.float64)
     """
@@ -112,14 +112,14 @@ def joint_of_beliefs(
     return joint.index_add_(0, labels, beliefs.double()).T / len(labels)
 
 
-def rate_of_mixture(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
+def noise_rate_from_mixture(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
     """Return the mean probability that the loss -log p_y belongs to the upper of two normal distributions.
 
     Examples:
         >>> logits = 6 * torch.eye(2).repeat(50, 1) + 0.1 * torch.randn(100, 2)
         >>> labels = torch.tensor([0, 1]).repeat(50)
         >>> labels[:20] = 1 - labels[:20]
-        >>> round(rate_of_mixture(logits, labels), 2)
+        >>> round(noise_rate_from_mixture(logits, labels), 2)
         0.2
     """
     losses = nn.functional.cross_entropy(logits.double(), labels, reduction="none")
@@ -127,7 +127,7 @@ def rate_of_mixture(logits: Float[Tensor, "samples classes"], labels: Int[Tensor
     return 0.0 if mixture is None else wrong_posterior(losses, mixture).mean().item()
 
 
-def cautious_transition(
+def smoothed_transition(
     joint: Float[Tensor, "classes classes"], samples: int, caution: float = 1.0
 ) -> Float[Tensor, "classes classes"]:
     """Return T as if c more rows of each class had been seen, with as many wrong labels as in all, evenly spread.
@@ -137,7 +137,7 @@ def cautious_transition(
 
     Examples:
         >>> joint = torch.tensor([[0.4, 0.1], [0.0, 0.5]])
-        >>> cautious_transition(joint, 10)
+        >>> smoothed_transition(joint, 10)
         tensor([[0.8286, 0.1714],
                 [0.0286, 0.9714]])
     """
@@ -169,7 +169,7 @@ def joint_by_likelihood(
         tensor([[0.7000, 0.3000],
                 [0.0000, 1.0000]], dtype=torch.float64)
     """
-    logits, labels = enough(logits, labels)
+    logits, labels = subsample(logits, labels)
     return _best_fit(logits, labels)[1]
 
 
@@ -181,7 +181,7 @@ def fit_temperature(logits: Float[Tensor, "samples classes"], labels: Int[Tensor
         >>> fit_temperature(0.2 * torch.eye(2).repeat(50, 1), labels) < 1  # far surer than it says
         True
     """
-    return _best_fit(*enough(logits, labels))[2]
+    return _best_fit(*subsample(logits, labels))[2]
 
 
 def fit_likelihood(
@@ -193,32 +193,32 @@ def fit_likelihood(
 
     Noise and mistakes of the network are told apart by confidence: noise is as frequent where the network is sure as
     where it is not. EM finds T for each τ: with r_n[i] ∝ p_n[i] T[i, y_n], J[i, j] = 1/N Σ_{n: y_n = j} r_n[i], and T
-    is J's ``cautious_transition``. With few rows for each pair of classes the rate still comes out some points high.
+    is J's ``smoothed_transition``. With few rows for each pair of classes the rate still comes out some points high.
 
     Args:
         logits: of a network, (N, c).
         labels: as given, (N,).
         groups: of rows that are left out in turn, for the standard error.
-        caution: see ``cautious_transition``; 0 for the maximum of the likelihood itself.
+        caution: see ``smoothed_transition``; 0 for the maximum of the likelihood itself.
 
     Examples:
         >>> logits = 6 * torch.eye(2).repeat(50, 1)
         >>> labels = torch.tensor([0, 1]).repeat(50)
         >>> labels[::10] = 1 - labels[::10]
         >>> fit = fit_likelihood(logits, labels)
-        >>> round(rate_of(fit.joint), 2), round(fit.error, 2)
+        >>> round(noise_rate_from_joint(fit.joint), 2), round(fit.error, 2)
         (0.1, 0.03)
     """
-    logits, labels = enough(logits, labels)
+    logits, labels = subsample(logits, labels)
     _, joint, temperature = _best_fit(logits, labels, caution)
     groups = min(groups, len(labels))
     if groups < 2:
         return LikelihoodFit(joint, temperature, error=1.0)
-    scaled, start = logits.double() / temperature, cautious_transition(joint, len(labels), caution)
+    scaled, start = logits.double() / temperature, smoothed_transition(joint, len(labels), caution)
     # At random, but the same each time: rows often come in an order that has to do with their labels.
     group = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)) % groups
     left_out = [_fit(scaled[group != g], labels[group != g], start, caution) for g in range(groups)]
-    rates = torch.tensor([rate_of(without) for _, without in left_out], dtype=torch.float64)
+    rates = torch.tensor([noise_rate_from_joint(without) for _, without in left_out], dtype=torch.float64)
     error = ((groups - 1) * rates.var(unbiased=False)).sqrt().item()
     return LikelihoodFit(joint, temperature, error)
 
@@ -245,14 +245,14 @@ def joint_given(
         >>> p = (0.98 * torch.eye(2) + 0.01).repeat(50, 1)
         >>> labels = torch.tensor([0, 1]).repeat(50)
         >>> labels[::10] = 1 - labels[::10]
-        >>> round(rate_of(joint_given(p, labels, torch.tensor([[0.7, 0.3], [0.3, 0.7]]))), 2)
+        >>> round(noise_rate_from_joint(joint_given(p, labels, torch.tensor([[0.7, 0.3], [0.3, 0.7]]))), 2)
         0.1
     """
-    p, labels = enough(p, labels)
+    p, labels = subsample(p, labels)
     return _fit(p.double().log(), labels, start.double(), caution)[1]
 
 
-class Explained(NamedTuple):
+class WarmFit(NamedTuple):
     """How well labels are explained by predictions, a transition matrix and a temperature."""
 
     likelihood: float  # mean log-likelihood of a label
@@ -260,9 +260,9 @@ class Explained(NamedTuple):
     place: int  # of the temperature in TEMPERATURES
 
 
-def explain(
-    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], before: Explained | None = None
-) -> Explained:
+def warm_fit(
+    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], before: WarmFit | None = None
+) -> WarmFit:
     """Return what ``fit_likelihood`` maximises, roughly: to compare one epoch's predictions with another's.
 
     Args:
@@ -273,10 +273,10 @@ def explain(
     Examples:
         >>> labels = torch.tensor([0, 1]).repeat(50)
         >>> knows, guesses = 4 * torch.eye(2).repeat(50, 1), torch.zeros(100, 2)
-        >>> explain(knows, labels).likelihood > explain(guesses, labels).likelihood
+        >>> warm_fit(knows, labels).likelihood > warm_fit(guesses, labels).likelihood
         True
     """
-    logits, labels = enough(logits, labels)
+    logits, labels = subsample(logits, labels)
     last = len(TEMPERATURES) - 1
     if before is None:
         start, places = guess_transition(logits.shape[1]).to(logits.device), set(range(0, len(TEMPERATURES), 4))
@@ -285,7 +285,7 @@ def explain(
     fits = {place: _fit(logits.double() / TEMPERATURES[place], labels, start, 1.0, ROUGHLY) for place in places}
     best = max(fits, key=lambda place: fits[place][0])
     likelihood, joint = fits[best]
-    return Explained(likelihood, cautious_transition(joint, len(labels)), best)
+    return WarmFit(likelihood, smoothed_transition(joint, len(labels)), best)
 
 
 def _best_fit(logits: Tensor, labels: Tensor, caution: float = 1.0) -> tuple[float, Tensor, float]:
@@ -309,8 +309,8 @@ def _fit(logits: Tensor, labels: Tensor, T: Tensor, caution: float, tolerance: f
         r = T.T[labels].mul_(p)  # in place, as is the division: N x c numbers more each time would take as long again
         total = r.sum(1).clamp_min(torch.finfo(p.dtype).tiny)
         before, likelihood = likelihood, total.log().mean().item()
-        joint = joint_of_beliefs(r.div_(total[:, None]), labels)
-        T = cautious_transition(joint, len(labels), caution)
+        joint = joint_from_label_probs(r.div_(total[:, None]), labels)
+        T = smoothed_transition(joint, len(labels), caution)
         if abs(likelihood - before) < tolerance:
             break
     return likelihood, joint

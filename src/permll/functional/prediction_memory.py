@@ -31,13 +31,13 @@ def in_order(index: Int[Tensor, " batch"]) -> tuple[Int[Tensor, " visits"], ...]
     return tuple((number == n).nonzero()[:, 0] for n in range(times))
 
 
-def normalised(
+def normalized(
     rows: Float[Tensor, "rows classes"], otherwise: Float[Tensor, "rows classes"]
 ) -> Float[Tensor, "rows classes"]:
     """Return rows of nothing negative, each divided by its sum; in place of a row of zeros, that of ``otherwise``.
 
     Examples:
-        >>> normalised(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), torch.eye(2))
+        >>> normalized(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), torch.eye(2))
         tensor([[0.2500, 0.7500],
                 [0.0000, 1.0000]])
     """
@@ -64,7 +64,7 @@ def elr_target(
     return beta * target + (1 - beta) * p / p.sum(-1, keepdim=True)
 
 
-def elr_regulariser(
+def elr_regularizer(
     target: Float[Tensor, "batch classes"], logits: Float[Tensor, "batch classes"]
 ) -> Float[Tensor, " batch"]:
     """Return log(1 - <t, p>), which falls as the prediction agrees with the memory.
@@ -73,7 +73,7 @@ def elr_regulariser(
     in logit k is p_k Σ_j (t_j - t_k) p_j / (1 - <t, p>).
 
     Examples:
-        >>> elr_regulariser(torch.tensor([[0.5, 0.5]]), torch.zeros(1, 2))
+        >>> elr_regularizer(torch.tensor([[0.5, 0.5]]), torch.zeros(1, 2))
         tensor([-0.6931])
     """
     return torch.log1p(-(target * _clamped(logits)).sum(-1))
@@ -90,7 +90,7 @@ def supported_labels(
         >>> supported_labels(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.1, 0.4, 0.5]]))
         tensor([[0.2000, 0.8000, 0.0000]])
     """
-    return normalised(labels * target, labels)
+    return normalized(labels * target, labels)
 
 
 def _clamped(logits: Tensor) -> Tensor:
@@ -161,4 +161,4 @@ def sop_labels(noise: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"
                 [1.0000, 0.0000]])
     """
     given = torch.zeros_like(noise).scatter_(-1, labels[:, None], 1.0)
-    return normalised((given - noise).clamp_min(0.0), given)
+    return normalized((given - noise).clamp_min(0.0), given)

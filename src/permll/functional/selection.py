@@ -113,6 +113,6 @@ def joint_loss(
         tensor([0.9242])
     """
     log_p, log_q = logits.log_softmax(-1), others.log_softmax(-1)
-    labelled = nn.functional.nll_loss(log_p + log_q, labels, reduction="none")
+    labeled = nn.functional.nll_loss(log_p + log_q, labels, reduction="none")
     apart = ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)
-    return (1 - lam) * labelled + lam * apart
+    return (1 - lam) * labeled + lam * apart

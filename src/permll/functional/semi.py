@@ -114,7 +114,7 @@ def believed(right: Float[Tensor, " samples"], threshold: float, least: int) -> 
     return chosen
 
 
-def unlabelled_weight(noise_rate: float, num_classes: int) -> float:
+def unlabeled_weight(noise_rate: float, num_classes: int) -> float:
     """Return λ_u, the weight of ``squared_error`` beside cross-entropy, by the authors' table of DivideMix.
 
     They choose it by the true noise rate:
@@ -132,9 +132,9 @@ def unlabelled_weight(noise_rate: float, num_classes: int) -> float:
     for 90 % is left out: no estimate is to be trusted there.
 
     Examples:
-        >>> [round(unlabelled_weight(rate, 10), 4) for rate in (0.2, 0.4, 0.5)]
+        >>> [round(unlabeled_weight(rate, 10), 4) for rate in (0.2, 0.4, 0.5)]
         [0.0, 12.5, 25.0]
-        >>> [round(unlabelled_weight(rate, 100), 4) for rate in (0.2, 0.5)]
+        >>> [round(unlabeled_weight(rate, 100), 4) for rate in (0.2, 0.5)]
         [25.0, 150.0]
     """
     tens = math.log10(num_classes / 10)

@@ -5,15 +5,15 @@ from jaxtyping import Int
 from torch import Tensor
 
 
-def some_rows(total: int, most: int) -> Int[Tensor, " some"]:
+def subsample_rows(total: int, most: int) -> Int[Tensor, " some"]:
     """Return ``most`` of so many rows, or all, in their order.
 
     Evenly spaced ones would not do: every third row is of one class where three classes come in turn.
 
     Examples:
-        >>> some_rows(4, 10)
+        >>> subsample_rows(4, 10)
         tensor([0, 1, 2, 3])
-        >>> (some_rows(60_000, 3_000) % 3).bincount().min().item() > 900
+        >>> (subsample_rows(60_000, 3_000) % 3).bincount().min().item() > 900
         True
     """
     order = torch.randperm(total, generator=torch.Generator().manual_seed(0))

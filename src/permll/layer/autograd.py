@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from permll.layer.equations import Correction
-from permll.layer.top_k import Change, Kept, KeptCorrection
+from permll.layer.top_k import Change, TopKCorrection, TopKRows
 
 Reduction = Literal["mean", "sum", "none"]
 FORGOTTEN = 1000  # batches gone through backward without a step: nobody accumulates that many
@@ -40,9 +40,9 @@ class VisitedLoss(Function):
     def forward(
         ctx: Any,
         logits: Tensor,
-        alpha: Tensor | Kept,
+        alpha: Tensor | TopKRows,
         index: Tensor,
-        closed_form: Callable[[Any, Tensor], Correction | KeptCorrection],
+        closed_form: Callable[[Any, Tensor], Correction | TopKCorrection],
         visits: list[Visit],
         reduction: Reduction,
     ) -> Tensor:

@@ -8,10 +8,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from permll.distributed.sharding import current_placement
 from permll.layer import equations
 from permll.layer import top_k as kept_rows
+from permll.layer.autograd import Reduction, Visit, VisitedLoss, reduced
 from permll.layer.sample_state import KeyedRows
-from permll.distributed.sharding import present
+from permll.layer.step_size import choose_init, choose_step
+from permll.layer.table import File, RowTable
 from permll.layer.validation import (
     Ids,
     Index,
@@ -24,9 +27,6 @@ from permll.layer.validation import (
     read_labels,
     take_rows,
 )
-from permll.layer.table import File, RowTable
-from permll.layer.step_size import choose_init, choose_step
-from permll.layer.autograd import Reduction, Visit, VisitedLoss, reduced
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 IN_PARTS = (("prediction", "ce"), ("prediction", "kl"))  # the losses that need no whole row of α
@@ -57,7 +57,7 @@ class PermutationLayer(KeyedRows):
 
     What has not been through ``backward`` leaves no trace. What has waits for ``step``; the layer's own ``zero_grad``
     forgets it (an optimizer's does not reach it). ``eval()`` discards the layer: the plain loss against the given
-    labels, nothing noted.
+    labels, nothing recorded.
 
     Args:
         labels: the given, possibly wrong labels (N,), each in 0..c-1; list, array or tensor.
@@ -66,10 +66,10 @@ class PermutationLayer(KeyedRows):
             for c >= 10, and what gives the same head start in α for fewer classes (0.83 for two).
         lr: the step of α per visit. The paper's η multiplies the gradient of a mean over B samples: ``lr = η / B``.
             The default is the paper's 1.5 / 128, made for 120 epochs of batches from scratch: rather give ``epochs``.
-        turn_after: instead of ``lr``: the fraction of ``epochs`` after which a label that the network contradicts with
+        correct_after: instead of ``lr``: the fraction of ``epochs`` after which a label that the network contradicts with
             certainty at every visit turns (default 0.3 when only ``epochs`` is given; lower: sooner). For
             ``on="prediction"``.
-        epochs: how often training visits each sample, for ``turn_after``.
+        epochs: how often training visits each sample, for ``correct_after``.
         on: ``"prediction"`` (the paper's choice) or ``"label"``.
         loss: ``"ce"``, ``"kl"``, ``"l1"`` or ``"l2"``.
         ids: optional names of the rows, strings or integers. A saved state then finds its rows by id, however the data
@@ -93,7 +93,7 @@ class PermutationLayer(KeyedRows):
         *,
         init: float | None = None,
         lr: float | None = None,
-        turn_after: float | None = None,
+        correct_after: float | None = None,
         epochs: int | None = None,
         on: equations.Side = "prediction",
         loss: equations.LossName = "ce",
@@ -111,10 +111,10 @@ class PermutationLayer(KeyedRows):
         given = read_labels(labels, num_classes)
         num_classes = int(num_classes)  # from NumPy's
         init = choose_init(init, num_classes)
-        lr = choose_step(lr, turn_after, epochs, num_classes=num_classes, init=init, on=on, loss=loss)
+        lr = choose_step(lr, correct_after, epochs, num_classes=num_classes, init=init, on=on, loss=loss)
         names = None if ids is None else RowIds(ids, len(given))
         gap = equations.initial_gap(num_classes, init)
-        own = given[present().own]
+        own = given[current_placement().own_rows]
         table = RowTable(
             len(own),
             (num_classes,),
@@ -124,7 +124,7 @@ class PermutationLayer(KeyedRows):
             top_k=top_k,
             tail="logmeanexp",
             file=file,
-            own=present().own,
+            own=current_placement().own_rows,
         )
         super().__init__(given, names, table, "alpha")
         self.num_classes, self.on, self.loss, self.init, self.lr = num_classes, on, loss, init, lr
@@ -156,7 +156,7 @@ class PermutationLayer(KeyedRows):
             return reduced(equations.plain_loss(logits, labels, self.loss), reduction)
         # The rows go where the network is: the table may stay on the host.
         if table.kept_entries and (self.on, self.loss) in IN_PARTS:
-            kept = kept_rows.Kept(*(part.to(logits.device) for part in table.read_kept(place)))
+            kept = kept_rows.TopKRows(*(part.to(logits.device) for part in table.read_kept(place)))
             return VisitedLoss.apply(logits, kept, place, kept_rows.prediction_ce, self._visits, reduction)
         alpha = table.read(place).to(logits)
         closed_form = equations.CLOSED_FORMS[self.on, self.loss]
@@ -209,7 +209,7 @@ class PermutationLayer(KeyedRows):
         contradicted where ``corrected_labels() != labels``.
         """
         self._warn_if_waiting()
-        own = self.placement.own
+        own = self.placement.own_rows
         labels = self.labels[own].to(self.table.device)
         if logits is None:
             return self._joined(self.table.softmax_at_label(labels)).to(self.labels.device)

@@ -1,6 +1,6 @@
 """Stochastic rounding to bfloat16, whose chance is a pure function of a counter.
 
-A number x between two neighbours lo and hi of bfloat16 becomes hi with the probability (x - lo) / (hi - lo), so that
+A number x between two neighbors lo and hi of bfloat16 becomes hi with the probability (x - lo) / (hi - lo), so that
 its mean is x. Rounded to the nearest, a step of 0.005 on a number above 2 would vanish every time; rounded this way, it
 arrives once in a while. The chance is a hash of the row, its entry and the number of the write: runs repeat to the bit,
 and go on to the bit after an interruption, whatever else draws random numbers.
@@ -42,7 +42,7 @@ def stochastic_bfloat16(
     What bfloat16 can hold stays as it is, and so does what is not finite.
 
     Examples:
-        >>> eighth = torch.full((1, 4), 1 + 2**-10)  # an eighth of the way from 1 to its neighbour 1.0078125
+        >>> eighth = torch.full((1, 4), 1 + 2**-10)  # an eighth of the way from 1 to its neighbor 1.0078125
         >>> stochastic_bfloat16(eighth, torch.tensor([[0, 57343, 57344, 65535]], dtype=torch.int32)).float()
         tensor([[1.0000, 1.0000, 1.0078, 1.0078]])
     """

@@ -5,10 +5,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from permll.distributed.sharding import present
-from permll.layer.validation import RowIds, check_range, match_rows
+from permll.distributed.sharding import current_placement
 from permll.layer.state_keys import saved_shape, take_parts
 from permll.layer.table import RowTable
+from permll.layer.validation import RowIds, check_range, match_rows
 
 
 class KeyedRows(nn.Module):
@@ -29,7 +29,7 @@ class KeyedRows(nn.Module):
     def __init__(self, labels: Tensor, ids: RowIds | None, table: RowTable, name: str) -> None:
         super().__init__()
         self.ids, self.table, self._name = ids, table, name
-        self.placement = present()
+        self.placement = current_placement()
         self.register_buffer("labels", labels)
 
     def __len__(self) -> int:
@@ -44,19 +44,19 @@ class KeyedRows(nn.Module):
 
     def each(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Return what a function of rows (n, ...) and the labels (n,) of their samples says of every row, (N, ...)."""
-        labels = self.labels[self.placement.own].to(self.table.device)
+        labels = self.labels[self.placement.own_rows].to(self.table.device)
         return self._joined(self.table.each(lambda rows, at: function(rows, labels[at])))
 
     def _joined(self, own: Tensor) -> Tensor:
         """Return for all N rows what is known of those in the table; all ranks have to ask."""
-        return self.placement.join(own, len(self))
+        return self.placement.gather_rows(own, len(self))
 
     def _place(self, index: Tensor) -> Tensor:
         """Return where in the table the rows of the samples at ``index`` (B,) are: the one place that knows."""
         device = self.table.device
         if index.is_cpu and device.type != "cpu":
             check_range(index, len(self))  # while it can still be told: an accelerator would only abort
-        return self.placement.place(index.to(device, non_blocking=True))
+        return self.placement.local_index(index.to(device, non_blocking=True))
 
     def _misfit(self, shape: tuple[int, ...]) -> str:
         """Say that a state with rows of (N, ...) does not belong here."""
@@ -65,9 +65,9 @@ class KeyedRows(nn.Module):
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         destination.update(self.table.state(prefix + self._name))
-        destination[prefix + "labels"] = destination[prefix + "labels"][self.placement.own]
+        destination[prefix + "labels"] = destination[prefix + "labels"][self.placement.own_rows]
         if self.ids is not None:
-            destination[prefix + "ids"] = self.ids.to_tensor(self.placement.own)
+            destination[prefix + "ids"] = self.ids.to_tensor(self.placement.own_rows)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         missing, problems = args[2], args[-1]
@@ -91,5 +91,5 @@ class KeyedRows(nn.Module):
         if shape[1:] != self.table.shape:
             raise ValueError(self._misfit(shape))
         here, there = match_rows(self.labels.cpu(), self.ids, labels.cpu(), ids)
-        mine = self.placement.here(here)
-        self.table.load(saved, self.placement.place(here[mine]), there[mine])
+        mine = self.placement.is_local(here)
+        self.table.load(saved, self.placement.local_index(here[mine]), there[mine])

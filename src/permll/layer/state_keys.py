@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from permll.layer.top_k import Kept, expand
+from permll.layer.top_k import TopKRows, expand
 
 ROW_PARTS = frozenset({"rows", "classes", "kept", "tail"})  # have a row for each sample
 
@@ -40,4 +40,4 @@ def saved_rows(saved: Mapping[str, Tensor], index: Tensor) -> Tensor:
     taken = {part: saved[part].index_select(0, index.to(saved[part].device)) for part in ROW_PARTS & saved.keys()}
     if "rows" in taken:
         return taken["rows"]
-    return expand(Kept(taken["classes"].long(), taken["kept"], taken["tail"]), int(saved["width"]))
+    return expand(TopKRows(taken["classes"].long(), taken["kept"], taken["tail"]), int(saved["width"]))

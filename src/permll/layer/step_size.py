@@ -40,7 +40,7 @@ def choose_init(init: float | None, num_classes: int) -> float:
 
 def choose_step(
     lr: float | None,
-    turn_after: float | None,
+    correct_after: float | None,
     epochs: int | None,
     *,
     num_classes: int,
@@ -58,36 +58,36 @@ def choose_step(
         True
     """
     if lr is not None:
-        if turn_after is not None or epochs is not None:
-            raise ValueError("lr and turn_after with epochs both set the step of alpha: give one of them.")
+        if correct_after is not None or epochs is not None:
+            raise ValueError("lr and correct_after with epochs both set the step of alpha: give one of them.")
         if not (isinstance(lr, int | float | np.floating) and 0 <= lr < math.inf):
             raise ValueError(f"lr must be a number not below 0, got {lr!r}.")
         return lr
     if epochs is None:
-        if turn_after is not None:
-            raise ValueError("turn_after is a fraction of training: give epochs as well.")
+        if correct_after is not None:
+            raise ValueError("correct_after is a fraction of training: give epochs as well.")
         return PAPER_STEP
-    turn_after = DEFAULT_TURN if turn_after is None else turn_after
+    correct_after = DEFAULT_TURN if correct_after is None else correct_after
     if on == "label":
-        raise ValueError("turn_after and epochs set the step for on='prediction' only: give lr for on='label'.")
-    if not (isinstance(epochs, int | np.integer) and epochs >= 1 and 0 < turn_after < math.inf):
+        raise ValueError("correct_after and epochs set the step for on='prediction' only: give lr for on='label'.")
+    if not (isinstance(epochs, int | np.integer) and epochs >= 1 and 0 < correct_after < math.inf):
         raise ValueError(
-            "turn_after must be positive and epochs a whole number, at least 1; got "
-            f"turn_after={turn_after!r} and epochs={epochs!r}."
+            "correct_after must be positive and epochs a whole number, at least 1; got "
+            f"correct_after={correct_after!r} and epochs={epochs!r}."
         )
-    return step_to_turn(max(1, round(turn_after * epochs)), num_classes=num_classes, init=init, loss=loss)
+    return lr_to_correct_after(max(1, round(correct_after * epochs)), num_classes=num_classes, init=init, loss=loss)
 
 
-def turned_after(visits: int, lr: float, *, num_classes: int, init: float, loss: LossName = "ce") -> bool:
+def is_corrected_after(visits: int, lr: float, *, num_classes: int, init: float, loss: LossName = "ce") -> bool:
     """Return whether ``visits`` certain contradictions with the step ``lr`` turn the label.
 
     For a prediction that is certain of class k, every loss moves α along a - e_k; only the speed differs: 1 for CE and
     KL, 2 a_k for L1, √2 a_k for L2. All classes but y and k stay alike, so three numbers are the whole row.
 
     Examples:
-        >>> [turned_after(n, 80 / 64, num_classes=14, init=0.275) for n in (1, 2)]  # the paper's Clothing1M
+        >>> [is_corrected_after(n, 80 / 64, num_classes=14, init=0.275) for n in (1, 2)]  # the paper's Clothing1M
         [False, True]
-        >>> [turned_after(n, 1.5 / 128, num_classes=10, init=0.35) for n in (117, 118)]  # its CIFAR-10, 120 epochs
+        >>> [is_corrected_after(n, 1.5 / 128, num_classes=10, init=0.35) for n in (117, 118)]  # its CIFAR-10, 120 epochs
         [False, True]
     """
     factor, power = _SPEED[loss]
@@ -107,18 +107,18 @@ def turned_after(visits: int, lr: float, *, num_classes: int, init: float, loss:
 _SPEED: dict[LossName, tuple[float, int]] = {"ce": (1.0, 0), "kl": (1.0, 0), "l1": (2.0, 1), "l2": (math.sqrt(2), 1)}
 
 
-def step_to_turn(visits: int, *, num_classes: int, init: float, loss: LossName = "ce") -> float:
+def lr_to_correct_after(visits: int, *, num_classes: int, init: float, loss: LossName = "ce") -> float:
     """Return the smallest step with which a label contradicted at every visit turns by its ``visits``-th one.
 
     Examples:
-        >>> lr = step_to_turn(100, num_classes=10, init=0.35)
+        >>> lr = lr_to_correct_after(100, num_classes=10, init=0.35)
         >>> round(lr, 4)
         0.0137
-        >>> [turned_after(100, share * lr, num_classes=10, init=0.35) for share in (0.999, 1.001)]
+        >>> [is_corrected_after(100, share * lr, num_classes=10, init=0.35) for share in (0.999, 1.001)]
         [False, True]
     """
     followed = min(visits, _LONGEST)
-    turned = partial(turned_after, followed, num_classes=num_classes, init=init, loss=loss)
+    turned = partial(is_corrected_after, followed, num_classes=num_classes, init=init, loss=loss)
     high = initial_gap(num_classes, init) / followed
     while not turned(high):
         high *= 2

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from permll.layer.memmap import Layout, finish, forget, map_tensors, temporary_file
 from permll.layer.rounding import chances, stochastic_bfloat16
-from permll.layer.validation import take_rows
 from permll.layer.state_keys import ROW_PARTS, saved_rows, state_key
-from permll.layer.top_k import Change, Kept, Tail, compress, expand, largest, log_total, moved, turns
+from permll.layer.top_k import Change, Tail, TopKRows, compress, expand, largest, log_total, moved, split_repeats
+from permll.layer.validation import take_rows
 
 File = str | Path | Literal[True] | None
 LARGEST = 4 * 2**30  # bytes that ``values`` may make out of rows that are kept otherwise
@@ -151,10 +151,10 @@ class RowTable(nn.Module):
             return rows.float() if rows.dtype is torch.bfloat16 else rows
         return expand(self.read_kept(index), self.width)
 
-    def read_kept(self, index: Tensor) -> Kept:
+    def read_kept(self, index: Tensor) -> TopKRows:
         """Return the rows at ``index`` (B,) as they are kept by ``top_k``."""
         classes, values, tail = (take_rows(part, index) for part in self._parts)
-        return Kept(classes.long(), values.to(self.dtype), tail.to(self.dtype))
+        return TopKRows(classes.long(), values.to(self.dtype), tail.to(self.dtype))
 
     def write(self, index: Tensor, rows: Tensor) -> None:
         """Replace the rows at ``index`` (B,) by ``rows`` (B, ...)."""
@@ -171,7 +171,7 @@ class RowTable(nn.Module):
         With ``top_k`` a ``Change`` will do for rows, which costs O(B k²); a row that is named twice then moves twice.
         """
         if isinstance(rows, Change):
-            for places in turns(index):
+            for places in split_repeats(index):
                 change = Change(*(part[places].to(self.device) for part in rows))
                 self._write_kept(index[places], moved(self.read_kept(index[places]), change, scale, self.width))
         elif (whole := self.whole) is not None and self._writes is None:
@@ -282,7 +282,7 @@ class RowTable(nn.Module):
         if at_label is not None:
             kept[:, 0] = at_label
 
-    def _write_kept(self, index: Tensor, row: Kept) -> None:
+    def _write_kept(self, index: Tensor, row: TopKRows) -> None:
         numbers = self._rounded(index, torch.cat([row.values, row.tail[:, None]], 1))
         classes, kept, tail = self._parts
         classes.index_copy_(0, index, row.classes.to(classes.dtype))

@@ -18,7 +18,7 @@ from torch import Tensor
 Tail = Literal["mean", "logmeanexp"]
 
 
-class Kept(NamedTuple):
+class TopKRows(NamedTuple):
     """Rows of which k entries are kept: class numbers (B, k), the given label's first; values (B, k); tails (B,)."""
 
     classes: Tensor
@@ -38,7 +38,7 @@ class Change(NamedTuple):
     variance: Tensor
 
 
-class KeptCorrection(NamedTuple):
+class TopKCorrection(NamedTuple):
     """The loss of each sample (B,), where it pulls the network (B, c), and where it pulls the sample's own row."""
 
     loss: Tensor
@@ -46,7 +46,7 @@ class KeptCorrection(NamedTuple):
     grad_alpha: Change
 
 
-def compress(rows: Tensor, labels: Tensor, k: int, tail: Tail) -> Kept:
+def compress(rows: Tensor, labels: Tensor, k: int, tail: Tail) -> TopKRows:
     """Return rows (B, c) with the k entries that are to be kept, k <= c.
 
     Examples:
@@ -61,31 +61,31 @@ def compress(rows: Tensor, labels: Tensor, k: int, tail: Tail) -> Kept:
     classes = order[:, :k]
     values = rows.gather(1, classes)
     if not spread:
-        return Kept(classes, values, torch.zeros_like(values[:, 0]))
+        return TopKRows(classes, values, torch.zeros_like(values[:, 0]))
     largest = rows.gather(1, order[:, k:])  # of the rest: what is alike comes out of either mean as it is, to the bit
     rest = rows - largest
     if tail == "mean":
         shared = rest.scatter_(1, classes, 0.0).sum(1).div_(spread)
     else:
         shared = rest.exp_().scatter_(1, classes, 0.0).sum(1).div_(spread).log_()
-    return Kept(classes, values, shared.add_(largest[:, 0]))
+    return TopKRows(classes, values, shared.add_(largest[:, 0]))
 
 
-def expand(row: Kept, num_classes: int) -> Tensor:
+def expand(row: TopKRows, num_classes: int) -> Tensor:
     """Return the rows (B, c): what is kept, and the tail everywhere else.
 
     Examples:
-        >>> expand(Kept(torch.tensor([[2, 0]]), torch.tensor([[5.0, 1.0]]), torch.tensor([0.5])), 4)
+        >>> expand(TopKRows(torch.tensor([[2, 0]]), torch.tensor([[5.0, 1.0]]), torch.tensor([0.5])), 4)
         tensor([[1.0000, 0.5000, 5.0000, 0.5000]])
     """
     return row.tail[:, None].repeat(1, num_classes).scatter_(1, row.classes, row.values)
 
 
-def log_total(row: Kept, num_classes: int) -> Tensor:
+def log_total(row: TopKRows, num_classes: int) -> Tensor:
     """Return log Σ exp of each row (B,).
 
     Examples:
-        >>> row = Kept(torch.tensor([[2, 0]]), torch.tensor([[5.0, 1.0]]), torch.tensor([0.5]))
+        >>> row = TopKRows(torch.tensor([[2, 0]]), torch.tensor([[5.0, 1.0]]), torch.tensor([0.5]))
         >>> torch.allclose(log_total(row, 4), expand(row, 4).logsumexp(1))
         True
     """
@@ -95,11 +95,11 @@ def log_total(row: Kept, num_classes: int) -> Tensor:
     return torch.cat([row.values, row.tail[:, None] + math.log(spread)], 1).logsumexp(1)
 
 
-def largest(row: Kept, num_classes: int) -> Tensor:
+def largest(row: TopKRows, num_classes: int) -> Tensor:
     """Return the class (B,) with the largest entry of each row, of several the first.
 
     Examples:
-        >>> largest(Kept(torch.tensor([[2, 0]]), torch.tensor([[5.0, 1.0], [0.0, 0.0]]), torch.tensor([0.5, 0.5])), 4)
+        >>> largest(TopKRows(torch.tensor([[2, 0]]), torch.tensor([[5.0, 1.0], [0.0, 0.0]]), torch.tensor([0.5, 0.5])), 4)
         tensor([2, 1])
     """
     classes, k = row.classes.expand(len(row.values), -1), row.classes.shape[1]
@@ -113,14 +113,14 @@ def largest(row: Kept, num_classes: int) -> Tensor:
     return best
 
 
-def moved(row: Kept, change: Change, scale: float, num_classes: int) -> Kept:
+def moved(row: TopKRows, change: Change, scale: float, num_classes: int) -> TopKRows:
     """Return the row after adding ``scale`` times the change, as far as it can be known, in O(B k m).
 
     It is ``compress`` of the whole row, log-mean-exp for the tail, if the classes that the change names hold those that
     come to be kept. Of the others it knows mean μ and variance σ², and log mean exp(s u) = s μ + s² σ² / 2 + O(s³).
 
     Examples:
-        >>> row = Kept(torch.tensor([[0, 1]]), torch.tensor([[2.0, 0.0]]), torch.tensor([0.0]))
+        >>> row = TopKRows(torch.tensor([[0, 1]]), torch.tensor([[2.0, 0.0]]), torch.tensor([0.0]))
         >>> up = Change(torch.tensor([[3]]), torch.tensor([[1.0]]), torch.tensor([0.0]), torch.tensor([0.0]))
         >>> moved(row, up, 0.5, 5)
         Kept(classes=tensor([[0, 3]]), values=tensor([[2.0000, 0.5000]]), tail=tensor([0.]))
@@ -133,7 +133,7 @@ def moved(row: Kept, change: Change, scale: float, num_classes: int) -> Kept:
     first = values.clone()
     first[:, 0] = torch.inf  # the label
     chosen = first.topk(k).indices
-    kept = Kept(classes.gather(1, chosen), values.gather(1, chosen), row.tail)
+    kept = TopKRows(classes.gather(1, chosen), values.gather(1, chosen), row.tail)
     if k == num_classes:
         return kept
     rest = row.tail + scale * change.mean + (scale * scale / 2) * change.variance
@@ -144,7 +144,7 @@ def moved(row: Kept, change: Change, scale: float, num_classes: int) -> Kept:
     return kept._replace(tail=top + (total / (num_classes - k)).log())
 
 
-def _matched(row: Kept, change: Change) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _matched(row: TopKRows, change: Change) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the change of the kept entries (B, k), and classes, changes and whether they are new of others, (B, n)."""
     k = row.classes.shape[1]
     known = change.classes[:, :k]
@@ -182,7 +182,7 @@ def largest_entries(rows: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return values, places.gather(1, found)
 
 
-def prediction_ce(row: Kept, logits: Tensor) -> KeptCorrection:
+def prediction_ce(row: TopKRows, logits: Tensor) -> TopKCorrection:
     """Return -log <a, p> and its gradients p - r and a - r, without ever making a row of c entries of α.
 
     With ā the weight of every class that is not kept, <a, p> = Σ_kept a_k p_k + ā (1 - Σ_kept p_k), and there r = ā p /
@@ -211,16 +211,16 @@ def prediction_ce(row: Kept, logits: Tensor) -> KeptCorrection:
     classes = torch.cat([row.classes, following], 1)
     change = Change(classes, at, a_rest - mean, (square - mean.square()).clamp_min_(0.0))
     grad_logits = p.mul_(1 - pull[:, None]).scatter_(1, row.classes, p_kept - r)
-    return KeptCorrection(-evidence.log(), grad_logits, change)
+    return TopKCorrection(-evidence.log(), grad_logits, change)
 
 
-def turns(index: Tensor) -> list[Tensor | slice]:
+def split_repeats(index: Tensor) -> list[Tensor | slice]:
     """Return the places of a batch in parts that hold no row twice: all first visits, all second ones, and so on.
 
     Examples:
-        >>> turns(torch.tensor([7, 3, 7, 5]))
+        >>> split_repeats(torch.tensor([7, 3, 7, 5]))
         [tensor([0, 1, 3]), tensor([2])]
-        >>> turns(torch.tensor([7, 3, 5]))
+        >>> split_repeats(torch.tensor([7, 3, 5]))
         [slice(None, None, None)]
     """
     named, order = index.sort(stable=True)

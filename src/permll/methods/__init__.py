@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 from permll._lazy import lazy
 
 if TYPE_CHECKING:
-    from permll.methods._base import Draw as Draw
     from permll.methods._base import FitInfo as FitInfo
     from permll.methods._base import Method as Method
-    from permll.methods._base import Scan as Scan
+    from permll.methods._base import PredictLogits as PredictLogits
     from permll.methods._base import Stage as Stage
-    from permll.methods._base import Sweep as Sweep
+    from permll.methods._base import StreamSpec as StreamSpec
+    from permll.methods._base import TrainPass as TrainPass
     from permll.methods._base import divide_epochs as divide_epochs
     from permll.methods._registry import METHODS as METHODS
     from permll.methods._registry import MethodInfo as MethodInfo
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "_base": ("Draw", "FitInfo", "Method", "Scan", "Stage", "Sweep", "divide_epochs"),
+        "_base": ("StreamSpec", "FitInfo", "Method", "PredictLogits", "Stage", "TrainPass", "divide_epochs"),
         "_registry": ("METHODS", "MethodInfo", "find_method"),
         "_state": ("SampleBuffer", "SampleParameter"),
     },

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch, Order
+from permll.distributed.network import BatchCoupling as BatchCoupling
 
 
 class FitInfo(NamedTuple):
@@ -32,7 +33,7 @@ class FitInfo(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Draw:
+class StreamSpec:
     """Which rows a sweep draws, in what order, and which views of them it sees.
 
     Args:
@@ -53,7 +54,7 @@ class Draw:
 
 
 @dataclass(frozen=True, eq=False)
-class Sweep:
+class TrainPass:
     """One pass: the first stream sets the pace, the others are begun again as often as needed.
 
     Args:
@@ -62,13 +63,12 @@ class Sweep:
         networks: those that may move, ``"own"`` among them for parameters of the method's own; default all, () none.
     """
 
-    streams: Mapping[str, Draw] = field(default_factory=lambda: {"batch": Draw()})
+    streams: Mapping[str, StreamSpec] = field(default_factory=lambda: {"batch": StreamSpec()})
     loss: str = "loss"
     networks: tuple[str, ...] | None = None
 
 
 Weights = Literal["last", "best", "initial", "fresh"]
-Meet = Literal["nothing", "losses", "inputs"]
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def in_epochs(length: float, epochs: int) -> int:
     return round(length * epochs if length < 1 else length)
 
 
-class Scan(Protocol):
+class PredictLogits(Protocol):
     """What a network says of rows, in evaluation mode."""
 
     def __call__(
@@ -160,8 +160,8 @@ class Method(nn.Module):
         keeps_best: whether the loop keeps the weights that did best by ``score``, for stages and scans to go back to.
         meet: where the rows of a batch meet, which decides what several ranks have to tell each other. In
             ``"inputs"``, if they are blended, picked or stacked before a network sees them; every rank then makes all
-            views. In ``"losses"``, if a row's loss depends on the logits of other rows; ranks exchange logits. In
-            ``"nothing"``, if a row's loss depends on that row alone, and nothing is written down about it; ranks
+            views. In ``"logits"``, if a row's loss depends on the logits of other rows; ranks exchange logits. In
+            ``"none"``, if a row's loss depends on that row alone, and nothing is written down about it; ranks
             exchange nothing but gradients. The default is always right; the others cost less.
         shardable: whether all that a method does with a row depends on that row, its label and its state, so that the
             state of a row may live on one rank. Then rows meet in nothing.
@@ -169,7 +169,7 @@ class Method(nn.Module):
 
     network_names: ClassVar[tuple[str, ...]] = ("net",)
     keeps_best: ClassVar[bool] = False
-    meet: ClassVar[Meet] = "inputs"
+    batch_coupling: ClassVar[BatchCoupling] = "inputs"
     shardable: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -185,20 +185,20 @@ class Method(nn.Module):
         """Return the stages, whose epochs sum to ``epochs``; by default one."""
         return (Stage("train", epochs),)
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
+    def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Begin a stage, with the networks still as the stage before left them."""
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
         """Return how well predictions (n, c) fit the noisy labels (n,) of validation rows; higher is better."""
         return (probabilities.argmax(-1) == labels).double().mean().item()
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return sweep ``number`` of an epoch, or None after the last; by default one over all rows.
 
         It may scan first. What it decides is kept with the checkpoint, so a run that is interrupted within the sweep
         goes on with the same rows.
         """
-        return Sweep() if number == 0 else None
+        return TrainPass() if number == 0 else None
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss (B,) of each sample; the loop takes the mean."""
@@ -207,26 +207,26 @@ class Method(nn.Module):
     def on_step_end(self) -> None:
         """Follow a step of the optimizer."""
 
-    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
+    def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Follow the last sweep of an epoch."""
 
     def predict(self, x: Tensor) -> Tensor:
         """Return probabilities (B, c): the mean over the networks, without anything that served training alone."""
         return torch.stack([network(x).float().softmax(-1) for network in self.networks.values()]).mean(0)
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return what it believes the labels to be, (N, c), rows sum to one; by default what the networks predict."""
-        return self.predict_rows(scan)
+        return self.predict_rows(predict_logits)
 
-    def label_quality(self, scan: Scan) -> Tensor:
+    def label_quality(self, predict_logits: PredictLogits) -> Tensor:
         """Return how far each given label is believed, (N,) in [0, 1], low = suspect."""
-        return self._of_given(self.corrected_labels(scan))
+        return self._of_given(self.corrected_labels(predict_logits))
 
-    def labels_and_quality(self, scan: Scan) -> tuple[Tensor, Tensor]:
+    def labels_and_quality(self, predict_logits: PredictLogits) -> tuple[Tensor, Tensor]:
         """Return ``corrected_labels`` and ``label_quality``, for the price of the former where it tells the latter."""
-        corrected = self.corrected_labels(scan)
+        corrected = self.corrected_labels(predict_logits)
         follows = type(self).label_quality is Method.label_quality
-        return corrected, self._of_given(corrected) if follows else self.label_quality(scan)
+        return corrected, self._of_given(corrected) if follows else self.label_quality(predict_logits)
 
     def _of_given(self, believed: Tensor) -> Tensor:
         """Return what (N, c) says of the given labels, (N,)."""
@@ -237,22 +237,22 @@ class Method(nn.Module):
         """Return numbers worth watching that need no clean labels: for the progress display and metrics.jsonl."""
         return {}
 
-    def settings(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, Any]:
         """Return what the method chose for itself from the data, to be written down."""
         return {}
 
-    def own_state(self) -> dict[str, Tensor]:
+    def extra_state(self) -> dict[str, Tensor]:
         """Return the state beside the networks: rows per sample, counters."""
         return {name: value for name, value in self.state_dict().items() if not name.startswith("networks.")}
 
-    def load_own_state(self, state: Mapping[str, Tensor]) -> None:
+    def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
         """Give it back; rows per sample find their places by id."""
         missing, unexpected = self.load_state_dict(dict(state), strict=False)
         missing = [name for name in missing if not name.startswith("networks.")]
         if missing or unexpected:
             raise ValueError(f"the state is of another method: it lacks {missing} and has {unexpected} more.")
 
-    def predict_rows(self, scan: Scan, *, held_out: bool = False) -> Tensor:
+    def predict_rows(self, predict_logits: PredictLogits, *, held_out: bool = False) -> Tensor:
         """Return what the networks predict for all training rows, or for held-out ones: their mean (N, c)."""
-        looks = [scan(name, held_out=True) if held_out else scan(name) for name in self.networks]
+        looks = [predict_logits(name, held_out=True) if held_out else predict_logits(name) for name in self.networks]
         return torch.stack([logits.softmax(-1) for logits in looks]).mean(0)

@@ -35,5 +35,5 @@ def logits_and_features(network: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
     finally:
         handle.remove()
     features = heard[-1].flatten(1)
-    join = getattr(network, "join", None)  # a network whose rows are dealt to several ranks
-    return logits, features if join is None else join(features)
+    gather = getattr(network, "gather_features", None)  # a network that several processes evaluate together
+    return logits, features if gather is None else gather(features)

@@ -5,7 +5,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from permll.utils.messages import nearest
+from permll.utils.messages import did_you_mean
 
 if TYPE_CHECKING:
     from permll.methods._base import Method
@@ -18,44 +18,44 @@ class MethodInfo:
     Args:
         name: in recipes and on the command line.
         title: in tables.
-        idea: in about six words.
+        summary: in about six words.
         year: of the paper.
         paper: authors, title, where and when.
-        home: "module:Class".
+        import_path: "module:Class".
         needs: what it needs beyond given labels: ``index`` (each sample's own state), ``validation`` (a part with noisy
             labels), ``trusted`` (rows known to be right), ``noise_rate`` (an oracle, or our estimate).
         state: what it keeps for every sample.
         networks: how many it trains.
         cost: time of a step in steps of cross-entropy, roughly.
         deviations: where it differs from the authors' code, and why.
-        alone: why it cannot be trained on several ranks; "" for a method that can.
+        single_process_reason: why it cannot be trained on several ranks; "" for a method that can.
     """
 
     name: str
     title: str
-    idea: str
+    summary: str
     year: int | None
     paper: str
-    home: str
+    import_path: str
     needs: tuple[str, ...] = ()
     state: str = "none"
     networks: int = 1
     cost: float = 1.0
     deviations: tuple[str, ...] = ()
-    alone: str = ""
+    single_process_reason: str = ""
 
     @property
     def method_class(self) -> "type[Method]":
         """Return the class; this imports it."""
         from permll.methods._base import Method
 
-        module, name = self.home.split(":", 1)
+        module, name = self.import_path.split(":", 1)
         try:
             found = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError) as problem:
-            raise ValueError(f"the method {self.home} cannot be imported: {problem}.") from None
+            raise ValueError(f"the method {self.import_path} cannot be imported: {problem}.") from None
         if not (isinstance(found, type) and issubclass(found, Method)):
-            raise ValueError(f"{self.home} is no method: it must inherit from permll.methods.Method.")
+            raise ValueError(f"{self.import_path} is no method: it must inherit from permll.methods.Method.")
         return found
 
     def build(self, **settings: Any) -> "Method":
@@ -64,7 +64,7 @@ class MethodInfo:
         for name in settings:
             if name not in known:
                 raise ValueError(
-                    f"{self.name} has no setting {name!r}{nearest(name, known) or '.'} It has {', '.join(known)}."
+                    f"{self.name} has no setting {name!r}{did_you_mean(name, known) or '.'} It has {', '.join(known)}."
                 )
         return self.method_class(**{name: self._checked(name, value) for name, value in settings.items()})
 

@@ -5,18 +5,18 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from permll.data import orders
+from permll.data import samplers
 from permll.data.streams import Batch
-from permll.data.transforms.mixup import mixup as draw_mix
 from permll.data.transforms.counter_rng import fold
+from permll.data.transforms.mixing import mixup as draw_mix
 from permll.functional.mixup import bootstrapped_targets
 from permll.functional.refurbish import class_prior_divergence, entropy
 from permll.functional.semi import co_guess, linear_ramp, refine, squared_error
-from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep, divide_epochs, in_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, divide_epochs, in_epochs
 from permll.methods._eval_mode import evaluating
 
 Guess = Literal["evaluating", "training"]
-Blends = Literal["all", "labelled"]
+Blends = Literal["all", "labeled"]
 
 
 class MixMatch(Method):
@@ -70,7 +70,7 @@ class MixMatch(Method):
 
     # --- What a method of this kind says of its own
 
-    def divide(self, number: int, scan: Scan) -> tuple[Tensor, Tensor]:
+    def divide(self, number: int, predict_logits: PredictLogits) -> tuple[Tensor, Tensor]:
         """Return the rows that are labelled and those that are not, for the turn of network ``number``."""
         raise NotImplementedError
 
@@ -82,7 +82,7 @@ class MixMatch(Method):
         """Return how far each label takes part in the targets, (N,): w, and 0 for those that are forgotten."""
         raise NotImplementedError
 
-    def unlabelled_factor(self) -> float:
+    def unlabeled_factor(self) -> float:
         """Return the size of an unlabelled batch, in batches of the recipe."""
         return 0.5
 
@@ -98,7 +98,7 @@ class MixMatch(Method):
         self.warm_up_epochs = divide_epochs(info.epochs, self.warm_up)[0]
         self.ramp_epochs = in_epochs(self.ramp, info.epochs)
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return a sweep for each network, over all rows or over those that are divided for it."""
         if number > 1:
             return None
@@ -106,15 +106,15 @@ class MixMatch(Method):
         if epoch < self.warm_up_epochs:
             self.turn.copy_(torch.tensor([number, epoch, 0, 0]))
             # Twice as many rows as later, in batches twice as large.
-            draw = Draw() if self.draws is None else Draw(order="even", draws=2 * self.draws)
-            return Sweep({"batch": draw}, networks=(own,))
-        labelled, unlabelled = (rows.cpu() for rows in self.divide(number, scan))
-        self.turn.copy_(torch.tensor([number, epoch, len(labelled), 0]))
+            draw = StreamSpec() if self.draws is None else StreamSpec(order="even", draws=2 * self.draws)
+            return TrainPass({"batch": draw}, networks=(own,))
+        labeled, unlabeled = (rows.cpu() for rows in self.divide(number, predict_logits))
+        self.turn.copy_(torch.tensor([number, epoch, len(labeled), 0]))
         views = tuple(dict.fromkeys((*self.guess_views, *self.blended_views)))
-        streams = {"labelled": Draw(views, rows=labelled, batch_factor=0.5)}
-        if len(unlabelled) > 1:  # batch norms cannot train on one row
-            streams["unlabelled"] = Draw(views, rows=unlabelled, batch_factor=self.unlabelled_factor())
-        return Sweep(streams, "learn", (own, *self.moving()))
+        streams = {"labeled": StreamSpec(views, rows=labeled, batch_factor=0.5)}
+        if len(unlabeled) > 1:  # batch norms cannot train on one row
+            streams["unlabeled"] = StreamSpec(views, rows=unlabeled, batch_factor=self.unlabeled_factor())
+        return TrainPass(streams, "learn", (own, *self.moving()))
 
     def moving(self) -> tuple[str, ...]:
         """Return what moves beside the network in turn."""
@@ -127,12 +127,12 @@ class MixMatch(Method):
         if self.draws is None or self.draws >= len(every):
             return every
         seed = int(torch.randint(2**31, ()))
-        return orders.even(every, self.info.labels.cpu(), self.draws, seed, 0).sort().values
+        return samplers.even(every, self.info.labels.cpu(), self.draws, seed, 0).sort().values
 
-    def look(self, scan: Scan, name: str, rows: Tensor) -> Tensor:
+    def look(self, predict_logits: PredictLogits, name: str, rows: Tensor) -> Tensor:
         """Return what a network says of these rows, (n, c)."""
         assert self.info is not None
-        return scan(name, rows=rows) if len(rows) < self.info.num_samples else scan(name)
+        return predict_logits(name, rows=rows) if len(rows) < self.info.num_samples else predict_logits(name)
 
     # --- Losses
 
@@ -141,15 +141,15 @@ class MixMatch(Method):
         logits = self.networks[f"net{int(self.turn[0])}"](batch.x)
         return nn.functional.cross_entropy(logits, batch.labels, reduction="none") - self.penalty * entropy(logits)
 
-    def learn(self, labelled: Batch, unlabelled: Batch | None = None) -> Tensor:
+    def learn(self, labeled: Batch, unlabeled: Batch | None = None) -> Tensor:
         """Return the loss of a step with MixMatch, a number."""
         own, peer = self.in_turn()
-        batches = [labelled] if unlabelled is None else [labelled, unlabelled]
-        targets = self._targets(own, peer, labelled, unlabelled)
+        batches = [labeled] if unlabeled is None else [labeled, unlabeled]
+        targets = self._targets(own, peer, labeled, unlabeled)
         views = torch.cat([batch.views[view] for batch in batches for view in self.blended_views])
         keys = torch.cat([fold(batch.keys, number) for batch in batches for number in range(2)])
         mix = draw_mix(keys, self.mixup, keep_first=True)
-        certain = 2 * len(labelled.index)
+        certain = 2 * len(labeled.index)
         passed = len(keys) if self.blends == "all" else certain
         logits = own(mix(views)[:passed]).float()
         blended = mix(targets)[:passed]
@@ -159,7 +159,7 @@ class MixMatch(Method):
         weight = self.ramped_weight()
         if passed > certain and weight > 0:
             loss = loss + weight * squared_error(logits[certain:], blended[certain:]).mean()
-        self.turn[3] += len(labelled.index)
+        self.turn[3] += len(labeled.index)
         return loss
 
     def in_turn(self) -> tuple[nn.Module, nn.Module]:
@@ -174,14 +174,14 @@ class MixMatch(Method):
         return self.weight() * (linear_ramp(passed / self.ramp_epochs) if self.ramp_epochs else 1.0)
 
     @torch.no_grad()
-    def _targets(self, own: nn.Module, peer: nn.Module, labelled: Batch, unlabelled: Batch | None) -> Tensor:
+    def _targets(self, own: nn.Module, peer: nn.Module, labeled: Batch, unlabeled: Batch | None) -> Tensor:
         """Return the targets of labelled and unlabelled rows, those of each batch twice, for its two views."""
-        batches = [labelled] if unlabelled is None else [labelled, unlabelled]
-        of_labelled, *of_unlabelled = self._said(own, batches)
-        refined = refine(labelled.labels, of_labelled, self.right(labelled.index), self.temperature)
-        if unlabelled is None:
+        batches = [labeled] if unlabeled is None else [labeled, unlabeled]
+        of_labeled, *of_unlabeled = self._said(own, batches)
+        refined = refine(labeled.labels, of_labeled, self.right(labeled.index), self.temperature)
+        if unlabeled is None:
             return refined.repeat(2, 1)
-        said = torch.cat([*of_unlabelled, *self._said(peer, [unlabelled])])
+        said = torch.cat([*of_unlabeled, *self._said(peer, [unlabeled])])
         return torch.cat([refined.repeat(2, 1), co_guess(said, self.temperature).repeat(2, 1)])
 
     def _said(self, network: nn.Module, batches: list[Batch]) -> list[Tensor]:
@@ -196,8 +196,8 @@ class MixMatch(Method):
 
     # --- Labels
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return w e_y + (1 - w) p (N, c), p being the mean prediction of both networks."""
         assert self.info is not None
         right = self.trust().cpu()
-        return bootstrapped_targets(self.info.labels.cpu(), self.predict_rows(scan), 1 - right)
+        return bootstrapped_targets(self.info.labels.cpu(), self.predict_rows(predict_logits), 1 - right)

@@ -3,12 +3,12 @@
 from torch import Tensor
 
 from permll.functional.noise_rate import least_noise_rate
-from permll.methods._base import Method, Scan
+from permll.methods._base import Method, PredictLogits
 
 FOLLOWS = 1 / 3  # of the way to each new estimate: single ones scatter by some points
 
 
-def follow_held_out(rate: Tensor, method: Method, scan: Scan, *, first: bool) -> bool:
+def follow_held_out(rate: Tensor, method: Method, predict_logits: PredictLogits, *, first: bool) -> bool:
     """Move ``rate`` towards the share of wrong labels among held-out rows; False where there are no such rows.
 
     Labels and predictions of training rows tell less: what networks have learned by heart, they no longer doubt.
@@ -22,7 +22,7 @@ def follow_held_out(rate: Tensor, method: Method, scan: Scan, *, first: bool) ->
     assert method.info is not None
     if method.info.held_out is None:
         return False
-    said = method.predict_rows(scan, held_out=True)
+    said = method.predict_rows(predict_logits, held_out=True)
     found = least_noise_rate(said.clamp_min(1e-12).log(), method.info.held_out.cpu())
     rate.lerp_(rate.new_tensor(found), 1.0 if first else FOLLOWS)
     return True

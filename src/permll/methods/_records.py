@@ -6,46 +6,46 @@ RECORDS = (
     MethodInfo(
         name="ce",
         title="Cross-entropy",
-        idea="plain training on the given labels",
+        summary="plain training on the given labels",
         year=None,
         paper="The usual training on the given labels.",
-        home="permll.methods.ce:CrossEntropy",
+        import_path="permll.methods.ce:CrossEntropy",
     ),
     # robust losses
     MethodInfo(
         name="bootstrap_soft",
         title="Bootstrap soft",
-        idea="the target contains the prediction",
+        summary="the target contains the prediction",
         year=2014,
         paper="Reed et al., Training Deep Neural Networks on Noisy Labels with Bootstrapping, ICLR workshop 2015",
-        home="permll.methods.bootstrap:SoftBootstrap",
+        import_path="permll.methods.bootstrap:SoftBootstrap",
     ),
     MethodInfo(
         name="bootstrap_hard",
         title="Bootstrap hard",
-        idea="the target contains the predicted class",
+        summary="the target contains the predicted class",
         year=2014,
         paper="Reed et al., Training Deep Neural Networks on Noisy Labels with Bootstrapping, ICLR workshop 2015",
-        home="permll.methods.bootstrap:HardBootstrap",
+        import_path="permll.methods.bootstrap:HardBootstrap",
     ),
     MethodInfo(
         name="gce",
         title="GCE",
-        idea="disbelieved labels pull less",
+        summary="disbelieved labels pull less",
         year=2018,
         paper="Zhang and Sabuncu, Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels, "
         "NeurIPS 2018",
-        home="permll.methods.gce:GeneralisedCrossEntropy",
+        import_path="permll.methods.gce:GeneralizedCrossEntropy",
         deviations=("The loss is the mean over a batch, as in later code; the paper sums it.",),
     ),
     MethodInfo(
         name="gce_truncated",
         title="Truncated GCE",
-        idea="GCE that prunes disbelieved labels",
+        summary="GCE that prunes disbelieved labels",
         year=2018,
         paper="Zhang and Sabuncu, Generalized Cross Entropy Loss for Training Deep Neural Networks with Noisy Labels, "
         "NeurIPS 2018",
-        home="permll.methods.gce:TruncatedGCE",
+        import_path="permll.methods.gce:TruncatedGCE",
         needs=("index", "validation"),
         state="kept or pruned, 1 bit",
         cost=1.05,
@@ -58,10 +58,10 @@ RECORDS = (
     MethodInfo(
         name="sl",
         title="SL",
-        idea="cross-entropy both ways round",
+        summary="cross-entropy both ways round",
         year=2019,
         paper="Wang et al., Symmetric Cross Entropy for Robust Learning with Noisy Labels, ICCV 2019",
-        home="permll.methods.sl:SymmetricLearning",
+        import_path="permll.methods.sl:SymmetricLearning",
         deviations=(
             "A is the paper's -4 by default; the authors' code has -9.21, and so have the recipes of tier paper.",
         ),
@@ -69,10 +69,10 @@ RECORDS = (
     MethodInfo(
         name="nlnl",
         title="NLNL",
-        idea="learns what a sample is not",
+        summary="learns what a sample is not",
         year=2019,
         paper="Kim et al., NLNL: Negative Learning for Noisy Labels, ICCV 2019",
-        home="permll.methods.nlnl:NLNL",
+        import_path="permll.methods.nlnl:NLNL",
         needs=("index",),
         state="p̄, 10 c numbers",
         deviations=(
@@ -86,10 +86,10 @@ RECORDS = (
     MethodInfo(
         name="jnpl",
         title="JNPL",
-        idea="learns what it is and is not",
+        summary="learns what it is and is not",
         year=2021,
         paper="Kim et al., Joint Negative and Positive Learning for Noisy Labels, CVPR 2021",
-        home="permll.methods.jnpl:JNPL",
+        import_path="permll.methods.jnpl:JNPL",
         needs=("index",),
         state="p̄, 10 c numbers",
         deviations=(
@@ -102,11 +102,11 @@ RECORDS = (
     MethodInfo(
         name="forward",
         title="Forward",
-        idea="predictions go through estimated noise",
+        summary="predictions go through estimated noise",
         year=2017,
         paper="Patrini et al., Making Deep Neural Networks Robust to Label Noise: A Loss Correction Approach, "
         "CVPR 2017",
-        home="permll.methods.forward:Forward",
+        import_path="permll.methods.forward:Forward",
         needs=("validation",),
         deviations=(
             "T is read off the training rows alone; the authors' code adds the validation rows.",
@@ -117,11 +117,11 @@ RECORDS = (
     MethodInfo(
         name="backward",
         title="Backward",
-        idea="losses undone by the inverse noise",
+        summary="losses undone by the inverse noise",
         year=2017,
         paper="Patrini et al., Making Deep Neural Networks Robust to Label Noise: A Loss Correction Approach, "
         "CVPR 2017",
-        home="permll.methods.forward:Backward",
+        import_path="permll.methods.forward:Backward",
         needs=("validation",),
         deviations=(
             "T is estimated as in forward, with the same differences.",
@@ -132,11 +132,11 @@ RECORDS = (
     MethodInfo(
         name="glc",
         title="GLC",
-        idea="trusted rows show the noise",
+        summary="trusted rows show the noise",
         year=2018,
         paper="Hendrycks et al., Using Trusted Data to Train Deep Networks on Labels Corrupted by Severe Noise, "
         "NeurIPS 2018",
-        home="permll.methods.glc:GLC",
+        import_path="permll.methods.glc:GLC",
         needs=("trusted",),
         deviations=(
             "The second training begins with a new optimizer; the authors' code keeps the momentum of the first.",
@@ -146,11 +146,11 @@ RECORDS = (
     MethodInfo(
         name="dual_t",
         title="Dual-T",
-        idea="estimated noise in two easy factors",
+        summary="estimated noise in two easy factors",
         year=2020,
         paper="Yao et al., Dual T: Reducing Estimation Error for Transition Matrix in Label-noise Learning, "
         "NeurIPS 2020",
-        home="permll.methods.dual_t:DualT",
+        import_path="permll.methods.dual_t:DualT",
         needs=("validation",),
         deviations=(
             "A class that is never predicted keeps its labels; the authors' code gives it a row of zeros.",
@@ -160,10 +160,10 @@ RECORDS = (
     MethodInfo(
         name="t_revision",
         title="T-Revision",
-        idea="weighs losses, revises the noise matrix",
+        summary="weighs losses, revises the noise matrix",
         year=2019,
         paper="Xia et al., Are Anchor Points Really Indispensable in Label-Noise Learning?, NeurIPS 2019",
-        home="permll.methods.t_revision:TRevision",
+        import_path="permll.methods.t_revision:TRevision",
         needs=("validation",),
         deviations=(
             "Every sample sees T + D; in the authors' code sample i of a batch sees T + i D.",
@@ -176,10 +176,10 @@ RECORDS = (
     MethodInfo(
         name="s_model",
         title="S-model",
-        idea="learned noise layer after the softmax",
+        summary="learned noise layer after the softmax",
         year=2017,
         paper="Goldberger and Ben-Reuven, Training Deep Neural-Networks Using a Noise Adaptation Layer, ICLR 2017",
-        home="permll.methods.goldberger:SModel",
+        import_path="permll.methods.goldberger:SModel",
         needs=("validation",),
         deviations=(
             "The layer begins from the best baseline by validation loss; the authors' code stops early and takes the "
@@ -190,10 +190,10 @@ RECORDS = (
     MethodInfo(
         name="c_model",
         title="C-model",
-        idea="noise layer that sees features",
+        summary="noise layer that sees features",
         year=2017,
         paper="Goldberger and Ben-Reuven, Training Deep Neural-Networks Using a Noise Adaptation Layer, ICLR 2017",
-        home="permll.methods.goldberger:CModel",
+        import_path="permll.methods.goldberger:CModel",
         needs=("validation",),
         cost=1.3,
         deviations=(
@@ -205,10 +205,10 @@ RECORDS = (
     MethodInfo(
         name="sukhbaatar",
         title="Noise layer (Q)",
-        idea="linear noise layer, decayed and projected",
+        summary="linear noise layer, decayed and projected",
         year=2014,
         paper="Sukhbaatar et al., Training Convolutional Networks with Noisy Labels, ICLR workshop 2015",
-        home="permll.methods.sukhbaatar:Sukhbaatar",
+        import_path="permll.methods.sukhbaatar:Sukhbaatar",
         needs=("validation",),
         deviations=(
             "There is no code of the authors: the projection is Euclid's, and the strength of the decay is ours.",
@@ -219,10 +219,10 @@ RECORDS = (
     MethodInfo(
         name="webly",
         title="Webly",
-        idea="fixed graph of related classes",
+        summary="fixed graph of related classes",
         year=2015,
         paper="Chen and Gupta, Webly Supervised Learning of Convolutional Networks, ICCV 2015",
-        home="permll.methods.webly:Webly",
+        import_path="permll.methods.webly:Webly",
         needs=("validation",),
         deviations=(
             "There is no code of the authors, and no second source of easy images: easy are the rows whose label the "
@@ -234,10 +234,10 @@ RECORDS = (
     MethodInfo(
         name="mlnt",
         title="MLNT",
-        idea="imagined steps on wrong labels",
+        summary="imagined steps on wrong labels",
         year=2019,
         paper="Li et al., Learning to Learn from Noisy Labeled Data, CVPR 2019",
-        home="permll.methods.mlnt:MLNT",
+        import_path="permll.methods.mlnt:MLNT",
         needs=("validation",),
         networks=3,
         cost=20.0,
@@ -251,16 +251,16 @@ RECORDS = (
             "Imagined passes leave the statistics of batch norms alone.",
             "The teacher always predicts; the authors' code takes student or teacher, by clean validation labels.",
         ),
-        alone="takes gradients of its weights within its loss, which ranks would have to add up there",
+        single_process_reason="takes gradients of its weights within its loss, which ranks would have to add up there",
     ),
     # memories and refurbished labels
     MethodInfo(
         name="elr",
         title="ELR",
-        idea="early predictions hold against wrong labels",
+        summary="early predictions hold against wrong labels",
         year=2020,
         paper="Liu et al., Early-Learning Regularization Prevents Memorization of Noisy Labels, NeurIPS 2020",
-        home="permll.methods.elr:ELR",
+        import_path="permll.methods.elr:ELR",
         needs=("index",),
         state="t, c numbers",
         deviations=("A sample that a batch holds twice is remembered twice; in the authors' code one visit counts.",),
@@ -268,10 +268,10 @@ RECORDS = (
     MethodInfo(
         name="sop",
         title="SOP",
-        idea="each sample learns its label's noise",
+        summary="each sample learns its label's noise",
         year=2022,
         paper="Liu et al., Robust Training under Label Noise by Over-parameterization, ICML 2022",
-        home="permll.methods.sop:SOP",
+        import_path="permll.methods.sop:SOP",
         needs=("index",),
         state="u and v, c + 1 numbers",
         deviations=(
@@ -286,10 +286,10 @@ RECORDS = (
     MethodInfo(
         name="pencil",
         title="PENCIL",
-        idea="back-propagation moves labels too",
+        summary="back-propagation moves labels too",
         year=2019,
         paper="Yi and Wu, Probabilistic End-to-end Noise Correction for Learning with Noisy Labels, CVPR 2019",
-        home="permll.methods.pencil:Pencil",
+        import_path="permll.methods.pencil:Pencil",
         needs=("index",),
         state="label logits, c numbers",
         deviations=(
@@ -303,10 +303,10 @@ RECORDS = (
     MethodInfo(
         name="joint",
         title="Joint optimisation",
-        idea="labels follow the network's recent predictions",
+        summary="labels follow the network's recent predictions",
         year=2018,
         paper="Tanaka et al., Joint Optimization Framework for Learning with Noisy Labels, CVPR 2018",
-        home="permll.methods.joint:JointOptimisation",
+        import_path="permll.methods.joint:JointOptimization",
         needs=("index",),
         state="label and 10 predictions, 11 c numbers",
         deviations=(
@@ -318,10 +318,10 @@ RECORDS = (
     MethodInfo(
         name="selc",
         title="SELC",
-        idea="labels follow an average of predictions",
+        summary="labels follow an average of predictions",
         year=2022,
         paper="Lu and He, SELC: Self-Ensemble Label Correction Improves Learning with Noisy Labels, IJCAI 2022",
-        home="permll.methods.selc:SELC",
+        import_path="permll.methods.selc:SELC",
         needs=("index",),
         state="t, c numbers; the loss",
         deviations=(
@@ -334,10 +334,10 @@ RECORDS = (
     MethodInfo(
         name="selc_plus",
         title="SELC+",
-        idea="mixup on the labels SELC corrected",
+        summary="mixup on the labels SELC corrected",
         year=2022,
         paper="Lu and He, SELC: Self-Ensemble Label Correction Improves Learning with Noisy Labels, IJCAI 2022",
-        home="permll.methods.selc:SELCPlus",
+        import_path="permll.methods.selc:SELCPlus",
         needs=("index",),
         state="t, c numbers; the loss",
         deviations=(
@@ -349,10 +349,10 @@ RECORDS = (
     MethodInfo(
         name="m_correction",
         title="M-correction",
-        idea="a loss mixture weighs label and prediction",
+        summary="a loss mixture weighs label and prediction",
         year=2019,
         paper="Arazo et al., Unsupervised Label Noise Modeling and Loss Correction, ICML 2019",
-        home="permll.methods.m_correction:MCorrection",
+        import_path="permll.methods.m_correction:MCorrection",
         cost=2.0,
         deviations=(
             "The mixture's posterior is evaluated at each loss itself, not read from a table of 100 bins.",
@@ -368,10 +368,10 @@ RECORDS = (
     MethodInfo(
         name="decoupling",
         title="Decoupling",
-        idea="learns where two networks disagree",
+        summary="learns where two networks disagree",
         year=2017,
         paper='Malach and Shalev-Shwartz, Decoupling "when to update" from "how to update", NeurIPS 2017',
-        home="permll.methods.decoupling:Decoupling",
+        import_path="permll.methods.decoupling:Decoupling",
         networks=2,
         cost=2.0,
         deviations=(
@@ -383,11 +383,11 @@ RECORDS = (
     MethodInfo(
         name="co_teaching",
         title="Co-teaching",
-        idea="networks swap samples of small loss",
+        summary="networks swap samples of small loss",
         year=2018,
         paper="Han et al., Co-teaching: Robust Training of Deep Neural Networks with Extremely Noisy Labels, "
         "NeurIPS 2018",
-        home="permll.methods.co_teaching:CoTeaching",
+        import_path="permll.methods.co_teaching:CoTeaching",
         needs=("index", "noise_rate"),
         state="without held-out rows, mean prediction, c numbers",
         networks=2,
@@ -402,10 +402,10 @@ RECORDS = (
     MethodInfo(
         name="co_teaching_plus",
         title="Co-teaching+",
-        idea="Co-teaching where the networks disagree",
+        summary="Co-teaching where the networks disagree",
         year=2019,
         paper="Yu et al., How does Disagreement Help Generalization against Label Corruption?, ICML 2019",
-        home="permll.methods.co_teaching:CoTeachingPlus",
+        import_path="permll.methods.co_teaching:CoTeachingPlus",
         needs=("index", "noise_rate"),
         state="without held-out rows, mean prediction, c numbers",
         networks=2,
@@ -421,11 +421,11 @@ RECORDS = (
     MethodInfo(
         name="jocor",
         title="JoCoR",
-        idea="networks that agree keep small losses",
+        summary="networks that agree keep small losses",
         year=2020,
         paper="Wei et al., Combating Noisy Labels by Agreement: A Joint Training Method with Co-Regularization, "
         "CVPR 2020",
-        home="permll.methods.jocor:JoCoR",
+        import_path="permll.methods.jocor:JoCoR",
         needs=("index", "noise_rate"),
         state="without held-out rows, mean prediction, c numbers",
         networks=2,
@@ -438,10 +438,10 @@ RECORDS = (
     MethodInfo(
         name="morph",
         title="MORPH",
-        idea="learns what it memorised first",
+        summary="learns what it memorised first",
         year=2021,
         paper="Song et al., Robust Learning by Self-Transition for Handling Noisy Labels, KDD 2021",
-        home="permll.methods.morph:MORPH",
+        import_path="permll.methods.morph:MORPH",
         needs=("index",),
         state="10 predicted labels, sum of losses, safe or not",
         cost=1.9,
@@ -457,10 +457,10 @@ RECORDS = (
     MethodInfo(
         name="dividemix",
         title="DivideMix",
-        idea="networks divide rows for each other",
+        summary="networks divide rows for each other",
         year=2020,
         paper="Li et al., DivideMix: Learning with Noisy Labels as Semi-supervised Learning, ICLR 2020",
-        home="permll.methods.dividemix:DivideMix",
+        import_path="permll.methods.dividemix:DivideMix",
         needs=("index", "noise_rate"),
         state="w of both networks, 2 numbers",
         networks=2,
@@ -479,10 +479,10 @@ RECORDS = (
     MethodInfo(
         name="elr_plus",
         title="ELR+",
-        idea="ELR across two averaged networks",
+        summary="ELR across two averaged networks",
         year=2020,
         paper="Liu et al., Early-Learning Regularization Prevents Memorization of Noisy Labels, NeurIPS 2020",
-        home="permll.methods.elr_plus:ELRPlus",
+        import_path="permll.methods.elr_plus:ELRPlus",
         needs=("index",),
         state="t of both networks, 2 c numbers",
         networks=4,
@@ -500,11 +500,11 @@ RECORDS = (
     MethodInfo(
         name="unicon",
         title="UniCon",
-        idea="believes as many of every class",
+        summary="believes as many of every class",
         year=2022,
         paper="Karim et al., UniCon: Combating Label Noise Through Uniform Selection and Contrastive Learning, "
         "CVPR 2022",
-        home="permll.methods.unicon:UniCon",
+        import_path="permll.methods.unicon:UniCon",
         needs=("index",),
         state="d and kept or not, 1 number and 1 bit",
         networks=2,
@@ -514,7 +514,7 @@ RECORDS = (
             "never reached: the setting units: nats.",
             "A class with fewer rows than its share gives what it has; the authors' code fills up with row 0.",
             "Both selections of an epoch are made in evaluation mode; in the authors' code the second is not.",
-            "Unlabelled batches are at most four of the recipe's, however few rows are labelled.",
+            "Unlabeled batches are at most four of the recipe's, however few rows are labelled.",
             "λ_u is the authors' 30 from ten classes on, and less for fewer, where its error would weigh more.",
             "The warm-up has a confidence penalty; the authors' has it under asymmetric noise alone.",
             "Projections have no weight decay.",
@@ -524,10 +524,10 @@ RECORDS = (
     MethodInfo(
         name="permll",
         title="PermLL",
-        idea="each sample learns its label swap",
+        summary="each sample learns its label swap",
         year=2023,
         paper="Alsubaihi et al., On Robust Learning from Noisy Labels: A Permutation Layer Approach, AAAI 2023",
-        home="permll.methods.permll:PermLL",
+        import_path="permll.methods.permll:PermLL",
         needs=("index",),
         state="α, c numbers",
         deviations=(
@@ -538,10 +538,10 @@ RECORDS = (
     MethodInfo(
         name="permll_plus",
         title="PermLL+",
-        idea="PermLL for noise of any kind and rate",
+        summary="PermLL for noise of any kind and rate",
         year=None,
         paper="Ours: PermLL whose head start closes to what labels deserve; see docs/theory.md",
-        home="permll.methods.permll_plus:PermLLPlus",
+        import_path="permll.methods.permll_plus:PermLLPlus",
         needs=("index", "validation"),
         state="δ and a memory, 2 c numbers",
     ),

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from permll.utils.messages import nearest
 from permll.methods._info import MethodInfo as MethodInfo
 from permll.methods._records import RECORDS
+from permll.utils.messages import did_you_mean
 
 if TYPE_CHECKING:
     from permll.methods._base import Method
@@ -21,8 +21,8 @@ def method_name(method: "type[Method]") -> str:
         >>> method_name(PermLL)
         'permll'
     """
-    home = f"{method.__module__}:{method.__qualname__}"
-    return next((info.name for info in METHODS.values() if info.home == home), home)
+    path = f"{method.__module__}:{method.__qualname__}"
+    return next((info.name for info in METHODS.values() if info.import_path == path), path)
 
 
 def find_method(name: str) -> MethodInfo:
@@ -39,7 +39,7 @@ def find_method(name: str) -> MethodInfo:
     """
     if ":" in name:
         title = name.rpartition(":")[2]
-        return MethodInfo(name=name, title=title, idea="your own", year=None, paper="your own", home=name)
+        return MethodInfo(name=name, title=title, summary="your own", year=None, paper="your own", import_path=name)
     if name not in METHODS:
-        raise ValueError(f"{name!r} is no method{nearest(name, METHODS) or '.'} There are {', '.join(METHODS)}.")
+        raise ValueError(f"{name!r} is no method{did_you_mean(name, METHODS) or '.'} There are {', '.join(METHODS)}.")
     return METHODS[name]

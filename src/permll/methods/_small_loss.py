@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import in_order
 from permll.functional.noise_rate import least_noise_rate
+from permll.functional.prediction_memory import in_order
 from permll.functional.selection import Schedule, drop_rate
-from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
 from permll.methods._noise_tracking import follow_held_out
 from permll.methods._state import SampleBuffer
 
@@ -18,7 +18,7 @@ from permll.methods._state import SampleBuffer
 class TwoNetworks(Method):
     """Two networks with weights of their own, and how much of the data an epoch let them learn from."""
 
-    meet = "losses"
+    batch_coupling = "logits"
 
     network_names = ("net0", "net1")
 
@@ -27,11 +27,11 @@ class TwoNetworks(Method):
         self.register_buffer("visits", torch.zeros(2, dtype=torch.int64))  # of the epoch: those chosen, and all
         self.visits: Tensor
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows."""
         if number == 0:
             self.visits.zero_()
-        return super().sweep(epoch, number, scan)
+        return super().train_pass(epoch, number, predict_logits)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of visits that the networks learned from in this epoch."""
@@ -90,19 +90,19 @@ class SmallLoss(TwoNetworks):
         if self._listens:
             self.said = SampleBuffer(info.labels, info.ids, (info.num_classes,))
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, after deciding how much of its batches is left out."""
         if number == 0:
             self.drop.fill_(drop_rate(epoch, self.rate.item(), self._ramp, self.exponent, self.schedule))
             self.listening.fill_(self._listens and epoch < self._ramp)
-        return super().sweep(epoch, number, scan)
+        return super().train_pass(epoch, number, predict_logits)
 
-    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
+    def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Estimate the noise rate."""
         assert self.info is not None
         if self.noise_rate is not None:
             return
-        if not follow_held_out(self.rate, self, scan, first=epoch == 0) and self.listening:
+        if not follow_held_out(self.rate, self, predict_logits, first=epoch == 0) and self.listening:
             said, labels = self.said.values, self.said.labels
             visited = said.sum(1) > 0
             mean = said[visited] / said[visited].sum(1, keepdim=True)
@@ -114,7 +114,7 @@ class SmallLoss(TwoNetworks):
         """Return the share of visits that the networks learned from in this epoch, and the noise rate."""
         return {**super().metrics(), "noise_rate": self.rate.item()}
 
-    def settings(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, Any]:
         """Return the noise rate that decides what is left out, given or estimated."""
         return {"noise_rate": round(self.rate.item(), 4)}
 

@@ -5,10 +5,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from permll.distributed.sharding import current_placement
 from permll.layer.sample_state import KeyedRows
-from permll.distributed.sharding import present
-from permll.layer.validation import RowIds
 from permll.layer.table import File, RowTable
+from permll.layer.validation import RowIds
 
 State = Literal["float32", "bfloat16", "disk"]
 
@@ -19,11 +19,11 @@ def check_top_k(top_k: int | None) -> None:
         raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r}.")
 
 
-def how_kept(top_k: int | None, state: State) -> dict[str, Any]:
+def storage_kwargs(top_k: int | None, state: State) -> dict[str, Any]:
     """Return the arguments of a table for a method's settings ``top_k`` and ``state``.
 
     Examples:
-        >>> how_kept(16, "bfloat16")
+        >>> storage_kwargs(16, "bfloat16")
         {'top_k': 16, 'dtype': torch.bfloat16, 'file': None}
     """
     dtype = torch.bfloat16 if state == "bfloat16" else torch.float32
@@ -69,7 +69,7 @@ class SampleBuffer(KeyedRows):
         top_k: int | None = None,
         file: File = None,
     ) -> None:
-        rows = present().own
+        rows = current_placement().own_rows
         own = labels[rows]
         table = RowTable(
             len(own),

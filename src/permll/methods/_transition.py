@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from permll.functional.transition import clean_posterior, condition_number
-from permll.methods._base import FitInfo, Method, Scan
+from permll.methods._base import FitInfo, Method, PredictLogits
 
 LARGEST_CONDITION = 1e9  # shown for a singular matrix too: files of metrics know no infinity
 
@@ -16,7 +16,7 @@ LARGEST_CONDITION = 1e9  # shown for a singular matrix too: files of metrics kno
 class TransitionMethod(Method):
     """A method with T[i, j] = P(given label j | clean class i), which is the identity until it is known."""
 
-    meet = "nothing"
+    batch_coupling = "none"
 
     T: Tensor
     known: Tensor
@@ -37,10 +37,10 @@ class TransitionMethod(Method):
         """T (c, c) as it stands, without negative entries."""
         return self.T
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return p(clean class | x, given label) ∝ p_i T[i, y], (N, c); before T is known, p."""
         assert self.info is not None
-        logits = scan()
+        logits = predict_logits()
         if not self.known:
             return logits.softmax(-1)
         return clean_posterior(logits, self.info.labels.to(logits.device), self.transition.to(logits.device))

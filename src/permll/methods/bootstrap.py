@@ -4,11 +4,11 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.functional.robust import bootstrap_hard, bootstrap_soft
-from permll.methods._base import Method, Scan, Sweep
+from permll.methods._base import Method, PredictLogits, TrainPass
 
 
 class _Bootstrap(Method):
-    meet = "nothing"
+    batch_coupling = "none"
 
     def __init__(self, beta: float, warm_up_epochs: int) -> None:
         super().__init__()
@@ -16,11 +16,11 @@ class _Bootstrap(Method):
             raise ValueError(f"beta is the share of the given label, above 0 and at most 1; got {beta}.")
         self.beta, self.warm_up_epochs = beta, warm_up_epochs
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, in warm-up with plain cross-entropy."""
         if number > 0:
             return None
-        return Sweep(loss="warm_up_loss" if epoch < self.warm_up_epochs else "loss")
+        return TrainPass(loss="warm_up_loss" if epoch < self.warm_up_epochs else "loss")
 
     def warm_up_loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,)."""

@@ -13,7 +13,7 @@ class CrossEntropy(Method):
         label_smoothing: the share of each target that goes evenly to all classes.
     """
 
-    meet = "nothing"
+    batch_coupling = "none"
 
     def __init__(self, *, label_smoothing: float = 0.0) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ from torch.nn.functional import cross_entropy
 
 from permll.data.streams import Batch
 from permll.functional.selection import Schedule, disagreement, selection_weights, small_losses
-from permll.methods._base import FitInfo, Scan, Sweep, in_epochs
+from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
 from permll.methods._small_loss import SmallLoss
 
 
@@ -92,10 +92,10 @@ class CoTeachingPlus(CoTeaching):
         super().on_fit_start(info)
         self._warm_up = in_epochs(self.warm_up, info.epochs)
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, as Co-teaching's or among those in dispute."""
-        sweep = super().sweep(epoch, number, scan)
-        return Sweep(loss="dispute") if sweep is not None and epoch >= self._warm_up else sweep
+        train_pass = super().train_pass(epoch, number, predict_logits)
+        return TrainPass(loss="dispute") if train_pass is not None and epoch >= self._warm_up else train_pass
 
     def dispute(self, batch: Batch) -> Tensor:
         """Return Co-teaching's loss (B,) among the samples on which the networks disagree; 0 without any."""

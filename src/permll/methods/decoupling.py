@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.functional.selection import disagreement, selection_weights
-from permll.methods._base import FitInfo, Scan, Sweep, in_epochs
+from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
 from permll.methods._small_loss import TwoNetworks
 
 
@@ -32,10 +32,10 @@ class Decoupling(TwoNetworks):
         super().on_fit_start(info)
         self._warm_up = in_epochs(self.warm_up, info.epochs)
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, on which the networks learn from all or from some."""
-        sweep = super().sweep(epoch, number, scan)
-        return Sweep(loss="learn_all") if sweep is not None and epoch < self._warm_up else sweep
+        train_pass = super().train_pass(epoch, number, predict_logits)
+        return TrainPass(loss="learn_all") if train_pass is not None and epoch < self._warm_up else train_pass
 
     def learn_all(self, batch: Batch) -> Tensor:
         """Return -log p_y of both networks (B,)."""

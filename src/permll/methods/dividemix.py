@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from permll.functional.mixture import unit_scaled
-from permll.functional.semi import believed, right_posterior, unlabelled_weight
-from permll.methods._base import FitInfo, Scan
-from permll.methods._noise_tracking import follow_held_out
+from permll.functional.semi import believed, right_posterior, unlabeled_weight
+from permll.methods._base import FitInfo, PredictLogits
 from permll.methods._mixmatch import Blends, Guess, MixMatch
+from permll.methods._noise_tracking import follow_held_out
 from permll.methods._state import SampleBuffer
 
 
@@ -41,7 +41,7 @@ class DivideMix(MixMatch):
         ramp: epochs in which λ_u rises from 0, below 1 as a share of all; the authors' 16.
         guess: mode of the network in training while it guesses targets; the authors' is ``"training"``, which lets
             unblended inputs into the statistics of batch norms.
-        blends: which blends are passed: ``"all"``, or those of ``"labelled"`` rows, as the authors do on Clothing1M.
+        blends: which blends are passed: ``"all"``, or those of ``"labeled"`` rows, as the authors do on Clothing1M.
         draws: rows that each network divides in an epoch, drawn anew and evenly over the given labels; default all.
     """
 
@@ -88,13 +88,13 @@ class DivideMix(MixMatch):
         self.register_buffer("divisions", torch.zeros((), dtype=torch.int64))
         self.register_buffer("rate", torch.tensor(self.noise_rate or 0.0))
 
-    def divide(self, number: int, scan: Scan) -> tuple[Tensor, Tensor]:
+    def divide(self, number: int, predict_logits: PredictLogits) -> tuple[Tensor, Tensor]:
         """Return the rows that the other network holds for right, and those it does not."""
         if number == 0:
-            self._co_divide(scan)
+            self._co_divide(predict_logits)
         rows = self.drawn.values[:, 1 - number].nonzero()[:, 0]
-        labelled = believed(self.clean.values[rows, 1 - number], self.threshold, max(2, len(rows) // 100))
-        return rows[labelled], rows[~labelled]
+        labeled = believed(self.clean.values[rows, 1 - number], self.threshold, max(2, len(rows) // 100))
+        return rows[labeled], rows[~labeled]
 
     def right(self, index: Tensor) -> Tensor:
         """Return w (B,) by the network that is not in turn."""
@@ -107,24 +107,24 @@ class DivideMix(MixMatch):
     def weight(self) -> float:
         """Return λ_u as given, or by the noise rate."""
         assert self.info is not None
-        return unlabelled_weight(float(self.rate), self.info.num_classes) if self.lambda_u is None else self.lambda_u
+        return unlabeled_weight(float(self.rate), self.info.num_classes) if self.lambda_u is None else self.lambda_u
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that were kept, and from which noise rate λ_u followed."""
         kept = self.clean.values[self.drawn.values] > self.threshold
         return {"kept": kept.double().mean().item(), "noise_rate": self.rate.item()}
 
-    def settings(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, Any]:
         """Return λ_u, and the noise rate that chose it."""
         return {"lambda_u": self.weight()} | ({"noise_rate": self.rate.item()} if self.lambda_u is None else {})
 
-    def _co_divide(self, scan: Scan) -> None:
+    def _co_divide(self, predict_logits: PredictLogits) -> None:
         """Let both networks look at their rows, and keep what they think of the labels."""
         assert self.info is not None
         for number, name in enumerate(self.network_names):
             rows = self.drawn_rows()
             labels = self.info.labels.cpu()[rows]
-            logits = self.look(scan, name, rows)
+            logits = self.look(predict_logits, name, rows)
             self.drawn.values[:, number] = False
             self.drawn.values[rows, number] = True
             scaled = self._averaged(number, unit_scaled(nn.functional.cross_entropy(logits, labels, reduction="none")))
@@ -135,7 +135,7 @@ class DivideMix(MixMatch):
                 self.clean.values[rows, number] = right.to(self.clean.values)
         if self.noise_rate is None:
             asks = self.lambda_u is None  # else nothing follows from the rate
-            if not (asks and follow_held_out(self.rate, self, scan, first=bool(self.divisions == 0))):
+            if not (asks and follow_held_out(self.rate, self, predict_logits, first=bool(self.divisions == 0))):
                 self.rate.copy_(1 - self.clean.values[self.drawn.values].mean())
         self.divisions += 1
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import elr_regulariser, elr_target, in_order, normalised
-from permll.methods._base import FitInfo, Method, Scan
-from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
+from permll.functional.prediction_memory import elr_regularizer, elr_target, in_order, normalized
+from permll.methods._base import FitInfo, Method, PredictLogits
+from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
 
 
 class ELR(Method):
@@ -25,7 +25,7 @@ class ELR(Method):
     """
 
     target: SampleBuffer
-    meet = "losses"
+    batch_coupling = "logits"
     shardable = True
 
     def __init__(
@@ -42,18 +42,18 @@ class ELR(Method):
     def on_fit_start(self, info: FitInfo) -> None:
         """Make the memory, which begins empty."""
         super().on_fit_start(info)
-        self.target = SampleBuffer(info.labels, info.ids, (info.num_classes,), **how_kept(self.top_k, self.state))
+        self.target = SampleBuffer(info.labels, info.ids, (info.num_classes,), **storage_kwargs(self.top_k, self.state))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y + λ log(1 - <t, p>), (B,), with t after this visit."""
         logits = self.networks["net"](batch.x)
         target = remember(self.target, batch.index, logits.detach(), self.beta)
         given = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
-        return given + self.lam * elr_regulariser(target, logits)
+        return given + self.lam * elr_regularizer(target, logits)
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return t, each row divided by its sum; the given label of a sample that was never visited."""
-        return self.target.each(lambda t, labels: normalised(t, one_hot(labels, t)))
+        return self.target.each(lambda t, labels: normalized(t, one_hot(labels, t)))
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that the memory contradicts."""

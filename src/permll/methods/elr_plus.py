@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.data.transforms.mixup import mixup as draw_mix
-from permll.functional.prediction_memory import elr_regulariser, normalised, supported_labels
+from permll.data.transforms.mixing import mixup as draw_mix
 from permll.functional.meta import ramp_up
-from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep
-from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
+from permll.functional.prediction_memory import elr_regularizer, normalized, supported_labels
+from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
+from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
 from permll.methods.elr import one_hot, remember
 
 
@@ -82,7 +82,7 @@ class ELRPlus(Method):
         """Make the memories, which begin empty, and the means, which begin with the networks."""
         super().on_fit_start(info)
         self.target0, self.target1 = (
-            SampleBuffer(info.labels, info.ids, (info.num_classes,), **how_kept(self.top_k, self.state))
+            SampleBuffer(info.labels, info.ids, (info.num_classes,), **storage_kwargs(self.top_k, self.state))
             for _ in range(2)
         )
         for number in range(2):
@@ -90,13 +90,13 @@ class ELRPlus(Method):
         drawn = min((self.draws or info.num_samples) / info.num_samples, 1.0)
         self._total = info.epochs * info.steps_per_epoch * drawn  # steps of each network
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return a sweep for each network, over all rows or over a balanced draw of them."""
         if number > 1:
             return None
         self.turn.fill_(number)
-        draw = Draw() if self.draws is None else Draw(order="even", draws=self.draws)
-        return Sweep({"batch": draw}, networks=(f"net{number}",))
+        draw = StreamSpec() if self.draws is None else StreamSpec(order="even", draws=self.draws)
+        return TrainPass({"batch": draw}, networks=(f"net{number}",))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -Σ y log p + λ log(1 - <t, p>), (B,), of the blends, with t after this visit."""
@@ -111,7 +111,7 @@ class ELRPlus(Method):
             labels = supported_labels(labels, memory)
         given = nn.functional.cross_entropy(logits, labels, reduction="none")
         pull = self.lam * self._rise(own, self.lam_ramp)
-        return given + pull * elr_regulariser(memory, logits)
+        return given + pull * elr_regularizer(memory, logits)
 
     @torch.no_grad()
     def on_step_end(self) -> None:
@@ -130,10 +130,10 @@ class ELRPlus(Method):
         """Return the mean of both networks' probabilities (B, c)."""
         return torch.stack([self.networks[f"net{number}"](x).float().softmax(-1) for number in range(2)]).mean(0)
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return the mean of both memories, each row divided by its sum; the given label of one never visited."""
         memory, labels = self.target0.values + self.target1.values, self.target0.labels
-        return normalised(memory, one_hot(labels, memory))
+        return normalized(memory, one_hot(labels, memory))
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that the memories contradict."""

@@ -11,7 +11,7 @@ from permll.functional.transition import (
     forward_loss,
     inverse_transition,
 )
-from permll.methods._base import FitInfo, Scan, Stage, divide_epochs
+from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs
 from permll.methods._transition import TransitionMethod, read_transition
 
 INVERTIBLE = 1e3  # the largest condition number that is inverted; what noise does in practice stays below 100
@@ -52,9 +52,9 @@ class Forward(TransitionMethod):
         first, second = divide_epochs(epochs, self.estimate)
         return (Stage("estimate", first), Stage("correct", second, "fresh"))
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
+    def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Read T off the best network of the first stage."""
-        self.set_transition(self.estimated(scan(best=True).softmax(-1)))
+        self.set_transition(self.estimated(predict_logits(best=True).softmax(-1)))
 
     def estimated(self, probabilities: Tensor) -> Tensor:
         """Return T (c, c) from what the first network says of all rows (N, c)."""

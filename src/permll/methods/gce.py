@@ -7,18 +7,18 @@ from torch import Tensor
 
 from permll.data.streams import Batch
 from permll.functional.robust import believed, gce, truncated_gce
-from permll.methods._base import FitInfo, Method, Scan, Sweep
+from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass
 from permll.methods._state import SampleBuffer
 
 
-class GeneralisedCrossEntropy(Method):
+class GeneralizedCrossEntropy(Method):
     """L_q = (1 - p_y^q) / q, between cross-entropy (q = 0) and the mean absolute error (q = 1).
 
     Args:
         q: how far a label that the network disbelieves is ignored.
     """
 
-    meet = "nothing"
+    batch_coupling = "none"
 
     def __init__(self, *, q: float = 0.7) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class GeneralisedCrossEntropy(Method):
         return gce(self.networks["net"](batch.x), batch.labels, self.q)
 
 
-class TruncatedGCE(GeneralisedCrossEntropy):
+class TruncatedGCE(GeneralizedCrossEntropy):
     """L_q on the samples whose labels the best network so far believes, p_y > k; the others are pruned.
 
     Who is pruned is decided anew from time to time, in evaluation mode, by the weights that did best on the noisy
@@ -66,11 +66,11 @@ class TruncatedGCE(GeneralisedCrossEntropy):
         super().on_fit_start(info)
         self.kept = SampleBuffer(info.labels, info.ids, fill=True, dtype=torch.bool)
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, after pruning where it is due."""
         if number == 0 and self._prunes_at(epoch):
-            self._prune(scan(best=True))
-        return super().sweep(epoch, number, scan)
+            self._prune(predict_logits(best=True))
+        return super().train_pass(epoch, number, predict_logits)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return L_q (B,) of those kept, and L_q(k) of those pruned, which has no gradient."""

@@ -13,7 +13,7 @@ from permll.functional.noise_adaptation import (
     true_class_posterior,
 )
 from permll.functional.transition import confusion_transition
-from permll.methods._base import FitInfo, Scan, Stage, divide_epochs
+from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs
 from permll.methods._features import head_of, logits_and_features
 from permll.methods._noise_layer import NoiseLayer
 
@@ -39,11 +39,11 @@ class SModel(NoiseLayer):
         super().on_fit_start(info)
         self.W = nn.Parameter(torch.zeros(info.num_classes, info.num_classes))
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
+    def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Begin with the confusion of the best baseline."""
         assert self.info is not None
         self.set_transition(
-            confusion_transition(scan(best=True).argmax(1), self.info.labels.cpu(), self.info.num_classes)
+            confusion_transition(predict_logits(best=True).argmax(1), self.info.labels.cpu(), self.info.num_classes)
         )
         with torch.no_grad():
             self.W.copy_((self.T + TINY).log())
@@ -62,23 +62,23 @@ class CModel(SModel):
     Args:
         baseline: how long the network is trained without the layer: below 1 a share of all epochs, else epochs.
         simple: how long it is trained with the simple model then.
-        neighbours: how many labels a class can turn into in the complex model, itself included: those that the simple
+        neighbors: how many labels a class can turn into in the complex model, itself included: those that the simple
             model found likeliest. For each of them u has as many numbers as there are features.
     """
 
     complex: Tensor
     targets: Tensor
 
-    def __init__(self, *, baseline: float = 0.6, simple: float = 0.2, neighbours: int = 100) -> None:
+    def __init__(self, *, baseline: float = 0.6, simple: float = 0.2, neighbors: int = 100) -> None:
         super().__init__(baseline=baseline)
-        if neighbours < 1:
-            raise ValueError(f"neighbours must be one or more, got {neighbours}.")
-        self.simple, self.neighbours = simple, neighbours
+        if neighbors < 1:
+            raise ValueError(f"neighbors must be one or more, got {neighbors}.")
+        self.simple, self.neighbors = simple, neighbors
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Make W and u."""
         super().on_fit_start(info)
-        classes, kept = info.num_classes, min(self.neighbours, info.num_classes)
+        classes, kept = info.num_classes, min(self.neighbors, info.num_classes)
         self.u = nn.Parameter(torch.zeros(head_of(self.networks["net"]).in_features, classes, kept))
         self.register_buffer("targets", torch.zeros(classes, kept, dtype=torch.int64))
         self.register_buffer("complex", torch.zeros((), dtype=torch.int64))
@@ -88,10 +88,10 @@ class CModel(SModel):
         baseline, simple, rest = divide_epochs(epochs, self.baseline, self.simple)
         return Stage("baseline", baseline), Stage("simple", simple, "best"), Stage("complex", rest)
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
+    def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Begin with the confusion of the best baseline, or go on from the simple model."""
         if stage.name == "simple":
-            super().on_stage_start(stage, scan)
+            super().on_stage_start(stage, predict_logits)
         else:
             self.targets.copy_(strongest_per_row(self.W.detach(), self.targets.shape[1]))
             self.complex.fill_(1)
@@ -103,16 +103,16 @@ class CModel(SModel):
         logits, features = logits_and_features(self.networks["net"], batch.x)
         return adapted_loss(logits, self._columns(features, batch.labels))
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return p(true class i | x, given label) ∝ p_i Θ[i, y], (N, c); in the baseline, p."""
         if not self.complex:
-            return super().corrected_labels(scan)
+            return super().corrected_labels(predict_logits)
         assert self.info is not None
         net = self.networks["net"]
         # Logits would not do: Θ needs the features too. A scan asks any network, so it asks for both in one row.
         self.networks["both"] = _Function(lambda x: torch.cat(logits_and_features(net, x), 1))
         try:
-            both = scan("both")
+            both = predict_logits("both")
         finally:
             del self.networks["both"]
         logits, features = both.tensor_split([self.info.num_classes], 1)

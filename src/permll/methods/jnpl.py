@@ -5,7 +5,7 @@ from torch import Tensor
 from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold, uniform
 from permll.functional.negative import is_settled, negative_learning_plus, positive_learning_plus
-from permll.methods._base import Scan, Stage, Sweep, divide_epochs
+from permll.methods._base import PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods.nlnl import PseudoLabelling
 
 
@@ -51,12 +51,12 @@ class JNPL(PseudoLabelling):
             Stage("pseudo2", pseudo2, "fresh"),
         )
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over the rows that the stage selects."""
         if number > 0:
             return None
         losses = {"joint": "loss", "pseudo1": "positive_loss", "pseudo2": "soft_loss"}
-        return Sweep(self._selected_rows(), losses[self.stage_at(epoch)])
+        return TrainPass(self._selected_rows(), losses[self.stage_at(epoch)])
 
     def loss(self, batch: Batch) -> Tensor:
         """Return w_y NL+ and, of samples that are settled and drawn, λ PL+ (B,); remember p."""

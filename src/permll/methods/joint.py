@@ -7,15 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import in_order, normalised
+from permll.functional.prediction_memory import in_order, normalized
 from permll.functional.refurbish import class_prior_divergence, entropy
-from permll.methods._base import FitInfo, Method, Scan, Stage, Sweep, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._state import SampleBuffer
 
 Prior = Literal["even", "given"]
 
 
-class JointOptimisation(Method):
+class JointOptimization(Method):
     """Network and labels s in turn, at a high and constant learning rate; then a fresh network learns the final labels.
 
     The loss is -Σ_k s_k log p_k + α KL(prior || mean of p over the batch) + β H(p). The second network has the first
@@ -33,7 +33,7 @@ class JointOptimisation(Method):
         final_lr: the learning rate the second network begins with; default the recipe's.
     """
 
-    meet = "losses"
+    batch_coupling = "logits"
 
     labels: SampleBuffer
     said: SampleBuffer
@@ -83,11 +83,11 @@ class JointOptimisation(Method):
             ),
         )
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, with the loss of the stage."""
         self.epoch.fill_(epoch)
         first, second, _ = self._epochs()
-        return Sweep(loss="loss" if epoch < first + second else "final_loss") if number == 0 else None
+        return TrainPass(loss="loss" if epoch < first + second else "final_loss") if number == 0 else None
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -Σ_k s_k log p_k + α KL(prior || mean p) + β H(p), (B,), and note what the network says."""
@@ -100,13 +100,13 @@ class JointOptimisation(Method):
         """Return -Σ_k s_k log p_k (B,)."""
         return self._misfit(batch.index, self.networks["net"](batch.x))
 
-    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
+    def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Give every sample that was visited the mean of what was said of it, in the first step, once it is time."""
         first, second, _ = self._epochs()
         if first <= epoch + 1 <= first + second:
-            self.labels.values.copy_(normalised(self.said.values.sum(1), self.labels.values))
+            self.labels.values.copy_(normalized(self.said.values.sum(1), self.labels.values))
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return s."""
         return self.labels.values.clone()
 

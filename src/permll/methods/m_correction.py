@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.data.transforms.mixup import mixup
+from permll.data.transforms.mixing import mixup
 from permll.functional.mixture import BetaMixture, fit_beta_mixture, loss_range, scale_losses, wrong_posterior
 from permll.functional.mixup import blend, bootstrapped_targets, guided_share, mixed_cross_entropy
 from permll.functional.refurbish import class_prior_divergence
-from permll.methods._base import FitInfo, Method, Scan, Sweep, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, divide_epochs
 from permll.methods._eval_mode import evaluating
 
 Variant = Literal["M-DYR-H", "M-DYR-S", "MD-DYR-SH"]
@@ -65,21 +65,21 @@ class MCorrection(Method):
         self.register_buffer("mixture", torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
         self.register_buffer("temperature", torch.ones(()))
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, with the loss of the epoch."""
         if number:
             return None
         assert self.info is not None
         warm_up, guided = self._lengths()
         if epoch < warm_up:
-            return Sweep()
+            return TrainPass()
         if epoch < warm_up + guided:
-            return Sweep(loss="guide")
+            return TrainPass(loss="guide")
         if self.variant == "MD-DYR-SH":
             steps = divide_epochs(self.info.epochs, self.sharpening)[0] - 1
             fallen = min((epoch - warm_up - guided) / max(steps, 1), 1.0)
             self.temperature.fill_(1 - (1 - COLDEST) * fallen)
-        return Sweep(loss="correct")
+        return TrainPass(loss="correct")
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss (B,) of mixup on the given labels."""
@@ -110,31 +110,35 @@ class MCorrection(Method):
         uniform = logits.new_full((logits.shape[1],), 1 / logits.shape[1])
         return losses + self.eta * class_prior_divergence(logits, uniform)
 
-    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
+    def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Fit the mixture to the losses of all samples, seen as in training; not while mixup goes on without it."""
         assert self.info is not None
         if epoch + 1 < self._lengths()[0]:
             return
-        losses = nn.functional.cross_entropy(scan(view="weak"), self.info.labels, reduction="none")
+        losses = nn.functional.cross_entropy(predict_logits(view="weak"), self.info.labels, reduction="none")
         low, high = loss_range(losses)
         mixture = fit_beta_mixture(scale_losses(losses[(losses >= low) & (losses <= high)], low, high))
         if mixture is not None:
             self.mixture.copy_(torch.stack([*mixture, torch.tensor([low, high], dtype=torch.float64)]))
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return (1 - w) e_y + w t (N, c); without a mixture, in warm-up, what the network predicts."""
         assert self.info is not None
         if not self._fitted:
-            return super().corrected_labels(scan)
-        logits = scan()
+            return super().corrected_labels(predict_logits)
+        logits = predict_logits()
         return bootstrapped_targets(
             self.info.labels, self._predicted(logits), self._posterior(logits, self.info.labels)
         )
 
-    def label_quality(self, scan: Scan) -> Tensor:
+    def label_quality(self, predict_logits: PredictLogits) -> Tensor:
         """Return 1 - w (N,), how probably each label is right; without a mixture, in warm-up, p_y."""
         assert self.info is not None
-        return 1 - self._posterior(scan(), self.info.labels) if self._fitted else super().label_quality(scan)
+        return (
+            1 - self._posterior(predict_logits(), self.info.labels)
+            if self._fitted
+            else super().label_quality(predict_logits)
+        )
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that the mixture holds for wrong."""

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from permll.data.streams import Batch
 from permll.functional.meta import consistency, nearest_in_batch, one_step, ramp_up, synthetic_labels
-from permll.methods._base import FitInfo, Method, Scan, Stage, Sweep, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._features import head_of, logits_and_features
 
 
@@ -18,15 +18,15 @@ class MLNT(Method):
 
     First a mentor is trained with cross-entropy alone. Its weights that fit noisy validation labels best are frozen: by
     its features, one knows which samples of a batch are alike. Then the student begins from weights of its own. In each
-    of its steps, M times, a part of the batch gets the labels of neighbours, the student imagines a step on them,
+    of its steps, M times, a part of the batch gets the labels of neighbors, the student imagines a step on them,
     θ_m = θ - η ∇CE(θ, ŷ_m), and pays KL(teacher ‖ p(θ_m)). The teacher is the running mean of the student, and the one
     who predicts; until that mean begins, it is a copy of whoever is trained.
 
     Args:
         baseline: how long the mentor is trained: below 1 a share of all epochs, else epochs.
         perturbations: M, the sets of synthetic labels per step.
-        share: of the batch that gets the label of a neighbour.
-        neighbours: how many of the nearest come into question.
+        share: of the batch that gets the label of a neighbor.
+        neighbors: how many of the nearest come into question.
         meta_lr: η, of the imagined steps.
         second_order: whether gradients see that an imagined step depends on the weights, as in the authors' code, or
             not, as the paper says: for less time and memory.
@@ -46,7 +46,7 @@ class MLNT(Method):
         baseline: float = 0.5,
         perturbations: int = 10,
         share: float = 0.5,
-        neighbours: int = 10,
+        neighbors: int = 10,
         meta_lr: float = 0.2,
         second_order: bool = True,
         weight: float = 1.0,
@@ -56,14 +56,14 @@ class MLNT(Method):
         final_decay: float = 0.999,
     ) -> None:
         super().__init__()
-        if perturbations < 1 or neighbours < 1:
-            raise ValueError(f"perturbations and neighbours must be one or more, got {perturbations} and {neighbours}.")
+        if perturbations < 1 or neighbors < 1:
+            raise ValueError(f"perturbations and neighbors must be one or more, got {perturbations} and {neighbors}.")
         for name, value in {"share": share, "decay": decay, "final_decay": final_decay}.items():
             if not 0 <= value <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], got {value}.")
         if not 0 <= begin <= full <= 1:
             raise ValueError(f"begin and full must lie in [0, 1], in this order, got {begin} and {full}.")
-        self.baseline, self.perturbations, self.share, self.neighbours = baseline, perturbations, share, neighbours
+        self.baseline, self.perturbations, self.share, self.neighbors = baseline, perturbations, share, neighbors
         self.meta_lr, self.second_order, self.weight = meta_lr, second_order, weight
         self.begin, self.full, self.decay, self.final_decay = begin, full, decay, final_decay
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
@@ -83,14 +83,14 @@ class MLNT(Method):
         mentor, student = divide_epochs(epochs, self.baseline)
         return Stage("mentor", mentor), Stage("student", student, "best")
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, in which the mentor moves, or the student."""
         if number > 0:
             return None
         assert self.info is not None
         if epoch < self.stages(self.info.epochs)[0].epochs:
-            return Sweep(loss="mentor_loss", networks=("mentor",))
-        return Sweep(networks=("net",))
+            return TrainPass(loss="mentor_loss", networks=("mentor",))
+        return TrainPass(networks=("net",))
 
     def mentor_loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,) of the mentor."""
@@ -107,14 +107,14 @@ class MLNT(Method):
         with torch.no_grad():
             _, features = logits_and_features(self.networks["mentor"].eval(), batch.x)
             teacher = self.networks["teacher"](batch.x).softmax(-1)
-        neighbours = nearest_in_batch(features.float(), self.neighbours)
+        neighbors = nearest_in_batch(features.float(), self.neighbors)
         parameters = dict(student.named_parameters())
         # In mixed precision only the loop may ask for gradients of what the wrapper around a network returns.
         head = head_of(student)
         unwrapped = head(seen.to(head.weight.dtype))
         kept_to = torch.zeros_like(loss)
         for _ in range(self.perturbations):
-            wrong = cross_entropy(unwrapped, self._perturbed(batch.labels, neighbours))
+            wrong = cross_entropy(unwrapped, self._perturbed(batch.labels, neighbors))
             imagined = one_step(wrong, parameters, self.meta_lr, self.second_order)
             kept_to = kept_to + consistency(_called_with(student, imagined, batch.x), teacher)
         ramp = ramp_up((step - self._first_with_teacher) / max(self._first_in_full - self._first_with_teacher, 1))
@@ -141,16 +141,16 @@ class MLNT(Method):
         """Return the teacher's probabilities (B, c)."""
         return self.networks["teacher"](x).float().softmax(-1)
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return the teacher's probabilities (N, c)."""
-        return scan("teacher").softmax(-1)
+        return predict_logits("teacher").softmax(-1)
 
-    def _perturbed(self, labels: Tensor, neighbours: Tensor) -> Tensor:
-        """Return the labels with a random part replaced by those of random neighbours."""
-        count, k = neighbours.shape
+    def _perturbed(self, labels: Tensor, neighbors: Tensor) -> Tensor:
+        """Return the labels with a random part replaced by those of random neighbors."""
+        count, k = neighbors.shape
         rows = torch.randperm(count)[: int(self.share * count) if k else 0]
         picks = torch.randint(max(k, 1), rows.shape)
-        return synthetic_labels(labels, neighbours, rows.to(labels.device), picks.to(labels.device))
+        return synthetic_labels(labels, neighbors, rows.to(labels.device), picks.to(labels.device))
 
 
 def _called_with(network: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.morph import NONE, add_to_history, memorised, rate_from_areas
-from permll.functional.prediction_memory import in_order
 from permll.functional.meta import ramp_up
+from permll.functional.morph import NONE, add_to_history, memorized, rate_from_areas
+from permll.functional.prediction_memory import in_order
 from permll.functional.selection import selection_weights
-from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep, in_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer
 
 
@@ -70,17 +70,17 @@ class MORPH(Method):
         self.register_buffer("begin", torch.tensor(info.epochs))  # of the second phase: not known yet
         self.register_buffer("consistency", torch.zeros(()))  # the present weight of J
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows: on their labels, or on those of the safe set and two views of all."""
         if number > 0:
             return None
         begin = int(self.begin)
         if epoch < begin:
-            return Sweep()
+            return TrainPass()
         if self.weight == 0:
-            return Sweep(loss="evolve")
+            return TrainPass(loss="evolve")
         self.consistency.fill_(self.weight * ramp_up((epoch - begin) / self._ramp if self._ramp else 1.0))
-        return Sweep({"batch": Draw(("weak", "weak:2" if self.against == "weak" else "strong"))}, "evolve")
+        return TrainPass({"batch": StreamSpec(("weak", "weak:2" if self.against == "weak" else "strong"))}, "evolve")
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,), and remember losses and predictions."""
@@ -100,10 +100,10 @@ class MORPH(Method):
         for view in other:
             losses = losses + self.consistency * (logits.softmax(-1) - view.softmax(-1)).square().sum(-1)
         self._remember(batch.index, logits)
-        self.safe.write(batch.index, memorised(self.histories.read(batch.index), batch.labels))
+        self.safe.write(batch.index, memorized(self.histories.read(batch.index), batch.labels))
         return losses
 
-    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
+    def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Estimate the noise rate in the first phase, and end it if as many samples are memorised as labels right."""
         assert self.info is not None
         if epoch >= int(self.begin):
@@ -111,14 +111,14 @@ class MORPH(Method):
         found = rate_from_areas(self.areas.values)
         if found is not None:
             self.rate.fill_(found)
-        known = memorised(self.histories.values, self.histories.labels)
+        known = memorized(self.histories.values, self.histories.labels)
         if epoch + 1 >= self._visits and int(known.sum()) >= (1 - self.rate.item()) * len(known):
             self.safe.values.copy_(known)
             self.begin.fill_(epoch + 1)
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return the share (N, c) of each label among the predictions of the history and the present one."""
-        present = super().corrected_labels(scan)
+        present = super().corrected_labels(predict_logits)
         past = self.histories.values.to(present.device)
         votes = torch.zeros_like(present)
         for visit in past.T:
@@ -127,14 +127,14 @@ class MORPH(Method):
 
     def metrics(self) -> Mapping[str, float]:
         """Return the noise rate as it is estimated, the share of memorised samples, and that of the safe set."""
-        known = memorised(self.histories.values, self.histories.labels)
+        known = memorized(self.histories.values, self.histories.labels)
         return {
             "noise_rate": self.rate.item(),
             "memorised": known.double().mean().item(),
             "safe": self.safe.values.double().mean().item(),
         }
 
-    def settings(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, Any]:
         """Return the noise rate that ended the first phase, and the epochs of that phase: all, if it never ended."""
         return {"noise_rate": round(self.rate.item(), 4), "first_phase": int(self.begin)}
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold, uniform
 from permll.functional.negative import complementary_labels, negative_learning
-from permll.methods._base import Draw, FitInfo, Method, Scan, Stage, Sweep, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, Stage, StreamSpec, TrainPass, divide_epochs
 from permll.methods._state import SampleBuffer
 
 
@@ -31,7 +31,7 @@ class PseudoLabelling(Method):
             more than ten classes.
     """
 
-    meet = "losses"
+    batch_coupling = "logits"
 
     def __init__(self, cut: float, average: int, complementary: int | None) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class PseudoLabelling(Method):
         self.selected = SampleBuffer(info.labels, info.ids, fill=True, dtype=torch.bool)
         self.register_buffer("class_weights", _rarity(info.labels, info.num_classes))
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
+    def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Before ``pseudo1`` choose its rows and empty the memory; before ``pseudo2`` take the memory for labels."""
         labels = self.memory.labels
         if stage.name == "pseudo1":
@@ -67,13 +67,13 @@ class PseudoLabelling(Method):
             self.selected.values.fill_(True)
             self.class_weights.copy_(_rarity(self.mean_prediction().argmax(-1), len(self.class_weights)))
 
-    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
+    def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Complete the memory of this epoch; ``pseudo2`` leaves it as it is."""
         if self.stage_at(epoch) == "pseudo2":
             return
         outside = ~self.selected.values
         if outside.any():
-            self.memory.values[outside, self._slot] = scan().softmax(-1).to(self.memory.values)[outside]
+            self.memory.values[outside, self._slot] = predict_logits().softmax(-1).to(self.memory.values)[outside]
         self.remembered += 1
 
     def positive_loss(self, batch: Batch) -> Tensor:
@@ -100,15 +100,15 @@ class PseudoLabelling(Method):
         names = [stage.name for stage in self.stages(self.info.epochs) for _ in range(stage.epochs)]
         return names[epoch]
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return p̄ (N, c), or where nothing is remembered yet what the network predicts."""
-        return self.mean_prediction() if self.remembered > 0 else super().corrected_labels(scan)
+        return self.mean_prediction() if self.remembered > 0 else super().corrected_labels(predict_logits)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of rows trained on, and how often all were taken because fewer than two were believed."""
         return {"selected": self.selected.values.double().mean().item(), "refusals": float(self.refusals)}
 
-    def settings(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, Any]:
         """Return what follows from the number of classes."""
         return {"complementary": self.draws}
 
@@ -120,8 +120,8 @@ class PseudoLabelling(Method):
             believed.fill_(True)
         self.selected.values.copy_(believed)
 
-    def _selected_rows(self) -> dict[str, Draw]:
-        return {"batch": Draw(rows=self.selected.values.nonzero()[:, 0].cpu())}
+    def _selected_rows(self) -> dict[str, StreamSpec]:
+        return {"batch": StreamSpec(rows=self.selected.values.nonzero()[:, 0].cpu())}
 
     def _remembered_logits(self, batch: Batch) -> Tensor:
         logits: Tensor = self.networks["net"](batch.x)
@@ -187,7 +187,7 @@ class NLNL(PseudoLabelling):
             Stage("pseudo2", pseudo2, "fresh"),
         )
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over the rows that the stage selects."""
         if number > 0:
             return None
@@ -195,7 +195,7 @@ class NLNL(PseudoLabelling):
         if stage in ("SelNL", "SelPL"):
             self._select(self.cut if stage == "SelPL" else 1 / len(self.class_weights))
         losses = {"NL": "loss", "SelNL": "loss", "SelPL": "positive_loss", "pseudo1": "positive_loss"}
-        return Sweep(self._selected_rows(), losses.get(stage, "soft_loss"))
+        return TrainPass(self._selected_rows(), losses.get(stage, "soft_loss"))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -w_y Σ log(1 - p_ȳ) (B,) over fresh complementary labels; remember p."""

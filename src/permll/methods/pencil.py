@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.functional.refurbish import divergence, pencil_loss
-from permll.methods._base import FitInfo, Method, Scan, Stage, Sweep, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._state import SampleParameter
 
 Compatibility = Literal["softened", "plain"]
@@ -31,7 +31,7 @@ class Pencil(Method):
         final_lr: the network's learning rate at the beginning of the last stage; default the recipe's.
     """
 
-    meet = "losses"
+    batch_coupling = "logits"
 
     label_logits: SampleParameter
     rate: float
@@ -74,12 +74,12 @@ class Pencil(Method):
             ),
         )
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, with the loss of the stage."""
         assert self.info is not None
         first, second, _ = divide_epochs(self.info.epochs, self.first, self.second)
         loss = "loss" if epoch < first else "moving_loss" if epoch < first + second else "final_loss"
-        return Sweep(loss=loss) if number == 0 else None
+        return TrainPass(loss=loss) if number == 0 else None
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,)."""
@@ -100,7 +100,7 @@ class Pencil(Method):
         """Move the visited label logits by their own gradients, of which the loop took the mean."""
         self.label_logits.step(self.rate * self._visits)
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return d = softmax(ỹ)."""
         return self.label_logits.values.softmax(-1)
 
@@ -109,6 +109,6 @@ class Pencil(Method):
         turned = self.label_logits.values.argmax(-1) != self.label_logits.labels
         return {"turned": turned.double().mean().item()}
 
-    def settings(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, Any]:
         """Return what follows from the number of classes."""
         return {"lr": self.rate}

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from permll.data.streams import Batch
 from permll.layer.equations import LossName, Side
 from permll.layer.module import PermutationLayer
-from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep
-from permll.methods._state import State, check_top_k, how_kept
+from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
+from permll.methods._state import State, check_top_k, storage_kwargs
 
 Balance = Literal["none", "given", "corrected"]
 
@@ -21,7 +21,7 @@ class PermLL(Method):
     Args:
         init: I_α, the initial weight of the given label; default as in ``PermutationLayer``.
         lr: the step of α per visit, the paper's η / B. Or:
-        turn_after: the fraction of training after which a contradicted label turns; default 0.3 if ``lr`` is not given.
+        correct_after: the fraction of training after which a contradicted label turns; default 0.3 if ``lr`` is not given.
         on: where the layer stands, ``"prediction"`` or ``"label"``.
         loss: ``"ce"``, ``"kl"``, ``"l1"`` or ``"l2"``.
         warm_up: so many steps of plain cross-entropy first, in which α rests; below 1, this share of the epochs.
@@ -32,7 +32,7 @@ class PermLL(Method):
         state: how α is kept: ``"float32"``, as ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
 
-    meet = "losses"
+    batch_coupling = "logits"
     shardable = True
 
     def __init__(
@@ -40,7 +40,7 @@ class PermLL(Method):
         *,
         init: float | None = None,
         lr: float | None = None,
-        turn_after: float | None = None,
+        correct_after: float | None = None,
         on: Side = "prediction",
         loss: LossName = "ce",
         warm_up: float = 0,
@@ -53,7 +53,7 @@ class PermLL(Method):
         check_top_k(top_k)
         if networks < 1:
             raise ValueError(f"networks must be one or more, got {networks}.")
-        self.init, self.lr, self.turn_after = init, lr, turn_after
+        self.init, self.lr, self.correct_after = init, lr, correct_after
         self.top_k, self.state = top_k, state
         self.on, self.loss_name, self.warm_up, self.balance = on, loss, warm_up, balance
         self.network_names = ("net",) if networks == 1 else tuple(f"net{n}" for n in range(networks))  # type: ignore[misc]
@@ -71,23 +71,23 @@ class PermLL(Method):
             info.num_classes,
             init=self.init,
             lr=self.lr,
-            turn_after=self.turn_after,
+            correct_after=self.correct_after,
             epochs=None if self.lr is not None else info.epochs,
             on=self.on,
             loss=self.loss_name,
             ids=info.ids,
-            **how_kept(self.top_k, self.state),
+            **storage_kwargs(self.top_k, self.state),
         )
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, or over a balanced draw of them."""
         if number > 0:
             return None
         loss = "plain_loss" if self.warm_up < 1 and epoch < self.warm_up * self._epochs else "loss"
         if self.balance == "none":
-            return Sweep(loss=loss)
+            return TrainPass(loss=loss)
         labels = self._layer.argmax() if self.balance == "corrected" else None
-        return Sweep({"batch": Draw(order="weighted", labels=labels)}, loss=loss)
+        return TrainPass({"batch": StreamSpec(order="weighted", labels=labels)}, loss=loss)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the sum over the networks of the loss (B,) through the layer, or in warm-up of -log p_y."""
@@ -106,20 +106,20 @@ class PermLL(Method):
         self._layer.step()
         self.steps += 1
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return a = softmax(α), (N, c): what training has come to believe of each label."""
         return self._layer.weights()
 
-    def label_quality(self, scan: Scan) -> Tensor:
+    def label_quality(self, predict_logits: PredictLogits) -> Tensor:
         """Return r_y = softmax(α + logits)_y (N,), the mean over the networks: what input and label together say."""
-        return torch.stack([self._layer.label_quality(scan(name)) for name in self.networks]).mean(0)
+        return torch.stack([self._layer.label_quality(predict_logits(name)) for name in self.networks]).mean(0)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that turned."""
         turned = self._layer.argmax() != self._layer.labels
         return {"turned": turned.double().mean().item()}
 
-    def settings(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, Any]:
         """Return what follows from the number of classes and epochs."""
         return {"init": self._layer.init, "lr": self._layer.lr}
 

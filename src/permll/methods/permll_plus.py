@@ -8,22 +8,22 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
+from permll.functional.label_posterior import HeldOut, excess_label_bias, train_label_posterior
 from permll.functional.label_prior import (
-    aligned,
-    cautious_shares,
-    closing_gap,
-    earned_gap,
-    how_right,
-    known_shares,
-    shares_of_right,
+    align_prior,
+    decayed_label_logit,
+    earned_label_logit,
+    known_prior,
+    label_accuracy,
+    prior_of_correct_labels,
+    shrunk_prior,
 )
-from permll.functional.label_posterior import Others, lean_beyond, posterior_of_seen
 from permll.functional.prediction_memory import in_order
-from permll.functional.subsample import some_rows
+from permll.functional.subsample import subsample_rows
 from permll.layer.equations import initial_gap, posterior
 from permll.layer.step_size import choose_init, choose_step
-from permll.methods._base import FitInfo, Method, Scan, Sweep, in_epochs
-from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
+from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
+from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
 
 Prior = Literal["cautious", "even", "given", "free"]
 TINY = 1e-8  # below which a memory says nothing
@@ -52,13 +52,13 @@ class PermLLPlus(Method):
     and a - r in α. After a warm-up with cross-entropy, and once the network no longer learns the classes fast, g_y
     closes from PermLL's gap to log(R_y / (1 - R_y)), R_y being the mean of p_y over samples with the label y that are
     not trained on: how often such labels are right, as far as the network can tell. Of every g_y is taken, down to 0,
-    what the network leans to labels it has seen more than it may (``lean_beyond``): on few samples it would learn them
+    what the network leans to labels it has seen more than it may (``excess_label_bias``): on few samples it would learn them
     by heart, and then r would be the label. Without samples that are not trained on, g closes to 0 and nothing is
     taken.
 
     Args:
         init: the initial weight of the given label; default as in ``PermutationLayer``.
-        turn_after: the fraction of training after which a row turns that every visit contradicts.
+        correct_after: the fraction of training after which a row turns that every visit contradicts.
         warm_up: share of the epochs, or so many, with cross-entropy; default until in an epoch the mean of p_y, which
             is how well the network knows the labels, grows by less than a twentieth, or until there are first signs
             that it learns them by heart; about half of training at most.
@@ -69,14 +69,14 @@ class PermLLPlus(Method):
         by_heart: whether training heeds that labels are learned by heart; corrected labels do in any case.
         beta: β, how much of its memory of a sample's predictions a visit leaves; 0 for no memory.
         prior: q, the shares of classes to which predictions are held: ``"cautious"``, even ones but where classes
-            differ by more than noise may, by the given labels (``cautious_shares``), and by those that are right once
-            g has closed (``shares_of_right``); ``"even"``; as in the ``"given"`` labels; ``"free"``, which is q = π; or
+            differ by more than noise may, by the given labels (``shrunk_prior``), and by those that are right once
+            g has closed (``prior_of_correct_labels``); ``"even"``; as in the ``"given"`` labels; ``"free"``, which is q = π; or
             the shares themselves, one for each class, where they are known.
         top_k: keep so many entries of the rows, and one number for the others; for many classes. Default all.
         state: how they are kept: ``"float32"``, ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
 
-    meet = "losses"
+    batch_coupling = "logits"
     own: SampleBuffer
     memory: SampleBuffer
     steps: Tensor
@@ -87,17 +87,17 @@ class PermLLPlus(Method):
     before: Tensor
     warm: Tensor
     closes: Tensor
-    lean: Tensor
+    label_bias: Tensor
 
     def __init__(
         self,
         *,
         init: float | None = None,
-        turn_after: float = 0.6,
+        correct_after: float = 0.6,
         warm_up: float | None = None,
         close: float = 0.2,
         earned: bool = True,
-        by_heart: bool = True,
+        correct_memorization: bool = True,
         beta: float = 0.5,
         prior: Prior | list[float] = "cautious",
         top_k: int | None = None,
@@ -111,8 +111,8 @@ class PermLLPlus(Method):
             raise ValueError(f"warm_up must be 0 or more, got {warm_up}.")
         if not 0 <= close <= 1:
             raise ValueError(f"close is a share of training, in [0, 1]; got {close}.")
-        self.init, self.turn_after, self.warm_up, self.close = init, turn_after, warm_up, close
-        self.earned, self.by_heart, self.beta, self.prior = earned, by_heart, beta, prior
+        self.init, self.correct_after, self.warm_up, self.close = init, correct_after, warm_up, close
+        self.earned, self.correct_memorization, self.beta, self.prior = earned, correct_memorization, beta, prior
         self.top_k, self.state = top_k, state
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
 
@@ -123,23 +123,23 @@ class PermLLPlus(Method):
         init = choose_init(self.init, classes)
         self.gap = initial_gap(classes, init)
         self.lr = choose_step(
-            None, self.turn_after, info.epochs, num_classes=classes, init=init, on="prediction", loss="ce"
+            None, self.correct_after, info.epochs, num_classes=classes, init=init, on="prediction", loss="ce"
         )
-        kept = how_kept(self.top_k, self.state)
+        kept = storage_kwargs(self.top_k, self.state)
         self.own, self.memory = (SampleBuffer(info.labels, info.ids, (classes,), **kept) for _ in range(2))
         longest = LONGEST if self.warm_up is None else self.warm_up
         self._longest = min(max(in_epochs(longest, info.epochs), int(self.warm_up is None)), info.epochs)
         self._total = info.epochs * info.steps_per_epoch
-        self._some = some_rows(len(info.labels), SOME)
+        self._some = subsample_rows(len(info.labels), SOME)
         given = info.labels.bincount(minlength=classes).float().clamp_min(1) / len(info.labels)
         even = torch.full((classes,), 1 / classes)
         self._span = float(info.labels.bincount(minlength=classes).clamp(1, SPAN).sum())
         self.register_buffer("shares", even.clone())
         self.register_buffer("right", torch.full((classes,), 0.5))
         if isinstance(self.prior, str):
-            wanted = {"cautious": cautious_shares(given), "given": given}.get(self.prior, even)
+            wanted = {"cautious": shrunk_prior(given), "given": given}.get(self.prior, even)
         else:
-            wanted = known_shares(self.prior, classes)
+            wanted = known_prior(self.prior, classes)
         self.register_buffer("wanted", wanted.clone())
         self.register_buffer("agreed", torch.zeros(2))  # Σ p_y of this epoch, and its visits
         self.register_buffer("before", torch.tensor([0.0, 1 / classes]))  # its mean an epoch ago, and that of others
@@ -147,9 +147,9 @@ class PermLLPlus(Method):
         self.register_buffer("warm", torch.tensor(-1 if self._longest else 0))  # epochs of the warm-up, once it is over
         self.register_buffer("closes", torch.tensor(-1))  # epochs after which the head start does, once it is decided
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, with the loss of the time."""
-        return Sweep(loss="plain_loss" if self.warm < 0 else "loss") if number == 0 else None
+        return TrainPass(loss="plain_loss" if self.warm < 0 else "loss") if number == 0 else None
 
     def plain_loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,), and note what the network says."""
@@ -162,7 +162,7 @@ class PermLLPlus(Method):
         logits = self.networks["net"](batch.x)
         said = self._note(batch, logits.detach().float())
         alpha = self._alpha(self.own.read(batch.index), batch.labels)
-        r = posterior(alpha, said if self.prior == "free" else aligned(said, self.wanted, self.shares))
+        r = posterior(alpha, said if self.prior == "free" else align_prior(said, self.wanted, self.shares))
         self.own.add(batch.index, r - alpha.softmax(-1), self.lr)
         return nn.functional.cross_entropy(logits, r.to(logits), reduction="none")
 
@@ -170,7 +170,7 @@ class PermLLPlus(Method):
         """Count it."""
         self.steps += 1
 
-    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
+    def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Ask how well labels are known; if it is time, end the warm-up and begin to close the head start."""
         assert self.info is not None
         done, chance = epoch + 1, 1 / self.info.num_classes
@@ -178,7 +178,7 @@ class PermLLPlus(Method):
         seen = other = total / max(visits, 1)
         signs = 1.0
         if self._held_out() is not None:
-            other, signs = self._ask_others(done, scan)
+            other, signs = self._ask_others(done, predict_logits)
         seen_before, other_before = self.before.tolist()
         if self.warm < 0:
             ends = self.warm_up is None and (seen < HARDLY_GROWS * seen_before or signs > FIRST_SIGNS)
@@ -190,14 +190,16 @@ class PermLLPlus(Method):
         self.agreed.zero_()
         self.before.copy_(torch.tensor([seen, other]))
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
-        """Return what input and label together say (N, c): ``posterior_of_seen``; with ``top_k``, a = softmax(α)."""
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
+        """Return what input and label together say (N, c): ``train_label_posterior``; with ``top_k``, a = softmax(α)."""
         assert self.info is not None
         if self.top_k is not None:  # for more classes than a table of all their pairs is made for
             return self.own.each(lambda own, labels: self._alpha(own, labels, least=TIE).softmax(-1))
-        logits, held_out = scan().float(), self._held_out()
-        others = None if held_out is None else Others(scan(held_out=True).float(), held_out.to(logits.device))
-        return posterior_of_seen(logits, self.info.labels.to(logits.device), others)
+        logits, held_out = predict_logits().float(), self._held_out()
+        others = (
+            None if held_out is None else HeldOut(predict_logits(held_out=True).float(), held_out.to(logits.device))
+        )
+        return train_label_posterior(logits, self.info.labels.to(logits.device), others)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that turned, and of those that are right as far as others tell."""
@@ -208,7 +210,7 @@ class PermLLPlus(Method):
             "right": self.right.to(labels.device)[labels].double().mean().item(),
         }
 
-    def settings(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, Any]:
         """Return what follows from the number of classes and epochs."""
         return {"gap": self.gap, "lr": self.lr, "longest_warm_up": self._longest}
 
@@ -216,13 +218,13 @@ class PermLLPlus(Method):
         """Return own rows (B, c) with the head start of their labels (B,), ``least`` at least."""
         assert self.info is not None
         begins = torch.where(self.closes < 0, 1.0, self.closes / self.info.epochs)
-        gaps = closing_gap(self.gap, self.steps / self._total, begins, self.close).expand_as(self.right)
+        gaps = decayed_label_logit(self.gap, self.steps / self._total, begins, self.close).expand_as(self.right)
         if self.earned:
-            gaps = torch.maximum(gaps, earned_gap(self.right, MOST))
+            gaps = torch.maximum(gaps, earned_label_logit(self.right, MOST))
         at = labels[:, None].to(own.device)
-        return own.scatter_add(1, at, (gaps - self.lean).clamp_min(least).to(own)[at])
+        return own.scatter_add(1, at, (gaps - self.label_bias).clamp_min(least).to(own)[at])
 
-    def _ask_others(self, done: int, scan: Scan) -> tuple[float, float]:
+    def _ask_others(self, done: int, predict_logits: PredictLogits) -> tuple[float, float]:
         """Hear of rows that are not trained on how right labels are, and by how much those it has seen are surer.
 
         Returns:
@@ -231,19 +233,19 @@ class PermLLPlus(Method):
         assert self.info is not None
         labels, held_out = self.info.labels, self._held_out()
         assert held_out is not None
-        said = scan(held_out=True).float().softmax(-1)
+        said = predict_logits(held_out=True).float().softmax(-1)
         others = held_out.to(said.device)
         other_y = said.gather(1, others[:, None])[:, 0]
-        right = how_right(said, others)
+        right = label_accuracy(said, others)
         if self.earned:
             self.right.copy_(right)
         if self.prior == "cautious" and self._closed(done):
-            self.wanted.copy_(shares_of_right(labels.to(right.device), right))
-        if not self.by_heart:
+            self.wanted.copy_(prior_of_correct_labels(labels.to(right.device), right))
+        if not self.correct_memorization:
             return other_y.mean().item(), 1.0
-        seen = scan(rows=self._some).float().softmax(-1)
+        seen = predict_logits(rows=self._some).float().softmax(-1)
         seen_y = seen.gather(1, labels[self._some].to(seen.device)[:, None])[:, 0]
-        self.lean.fill_(lean_beyond(seen_y, other_y, UNTOUCHED))
+        self.label_bias.fill_(excess_label_bias(seen_y, other_y, UNTOUCHED))
         return other_y.mean().item(), math.exp(torch.logit(seen_y.mean()) - torch.logit(other_y.mean()))
 
     def _held_out(self) -> Tensor | None:

@@ -7,12 +7,21 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.data.transforms.mixup import mixup
-from permll.functional.prediction_memory import in_order
+from permll.data.transforms.mixing import mixup
 from permll.functional.mixture import fit_gaussian_mixture, loss_range, scale_losses
 from permll.functional.mixup import blend, mixed_cross_entropy
-from permll.methods._base import FitInfo, Meet, Method, Scan, Stage, Sweep, divide_epochs, in_epochs
-from permll.methods._state import SampleBuffer, State, check_top_k, how_kept
+from permll.functional.prediction_memory import in_order
+from permll.methods._base import (
+    BatchCoupling,
+    FitInfo,
+    Method,
+    PredictLogits,
+    Stage,
+    TrainPass,
+    divide_epochs,
+    in_epochs,
+)
+from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
 
 
 class SELC(Method):
@@ -39,7 +48,7 @@ class SELC(Method):
     """
 
     memory: SampleBuffer
-    meet: ClassVar[Meet] = "losses"
+    batch_coupling: ClassVar[BatchCoupling] = "logits"
     shardable = True
     losses: SampleBuffer
     distances: Tensor
@@ -67,7 +76,7 @@ class SELC(Method):
     def on_fit_start(self, info: FitInfo) -> None:
         """Make the memory, which begins with the given labels, and room for what the rehearsal finds."""
         super().on_fit_start(info)
-        kept = how_kept(self.top_k, self.state)
+        kept = storage_kwargs(self.top_k, self.state)
         self.memory = SampleBuffer(info.labels, info.ids, (info.num_classes,), at_label=1.0, **kept)
         self.losses = SampleBuffer(info.labels, info.ids)
         rehearsal, *_ = self._lengths(info.epochs)
@@ -85,15 +94,15 @@ class SELC(Method):
         rehearse = Stage("rehearse", rehearsal, schedule={"kind": "constant"})
         return rehearse, Stage("correct", correction, "initial")
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
+    def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Decide after the rehearsal when the correction begins."""
         if stage.name == "correct":
             assert self.info is not None
             self._start_after(self._found - in_epochs(self.earlier, self.info.epochs))
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, on the given labels or on those that follow the network."""
-        return None if number else Sweep(loss="correct" if epoch >= int(self.start) else "loss")
+        return None if number else TrainPass(loss="correct" if epoch >= int(self.start) else "loss")
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,), and remember it."""
@@ -106,14 +115,14 @@ class SELC(Method):
         logits = self.networks["net"](batch.x)
         return nn.functional.cross_entropy(logits, self._follow(batch.index, logits.detach()), reduction="none")
 
-    def on_epoch_end(self, epoch: int, scan: Scan) -> None:
+    def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Measure in the rehearsal how far apart the losses of right and of wrong labels seem to be."""
         if epoch < len(self.distances):
             losses = self.losses.values.cpu()
             mixture = fit_gaussian_mixture(scale_losses(losses, *loss_range(losses)))
             self.distances[epoch] = 0.0 if mixture is None else mixture.mean.diff().item()
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return t (N, c)."""
         return self.memory.values
 
@@ -122,7 +131,7 @@ class SELC(Method):
         turned = self.memory.argmax() != self.memory.labels
         return {"turned": turned.double().mean().item()}
 
-    def settings(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, Any]:
         """Return T_e as the rehearsal found it, and how many epochs of cross-entropy came before the correction."""
         begin = len(self.distances)
         return ({"turning_point": self._found} if begin else {}) | {"start": int(self.start) - begin}
@@ -165,7 +174,7 @@ class SELCPlus(SELC):
         state: how t is kept: ``"float32"``, as ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
     """
 
-    meet = "inputs"
+    batch_coupling = "inputs"
     shardable = False
 
     def __init__(
@@ -191,12 +200,12 @@ class SELCPlus(SELC):
         """Return the stages of SELC, and one with fresh weights."""
         return (*super().stages(epochs), Stage("retrain", self._lengths(epochs)[-1], "fresh"))
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, as SELC does or with the labels it has corrected."""
         assert self.info is not None
         if number == 0 and epoch >= self.info.epochs - self._lengths(self.info.epochs)[-1]:
-            return Sweep(loss="retrain")
-        return super().sweep(epoch, number, scan)
+            return TrainPass(loss="retrain")
+        return super().train_pass(epoch, number, predict_logits)
 
     def retrain(self, batch: Batch) -> Tensor:
         """Return the cross-entropy (B,) of blends with the corrected labels of both samples."""

@@ -16,7 +16,7 @@ class SymmetricLearning(Method):
         A: what stands for log 0. The paper says -4; its code has log 1e-4 = -9.21, which is as good as a larger β.
     """
 
-    meet = "nothing"
+    batch_coupling = "none"
 
     def __init__(self, *, alpha: float = 0.1, beta: float = 1.0, A: float = -4.0) -> None:
         super().__init__()

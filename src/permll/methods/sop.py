@@ -9,8 +9,8 @@ from torch import Tensor
 from permll.data.streams import Batch
 from permll.functional.prediction_memory import sop_cross_entropy, sop_labels, sop_noise, sop_squared_error
 from permll.functional.refurbish import class_prior_divergence, divergence
-from permll.methods._base import Draw, FitInfo, Method, Scan, Sweep
-from permll.methods._state import SampleParameter, State, check_top_k, how_kept
+from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
+from permll.methods._state import SampleParameter, State, check_top_k, storage_kwargs
 
 Learning = Literal["cross_entropy", "both"]
 
@@ -66,14 +66,14 @@ class SOP(Method):
         """Make u and v."""
         super().on_fit_start(info)
         self.u = SampleParameter(info.labels, info.ids, fill=self.init)
-        kept = how_kept(self.top_k, self.state)
+        kept = storage_kwargs(self.top_k, self.state)
         self.v = SampleParameter(info.labels, info.ids, (info.num_classes,), fill=self.init, **kept)
         self.rate_u = 100 / 128 / info.num_classes if self.lr_u is None else self.lr_u
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, with a strong view beside the weak one if predictions are to agree."""
         views = ("weak", "strong") if self.consistency > 0 else ("weak",)
-        return Sweep({"batch": Draw(views)}) if number == 0 else None
+        return TrainPass({"batch": StreamSpec(views)}) if number == 0 else None
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the cross-entropy with s, the squared error, and what SOP+ adds, (B,)."""
@@ -97,7 +97,7 @@ class SOP(Method):
             rows.step(lr * size)
             rows.write(self._index, rows.read(self._index).clamp(-1, 1))
 
-    def corrected_labels(self, scan: Scan) -> Tensor:
+    def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return e_y - s, as probabilities."""
         return self.v.table.each(self._believed)
 
@@ -106,7 +106,7 @@ class SOP(Method):
         believed = self.v.table.each(lambda v, at: self._believed(v, at).argmax(-1))
         return {"turned": (believed != self.u.labels).double().mean().item()}
 
-    def settings(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, Any]:
         """Return what follows from the number of classes."""
         return {"lr_u": self.rate_u}
 

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.functional.noise_adaptation import nearest_stochastic
-from permll.methods._base import FitInfo, Scan, Stage
+from permll.methods._base import FitInfo, PredictLogits, Stage
 from permll.methods._noise_layer import NoiseLayer
 
 
@@ -33,7 +33,7 @@ class Sukhbaatar(NoiseLayer):
         super().on_fit_start(info)
         self.Q = nn.Parameter(self._projected(torch.eye(info.num_classes)))
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
+    def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Let Q learn."""
         self.set_transition(self.Q.detach())
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.functional.transition import anchor_transition, importance_weights
-from permll.methods._base import FitInfo, Scan, Stage, Sweep, divide_epochs
+from permll.methods._base import FitInfo, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._transition import TransitionMethod
 
 
@@ -63,20 +63,20 @@ class TRevision(TransitionMethod):
             Stage("revise", third, "best", optimizer=adam, schedule=constant),
         )
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
+    def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Read T off the best network of the first stage."""
         if stage.name == "reweight":
-            self.set_transition(anchor_transition(scan(best=True).softmax(-1), self.quantile))
+            self.set_transition(anchor_transition(predict_logits(best=True).softmax(-1), self.quantile))
 
-    def sweep(self, epoch: int, number: int, scan: Scan) -> Sweep | None:
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep with the loss of the stage; D rests until the last."""
         assert self.info is not None
         if number > 0:
             return None
         first, second, _ = (stage.epochs for stage in self.stages(self.info.epochs))
         if epoch < first + second:
-            return Sweep(loss="loss" if epoch < first else "reweighted_loss", networks=("net",))
-        return Sweep(loss="revised_loss")
+            return TrainPass(loss="loss" if epoch < first else "reweighted_loss", networks=("net",))
+        return TrainPass(loss="revised_loss")
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,): the first stage."""

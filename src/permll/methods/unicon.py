@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from permll.data.streams import Batch
 from permll.functional.contrastive import nt_xent
 from permll.functional.uniform_selection import Units, divergence_cutoff, label_divergence, uniform_selection
-from permll.methods._base import FitInfo, Scan
+from permll.methods._base import FitInfo, PredictLogits
 from permll.methods._features import head_of, logits_and_features
 from permll.methods._mixmatch import Blends, Guess, MixMatch
 from permll.methods._state import SampleBuffer
@@ -47,13 +47,13 @@ class UniCon(MixMatch):
         ramp: epochs in which λ_u rises from 0, below 1 as a share of all; the authors' 16.
         guess: mode of the network in training while it guesses targets. ``"training"``, as the authors have it, lets
             weak views into the statistics of batch norms, which would otherwise be those of strong blends alone.
-        blends: which blends are passed: ``"all"``, or those of ``"labelled"`` rows, as the authors do on Clothing1M.
+        blends: which blends are passed: ``"all"``, or those of ``"labeled"`` rows, as the authors do on Clothing1M.
         draws: rows that are divided for each turn, drawn anew and evenly over the given labels; default all.
     """
 
     blended_views = ("strong", "strong:2")
     divergence: SampleBuffer
-    labelled: SampleBuffer
+    labeled: SampleBuffer
     share: Tensor
 
     def __init__(
@@ -66,7 +66,7 @@ class UniCon(MixMatch):
         d_mu: float = 0.7,
         tau: float = 5.0,
         units: Units = "bits",
-        unlabelled: float = 0.5,
+        unlabeled: float = 0.5,
         warm_up: float = 0.1,
         penalty: float = 1.0,
         temperature: float = 0.5,
@@ -79,14 +79,14 @@ class UniCon(MixMatch):
         super().__init__(warm_up, penalty, temperature, mixup, ramp, guess, blends, draws)
         if (lambda_u is not None and lambda_u < 0) or lambda_c < 0:
             raise ValueError(f"lambda_u and lambda_c must be 0 or more, got {lambda_u} and {lambda_c}.")
-        if contrast <= 0 or unlabelled <= 0 or projection < 1:
+        if contrast <= 0 or unlabeled <= 0 or projection < 1:
             raise ValueError(
-                f"contrast, unlabelled and projection must be positive, got {contrast}, {unlabelled} and {projection}."
+                f"contrast, unlabelled and projection must be positive, got {contrast}, {unlabeled} and {projection}."
             )
         if d_mu <= 0 or tau < 1:
             raise ValueError(f"d_mu must be positive and tau one or more, got {d_mu} and {tau}.")
         self.lambda_u, self.lambda_c, self.contrast, self.projection = lambda_u, lambda_c, contrast, projection
-        self.d_mu, self.tau, self.units, self.unlabelled = d_mu, tau, units, unlabelled
+        self.d_mu, self.tau, self.units, self.unlabeled = d_mu, tau, units, unlabeled
         self.projections = nn.ModuleDict()
 
     def on_fit_start(self, info: FitInfo) -> None:
@@ -98,22 +98,22 @@ class UniCon(MixMatch):
             layers = nn.Linear(width, self.projection, bias=False), nn.BatchNorm1d(self.projection)
             self.projections[name] = nn.Sequential(*layers)
         self.divergence = SampleBuffer(info.labels, info.ids, fill=1.0)
-        self.labelled = SampleBuffer(info.labels, info.ids, dtype=torch.bool)
+        self.labeled = SampleBuffer(info.labels, info.ids, dtype=torch.bool)
         self.register_buffer("share", torch.ones(()))
 
-    def divide(self, number: int, scan: Scan) -> tuple[Tensor, Tensor]:
+    def divide(self, number: int, predict_logits: PredictLogits) -> tuple[Tensor, Tensor]:
         """Return the rows of least divergence, equally many of each given label, and the others."""
         assert self.info is not None
         rows = self.drawn_rows()
         labels = self.info.labels.cpu()[rows]
-        p = torch.stack([self.look(scan, name, rows).softmax(-1) for name in self.network_names]).mean(0)
+        p = torch.stack([self.look(predict_logits, name, rows).softmax(-1) for name in self.network_names]).mean(0)
         divergence = label_divergence(p, labels, self.units)
         share = (divergence < divergence_cutoff(divergence, self.d_mu, self.tau)).double().mean().item()
         quota = int(share * len(rows) / self.info.num_classes)
         chosen = uniform_selection(divergence, labels, max(quota, 1))
         self.share.fill_(share)
         self.divergence.write(rows, divergence)
-        self.labelled.write(rows, chosen)
+        self.labeled.write(rows, chosen)
         return rows[chosen], rows[~chosen]
 
     def right(self, index: Tensor) -> Tensor:
@@ -124,11 +124,11 @@ class UniCon(MixMatch):
     def trust(self) -> Tensor:
         """Return w (N,), with 0 for rows that are not labelled."""
         every = torch.arange(len(self.divergence))
-        return self.right(every).where(self.labelled.values, 0.0)
+        return self.right(every).where(self.labeled.values, 0.0)
 
-    def unlabelled_factor(self) -> float:
+    def unlabeled_factor(self) -> float:
         """Return the size of an unlabelled batch: the fewer rows are labelled, the larger."""
-        return min(0.5 * self.unlabelled / max(float(self.share), 1e-3), WIDEST)
+        return min(0.5 * self.unlabeled / max(float(self.share), 1e-3), WIDEST)
 
     def weight(self) -> float:
         """Return λ_u as given, or by the number of classes."""
@@ -139,26 +139,26 @@ class UniCon(MixMatch):
         """Return the optimizer of the projections."""
         return ("own",)
 
-    def learn(self, labelled: Batch, unlabelled: Batch | None = None) -> Tensor:
+    def learn(self, labeled: Batch, unlabeled: Batch | None = None) -> Tensor:
         """Return the loss of a step with MixMatch, and λ_c times the contrastive loss of the unlabelled rows."""
-        loss = super().learn(labelled, unlabelled)
-        if unlabelled is None or self.lambda_c == 0:
+        loss = super().learn(labeled, unlabeled)
+        if unlabeled is None or self.lambda_c == 0:
             return loss
         own, _ = self.in_turn()
         projection = self.projections[self.network_names[int(self.turn[0])]]
-        _, features = logits_and_features(own, torch.cat([unlabelled.views[view] for view in self.blended_views]))
+        _, features = logits_and_features(own, torch.cat([unlabeled.views[view] for view in self.blended_views]))
         first, second = projection(features.float()).chunk(2)
         return loss + self.lambda_c * nt_xent(first, second, self.contrast).mean()
 
-    def label_quality(self, scan: Scan) -> Tensor:
+    def label_quality(self, predict_logits: PredictLogits) -> Tensor:
         """Return 1 - d (N,), with d in bits and as the networks see the rows now."""
         assert self.info is not None
-        return 1 - label_divergence(self.predict_rows(scan), self.info.labels.cpu())
+        return 1 - label_divergence(self.predict_rows(predict_logits), self.info.labels.cpu())
 
-    def settings(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, Any]:
         """Return λ_u, which may follow from the number of classes."""
         return {"lambda_u": self.weight()}
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that were kept, and R."""
-        return {"kept": self.labelled.values.double().mean().item(), "R": self.share.item()}
+        return {"kept": self.labeled.values.double().mean().item(), "R": self.share.item()}

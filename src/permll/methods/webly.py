@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from permll.functional.noise_adaptation import relationship_graph
-from permll.methods._base import Scan, Stage
+from permll.methods._base import PredictLogits, Stage
 from permll.methods._noise_layer import NoiseLayer
 
 
@@ -14,20 +14,20 @@ class Webly(NoiseLayer):
 
     Args:
         baseline: how long the network is trained without the graph: below 1 a share of all epochs, else epochs.
-        neighbours: how many labels each class is related to, itself included: the strongest.
+        neighbors: how many labels each class is related to, itself included: the strongest.
     """
 
-    def __init__(self, *, baseline: float = 0.75, neighbours: int = 5) -> None:
+    def __init__(self, *, baseline: float = 0.75, neighbors: int = 5) -> None:
         super().__init__(baseline=baseline)
-        if neighbours < 1:
-            raise ValueError(f"neighbours must be one or more, got {neighbours}.")
-        self.neighbours = neighbours
+        if neighbors < 1:
+            raise ValueError(f"neighbors must be one or more, got {neighbors}.")
+        self.neighbors = neighbors
 
-    def on_stage_start(self, stage: Stage, scan: Scan) -> None:
+    def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Draw the graph from the best baseline."""
         assert self.info is not None
-        kept = min(self.neighbours, self.info.num_classes)
-        self.set_transition(relationship_graph(scan(best=True).softmax(1), self.info.labels.cpu(), kept))
+        kept = min(self.neighbors, self.info.num_classes)
+        self.set_transition(relationship_graph(predict_logits(best=True).softmax(1), self.info.labels.cpu(), kept))
 
     def log_theta(self) -> Tensor:
         """Return log R."""

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from permll.utils.messages import nearest
+from permll.utils.messages import did_you_mean
 
 
 def options_of(function: Callable[..., Any]) -> list[str]:
@@ -28,5 +28,5 @@ def refuse_unknown(network: str, options: Iterable[str], taken: Sequence[str]) -
     """
     for option in options:
         if option not in taken:
-            hint = nearest(option, taken) or "."
+            hint = did_you_mean(option, taken) or "."
             raise TypeError(f"{network} has no option {option!r}{hint} It takes {', '.join(taken) or 'none'}.")

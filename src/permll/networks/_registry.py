@@ -12,8 +12,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from permll.utils.messages import nearest
 from permll.networks._options import options_of, refuse_unknown
+from permll.utils.messages import did_you_mean
 
 if TYPE_CHECKING:
     from torch import nn
@@ -134,7 +134,7 @@ def _built_in(
     name: str, shape: tuple[int, ...], num_classes: int, pretrained: bool, options: Mapping[str, Any]
 ) -> "nn.Module":
     if name not in NETWORKS:
-        hint = nearest(name, NETWORKS) or "."
+        hint = did_you_mean(name, NETWORKS) or "."
         raise ValueError(
             f"{name!r} is no network{hint} There are {', '.join(NETWORKS)}, and timm:NAME and torchvision:NAME."
         )

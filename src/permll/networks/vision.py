@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.utils.messages import nearest
 from permll.networks._options import options_of, refuse_unknown
 from permll.networks.weights import load_weights
+from permll.utils.messages import did_you_mean
 
 Shape = tuple[int, int, int]
 
@@ -97,7 +97,7 @@ def imported(module: str) -> Any:
 def unknown(name: str, known: Iterable[str]) -> ValueError:
     """Return what to raise for a name that a collection does not have."""
     collection, _, own = name.partition(":")
-    return ValueError(f"{collection} has no classifier {own!r}{nearest(own, known) or '.'}")
+    return ValueError(f"{collection} has no classifier {own!r}{did_you_mean(own, known) or '.'}")
 
 
 def _try(net: nn.Module, name: str, shape: Shape, num_classes: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.utils.messages import listed
+from permll.utils.messages import format_list
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -56,7 +56,7 @@ def load_weights(net: nn.Module, state: Mapping[str, Tensor], num_classes: int, 
         "unknown to it": given.keys() - own.keys(),
         "of another shape": {name for name in own.keys() & given.keys() if own[name] != given[name]} - head,
     }
-    said = [f"{listed(sorted(names), 'tensor')} {problem}" for problem, names in problems.items() if names]
+    said = [f"{format_list(sorted(names), 'tensor')} {problem}" for problem, names in problems.items() if names]
     if said:
         raise ValueError(f"{source} does not fit this network: {'; '.join(said)}.")
     with torch.no_grad():

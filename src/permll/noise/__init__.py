@@ -6,23 +6,23 @@ from permll._lazy import lazy
 
 if TYPE_CHECKING:
     from permll.noise.apply_noise import with_noise as with_noise
+    from permll.noise.compose import then as then
     from permll.noise.corruption import Corruption as Corruption
     from permll.noise.corruption import corrupt as corrupt
-    from permll.noise.label_files import label_file as label_file
     from permll.noise.human import human_labels as human_labels
-    from permll.noise.compose import then as then
+    from permll.noise.label_files import label_file as label_file
     from permll.noise.models import Noise as Noise
     from permll.noise.presets import named_noise as named_noise
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "applying": ("with_noise",),
+        "apply_noise": ("with_noise",),
         "corruption": ("Corruption", "corrupt"),
-        "files": ("label_file",),
+        "label_files": ("label_file",),
         "human": ("human_labels",),
-        "hybrid": ("then",),
-        "kinds": ("Noise",),
+        "compose": ("then",),
+        "models": ("Noise",),
         "presets": ("named_noise",),
     },
 )

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from permll.utils.messages import nearest
+from permll.utils.messages import did_you_mean
 
 
 def existing(path: Path | str, what: str) -> Path:
@@ -18,6 +18,6 @@ def existing(path: Path | str, what: str) -> Path:
         raise IsADirectoryError(f"{path} is a folder: name the {what} in it.")
     if not path.exists():
         there = [below.name for below in path.parent.iterdir()] if path.parent.is_dir() else []
-        hint = nearest(path.name, there) or ": look for it in another folder."
+        hint = did_you_mean(path.name, there) or ": look for it in another folder."
         raise FileNotFoundError(f"there is no {what} {path}{hint}")
     return path

@@ -4,14 +4,16 @@ from pathlib import Path
 
 import torch
 
-from permll.data.dataset import Data
+from permll.data.dataset import LabeledData
+from permll.noise.class_names import name_record
 from permll.noise.corruption import Corruption, corrupt
 from permll.noise.models import Noise
-from permll.noise.class_names import name_record
 from permll.noise.presets import named_noise
 
 
-def with_noise(data: Data, noise: str | Path | Noise | Corruption, seed: int = 42) -> tuple[Data, Corruption]:
+def with_noise(
+    data: LabeledData, noise: str | Path | Noise | Corruption, seed: int = 42
+) -> tuple[LabeledData, Corruption]:
     """Return the data with noisy labels, and the record of them; the labels it has are taken for the clean ones.
 
     Args:
@@ -23,20 +25,20 @@ def with_noise(data: Data, noise: str | Path | Noise | Corruption, seed: int = 4
     Examples:
         >>> from permll.data import load
         >>> noisy, record = with_noise(load("digits"), "sym:0.4", seed=0)
-        >>> noisy.about["noise"]["rate"], record.rate
+        >>> noisy.metadata["noise"]["rate"], record.rate
         (0.4, 0.399...)
     """
-    if data.about.get("noise"):
+    if data.metadata.get("noise"):
         raise ValueError(
             f"the labels of {_name(data)} carry noise already: put more on the record with permll.noise.then(record, "
             "noise, seed), and give what it returns to with_noise, with the clean data."
         )
     record = name_record(_record(data, noise, seed), data.classes)
     noisy = torch.from_numpy(record.labels_for(data.labels.numpy()))
-    return data.relabel(noisy).noted(noise=record.noise, noise_hash=record.hash, noise_seed=record.seed), record
+    return data.relabel(noisy).with_metadata(noise=record.noise, noise_hash=record.hash, noise_seed=record.seed), record
 
 
-def _record(data: Data, noise: str | Path | Noise | Corruption, seed: int) -> Corruption:
+def _record(data: LabeledData, noise: str | Path | Noise | Corruption, seed: int) -> Corruption:
     if isinstance(noise, Corruption):
         return noise
     if isinstance(noise, Path) or (isinstance(noise, str) and _is_path(noise)):
@@ -54,5 +56,5 @@ def _is_path(text: str) -> bool:
     return text.endswith(".npz") or Path(text).expanduser().is_file()
 
 
-def _name(data: Data) -> str:
-    return str(data.about.get("name") or "this data set")
+def _name(data: LabeledData) -> str:
+    return str(data.metadata.get("name") or "this data set")

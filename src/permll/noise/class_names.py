@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from permll.data.datasets import names
+from permll.data.datasets import class_names as names
 from permll.noise.corruption import Corruption
 
 CLASSES = "classes"  # where a record keeps the names, in its ``noise``

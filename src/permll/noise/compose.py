@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from permll.noise.class_names import CLASSES
 from permll.noise.corruption import Corruption, corrupt
 from permll.noise.models import Noise
-from permll.noise.class_names import CLASSES
 
 _OF_THE_DATA = ("data_set", CLASSES)  # what a record says of the data, not of what was done to them
 

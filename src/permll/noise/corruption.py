@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from permll.utils.messages import listed
-from permll.noise.models import Noise
 from permll.noise._paths import existing
+from permll.noise.models import Noise
+from permll.utils.messages import format_list
 
 Labels = NDArray[np.int64]
 
@@ -75,7 +75,7 @@ class Corruption:
             )
         differ = np.flatnonzero(found != self.clean)
         if len(differ):
-            where = listed(differ.tolist(), "position")
+            where = format_list(differ.tolist(), "position")
             raise ValueError(f"the noise was made for other labels: they differ at {where}; make it for these.")
         return self.noisy.copy()
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from permll.data.pickles import read_torch
-from permll.utils.messages import listed, nearest
+from permll.noise._paths import existing
 from permll.noise.corruption import Corruption, read_labels
 from permll.noise.maps import CIFAR100_SUPERCLASSES
-from permll.noise._paths import existing
+from permll.utils.messages import did_you_mean, format_list
 
 FULL = 50_000  # only the whole training part has a published rate
 _TOLERANCE = 1e-4  # published rates are rounded to a hundredth of a per cent
@@ -86,7 +86,7 @@ def _set_name(which: str) -> str:
     names = {name: name for name in SETS} | {label_set.key: name for name, label_set in SETS.items()}
     if which not in names:
         raise ValueError(
-            f"{which!r} is no set of human labels{nearest(which, names) or '.'} There are {', '.join(SETS)}."
+            f"{which!r} is no set of human labels{did_you_mean(which, names) or '.'} There are {', '.join(SETS)}."
         )
     return names[which]
 
@@ -128,7 +128,7 @@ def _check_order(truth: NDArray[np.int64], clean: NDArray[np.int64], path: Path)
     differ = np.flatnonzero(truth != clean)
     if len(differ):
         raise ValueError(
-            f"the clean labels in {path} differ from the data set's at {listed(differ.tolist(), 'position')}: the file "
+            f"the clean labels in {path} differ from the data set's at {format_list(differ.tolist(), 'position')}: the file "
             "follows the order of CIFAR's own batches; that of TensorFlow Datasets is another."
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from permll.utils.messages import nearest
+from permll.utils.messages import did_you_mean
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _EXACT = 2**53  # beyond it, a float no longer tells neighbouring whole numbers apart
@@ -53,7 +53,7 @@ def choose(present: Iterable[str], key: str | None, names: Sequence[str], path: 
     folded = {name.casefold(): name for name in reversed(present)}
     if key is not None:
         if key not in present and key.casefold() not in folded:
-            hint = nearest(key, present) or "."
+            hint = did_you_mean(key, present) or "."
             raise ValueError(f"{path} has nothing called {key!r}{hint} It holds {', '.join(present)}.")
         return key if key in present else folded[key.casefold()]
     found = [folded[name] for name in names if name in folded] or (present if len(present) == 1 else [])

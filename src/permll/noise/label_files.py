@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from permll.noise.label_columns import choose, read_column
-from permll.noise.corruption import Corruption, read_labels
-from permll.noise.class_names import is_text, name_record, number_labels, published_names
 from permll.noise._paths import existing
+from permll.noise.class_names import is_text, name_record, number_labels, published_names
+from permll.noise.corruption import Corruption, read_labels
+from permll.noise.label_columns import choose, read_column
 
 # What labels are called in files that hold more than labels; the first that is there is taken, in any case.
 NAMES = ("labels", "label", "y", "y_train", "train_labels", "targets", "clean", "clean_label")

@@ -8,10 +8,10 @@ picked label may keep its class; without one, exactly the share ``rate`` of all 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from permll.utils.messages import nearest
 from permll.noise import maps
-from permll.noise.models import Noise, Pick, mapped, symmetric
 from permll.noise.maps import ClassMap
+from permll.noise.models import Noise, Pick, mapped, symmetric
+from permll.utils.messages import did_you_mean
 
 
 class Convention(NamedTuple):
@@ -122,7 +122,7 @@ def _map(kind: str, convention: Convention, num_classes: int, data_set: str | No
     if kind == "asym":
         if data_set is None:
             raise ValueError("asym means another map for each data set: name the data set, or use pair.")
-        if data_set not in DATA_SETS and not nearest(data_set, DATA_SETS):
+        if data_set not in DATA_SETS and not did_you_mean(data_set, DATA_SETS):
             raise ValueError(
                 f"{data_set} has no published map of which class is mistaken for which: use pair, or Noise from "
                 "permll.noise.models.mapped."
@@ -140,4 +140,4 @@ def _known(word: str, words: Iterable[str], what: str) -> str:
     words = list(words)
     if word in words:
         return word
-    raise ValueError(f"{word!r} is no {what}{nearest(word, words) or '.'} There are {', '.join(words)}.")
+    raise ValueError(f"{word!r} is no {what}{did_you_mean(word, words) or '.'} There are {', '.join(words)}.")

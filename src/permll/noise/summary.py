@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from permll.data.datasets import names
+from permll.data.datasets import class_names as names
+from permll.noise.class_names import class_names
 from permll.noise.corruption import Corruption
 from permll.noise.maps import CIFAR100_SUPERCLASSES
-from permll.noise.class_names import class_names
 
 
 class ClassShare(NamedTuple):

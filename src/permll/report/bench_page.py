@@ -10,15 +10,15 @@ from string import Template
 from typing import Any
 
 from permll.report.page.accuracy_curves import curves
-from permll.report.page.rank_plot import drawn_ranks
 from permll.report.page.heat_map import heat_maps
 from permll.report.page.html import anchor, escape
+from permll.report.page.rank_plot import drawn_ranks
 from permll.report.page.run_table import failures_table, runs_table
-from permll.report.tables.model import Column, Line, Table
-from permll.report.tables.specs import KINDS_OF_TABLES
 from permll.report.tables.builder import make_tables
-from permll.report.tables.titles import Row, method_key, point
+from permll.report.tables.model import Column, Line, Table
 from permll.report.tables.rank_table import rank_tables
+from permll.report.tables.specs import KINDS_OF_TABLES
+from permll.report.tables.titles import Row, method_key, point
 from permll.report.tables.writers.html import write_html
 
 NAME = "index.html"

@@ -11,12 +11,12 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from permll.report.findings.histogram import histogram
 from permll.report.findings.class_table import classes_table, duplicates_list
-from permll.report.findings.preview_html import Look
 from permll.report.findings.confusion_html import mixed_up, transition
-from permll.report.findings.issue_cards import cards, options, pairs_of, rows_of
+from permll.report.findings.histogram import histogram
 from permll.report.findings.html_text import counted
+from permll.report.findings.issue_cards import cards, options, pairs_of, rows_of
+from permll.report.findings.preview_html import Look
 from permll.report.findings_text import (
     duplicates_sentence,
     findings_facts,
@@ -80,7 +80,7 @@ def _sections(
     if facts["flagged"]:
         pairs = mixed_up(facts, findings.classes, pairs_of(findings))
         mixed = f'<div class="beside">{pairs}\n{classes_table(facts)}</div>'
-    mixed += transition(findings.about.get("transition"), findings.classes)
+    mixed += transition(findings.metadata.get("transition"), findings.classes)
     head = "The most suspect" if facts["flagged"] else "Trusted least, though none of them is flagged"
     first = f"The first {shown:,} of {facts['flagged']:,} flagged labels. " if shown < facts["flagged"] else ""
     proposal = " → the proposal" if facts["flagged"] else ""

@@ -26,8 +26,8 @@ def findings_facts(findings: Any) -> dict[str, Any]:
         "labels": len(findings),
         "flagged": len(flagged),
         "threshold": findings.threshold,
-        "noise": findings.about.get("noise"),
-        "network": findings.about.get("network"),
+        "noise": findings.metadata.get("noise"),
+        "network": findings.metadata.get("network"),
         "pairs": [{"given": one, "proposed": other, "count": count} for (one, other), count in pairs.most_common()],
         "classes": [
             {"class": findings.classes[k], "labels": sizes[k], "flagged": hit[k], "share": round(share, 4)}

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from permll.noise.corruption import Corruption
 from permll.noise.class_names import class_names
+from permll.noise.corruption import Corruption
 from permll.noise.summary import ClassShare, by_class, summary
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from permll.cleaning.decisions import VERDICTS, Verdict
-from permll.review.session import Desk
-from permll.review.security import Guard
-from permll.review.queue import MOST, Wish
+from permll.review.queue import MOST, Filter
+from permll.review.security import LocalOnlyMiddleware
+from permll.review.session import ReviewSession
 
 ASSETS = {
     "style.css": "text/css",
@@ -31,7 +31,7 @@ LONGEST_NAME = 80
 
 
 def make_app(
-    desk: Desk, *, token: str, host: str = "127.0.0.1", port: int = 0, title: str, reviewer: str = ""
+    session: ReviewSession, *, token: str, host: str = "127.0.0.1", port: int = 0, title: str, reviewer: str = ""
 ) -> ASGIApp:
     """Return the application of a review.
 
@@ -46,11 +46,11 @@ def make_app(
     names = {
         "title": title,
         "reviewer": reviewer,
-        "classes": len(desk.findings.classes),
+        "classes": len(session.findings.classes),
         "version": secrets.token_hex(4),
     }
     page = _page(**names)
-    api = _Api(desk)
+    api = _Api(session)
     routes = [
         Route("/", lambda _: HTMLResponse(page)),
         Route("/page/{name}", _asset),
@@ -64,46 +64,46 @@ def make_app(
     ]
     sorry = dict.fromkeys((HTTPException, ValueError, OSError), _sorry)
     app = Starlette(routes=routes, exception_handlers=sorry)
-    return Guard(app, token=token, host=host, cookie=f"permll-review-{port}")
+    return LocalOnlyMiddleware(app, token=token, host=host, cookie=f"permll-review-{port}")
 
 
 class _Api:
     """What the page asks for. Each method is one address; those that are not ``async`` run in threads."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, session: ReviewSession) -> None:
+        self.session = session
 
     def findings(self, request: Request) -> Response:
         """Return a page of findings."""
         asked = request.query_params
         before = _number(asked.get("before")) if "before" in asked else None
         after, limit = _number(asked.get("after", "0")), _number(asked.get("limit", "24"))
-        return JSONResponse(self.desk.page(_wish(request), after=after, before=before, limit=limit))
+        return JSONResponse(self.session.page(_wish(request), after=after, before=before, limit=limit))
 
     def pairs(self, request: Request) -> Response:
         """Return pairs of classes, given and proposed, that occur."""
-        self.desk.catch_up()
+        self.session.catch_up()
         query = request.query_params.get("query", "")
-        return JSONResponse({"pairs": self.desk.queue.pairs(_wish(request), self.desk.standing.state, query)})
+        return JSONResponse({"pairs": self.session.queue.pairs(_wish(request), self.session.state.state, query)})
 
     def classes(self, request: Request) -> Response:
         """Return class names."""
-        return JSONResponse({"classes": self.desk.classes(request.query_params.get("query", ""))})
+        return JSONResponse({"classes": self.session.classes(request.query_params.get("query", ""))})
 
     def sample(self, request: Request) -> Response:
         """Return a finding with all that helps to decide, and where it stands in what is wished for."""
-        row, wish = self._row(request.path_params["row"]), _wish(request)
-        item = self.desk.detail(row)
+        row, filter_ = self._row(request.path_params["row"]), _wish(request)
+        item = self.session.detail(row)
         before, until = (
-            self.desk.queue.count(wish, self.desk.standing.state, until=rank)
+            self.session.queue.count(filter_, self.session.state.state, until=rank)
             for rank in (item["rank"] - 1, item["rank"])
         )
         place = until if until > before else None  # None: it is not among those wished for
-        return JSONResponse({"item": item, "place": place, **self.desk.overview(wish)})
+        return JSONResponse({"item": item, "place": place, **self.session.overview(filter_)})
 
     def picture(self, request: Request) -> Response:
         """Return the picture of a sample; the browser may keep it, as its address changes with every start."""
-        picture = self.desk.picture(self._row(request.path_params["row"]), request.path_params["side"])
+        picture = self.session.picture(self._row(request.path_params["row"]), request.path_params["side"])
         if picture is None:
             raise HTTPException(404, "this sample has no picture that can be read.")
         return Response(picture.content, media_type=picture.type, headers={"Cache-Control": "private, max-age=86400"})
@@ -115,20 +115,22 @@ class _Api:
         if verdict not in VERDICTS or not isinstance(label, str):
             raise ValueError(f"a verdict is one of {', '.join(VERDICTS)}, and a label a text.")
         rows = self._seen_rows(body.get("samples"))
-        items, conflicts = await run_in_threadpool(self.desk.decide_all, rows, cast(Verdict, verdict), label, reviewer)
-        more = self.desk.overview(_wish(request))
+        items, conflicts = await run_in_threadpool(
+            self.session.decide_all, rows, cast(Verdict, verdict), label, reviewer
+        )
+        more = self.session.overview(_wish(request))
         return JSONResponse({"items": items, "conflicts": conflicts, **more}, 409 if conflicts else 200)
 
     async def undo(self, request: Request) -> Response:
         """Take back the latest decision of a reviewer."""
         reviewer = _reviewer(await _body(request))
-        row, decision = await run_in_threadpool(self.desk.undo, reviewer)
-        item = None if row is None else await run_in_threadpool(self.desk.detail, row)
+        row, decision = await run_in_threadpool(self.session.undo, reviewer)
+        item = None if row is None else await run_in_threadpool(self.session.detail, row)
         undone = None if decision is None else decision._asdict()
-        return JSONResponse({"item": item, "undone": undone, **self.desk.overview(_wish(request))})
+        return JSONResponse({"item": item, "undone": undone, **self.session.overview(_wish(request))})
 
     def _row(self, row: int) -> int:
-        if not 0 <= row < len(self.desk.findings):
+        if not 0 <= row < len(self.session.findings):
             raise HTTPException(404, "there is no such sample.")
         return row
 
@@ -160,12 +162,12 @@ def _read(name: str) -> bytes:
     return files("permll.review").joinpath("page", name).read_bytes()
 
 
-def _wish(request: Request) -> Wish:
+def _wish(request: Request) -> Filter:
     asked = request.query_params
     pair = tuple(_number(part) for part in asked["pair"].split("-")) if asked.get("pair") else None
     if pair is not None and len(pair) != 2:
         raise ValueError("a pair is two numbers of classes, as in 3-5.")
-    return Wish(asked.get("state", "open"), asked.get("all") == "1", pair)
+    return Filter(asked.get("state", "open"), asked.get("all") == "1", pair)
 
 
 def _number(text: str | None) -> int:

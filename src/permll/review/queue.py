@@ -13,7 +13,7 @@ MOST = 100  # items of a page
 
 
 @dataclass(frozen=True)
-class Wish:
+class Filter:
     """What somebody wants to see.
 
     Args:
@@ -37,11 +37,11 @@ class Queue:
     Examples:
         >>> found = Findings.of_posterior("abc", ["cat", "dog"], [0, 1, 0], [[0.4, 0.6], [0.2, 0.8], [0.1, 0.9]])
         >>> queue, nothing = Queue(found), np.zeros(3, np.uint8)
-        >>> queue.page(Wish(), nothing).tolist()
+        >>> queue.page(Filter(), nothing).tolist()
         [2, 0]
-        >>> queue.page(Wish(everything=True), nothing, after=2).tolist()
+        >>> queue.page(Filter(everything=True), nothing, after=2).tolist()
         [1]
-        >>> queue.pairs(Wish(), nothing)
+        >>> queue.pairs(Filter(), nothing)
         [{'pair': '0-1', 'given': 'cat', 'proposed': 'dog', 'count': 2, 'open': 2}]
     """
 
@@ -54,24 +54,24 @@ class Queue:
         self._pair = places.reshape(-1)  # which of the pairs, in the order of suspicion
 
     def page(
-        self, wish: Wish, state: NDArray[np.uint8], *, after: int = 0, before: int | None = None, limit: int = 24
+        self, filter_: Filter, state: NDArray[np.uint8], *, after: int = 0, before: int | None = None, limit: int = 24
     ) -> NDArray[np.int64]:
         """Return at most ``limit`` rows with a rank above ``after``, or the last ones with a rank below ``before``."""
         limit = max(1, min(limit, MOST))
-        places = np.flatnonzero(self._mask(wish, state))
+        places = np.flatnonzero(self._mask(filter_, state))
         if before is not None:
             return self._order[places[: np.searchsorted(places, before - 1)][-limit:]]
         start = np.searchsorted(places, max(after, 0))
         return self._order[places[start : start + limit]]
 
-    def count(self, wish: Wish, state: NDArray[np.uint8], *, until: int | None = None) -> int:
+    def count(self, filter_: Filter, state: NDArray[np.uint8], *, until: int | None = None) -> int:
         """Return how many rows there are, or those with a rank of at most ``until``."""
-        return int(np.count_nonzero(self._mask(wish, state)[:until]))
+        return int(np.count_nonzero(self._mask(filter_, state)[:until]))
 
-    def progress(self, wish: Wish, state: NDArray[np.uint8]) -> dict[str, int]:
+    def progress(self, filter_: Filter, state: NDArray[np.uint8]) -> dict[str, int]:
         """Return how many of the flagged, or of all, are decided, unsure and open; the wish's state does not matter."""
         states = np.bincount(
-            state[self._order][self._mask(Wish("any", wish.everything, wish.pair), state)], minlength=3
+            state[self._order][self._mask(Filter("any", filter_.everything, filter_.pair), state)], minlength=3
         )
         return {
             "total": int(states.sum()),
@@ -80,9 +80,11 @@ class Queue:
             "open": int(states[OPEN]),
         }
 
-    def pairs(self, wish: Wish, state: NDArray[np.uint8], query: str = "", limit: int = 50) -> list[dict[str, Any]]:
+    def pairs(
+        self, filter_: Filter, state: NDArray[np.uint8], query: str = "", limit: int = 50
+    ) -> list[dict[str, Any]]:
         """Return the pairs of classes that occur, the most frequent first, whose names contain the words of a query."""
-        scope = self._scope(wish)
+        scope = self._scope(filter_)
         counts = np.bincount(self._pair[scope], minlength=len(self._codes))
         opened = np.bincount(self._pair[scope & (state[self._order] == OPEN)], minlength=len(self._codes))
         found: list[dict[str, Any]] = []
@@ -96,8 +98,8 @@ class Queue:
                 found.append({"pair": f"{given}-{proposed}", "given": names[0], "proposed": names[1], **numbers})
         return found
 
-    def _scope(self, wish: Wish) -> NDArray[np.bool_]:
-        return np.ones_like(self._flagged) if wish.everything else self._flagged
+    def _scope(self, filter_: Filter) -> NDArray[np.bool_]:
+        return np.ones_like(self._flagged) if filter_.everything else self._flagged
 
     def _place_of(self, given: int, proposed: int) -> int:
         """Return which of the pairs that occur this one is; -1 if it does not occur."""
@@ -108,12 +110,12 @@ class Queue:
         place = int(np.searchsorted(self._codes, code))
         return place if place < len(self._codes) and self._codes[place] == code else -1
 
-    def _mask(self, wish: Wish, state: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        mask = self._scope(wish)
-        if wish.pair is not None:
-            mask = mask & (self._pair == self._place_of(*wish.pair))
-        if wish.state != "any":
-            mask = mask & (state[self._order] == STATES.index(wish.state))
+    def _mask(self, filter_: Filter, state: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        mask = self._scope(filter_)
+        if filter_.pair is not None:
+            mask = mask & (self._pair == self._place_of(*filter_.pair))
+        if filter_.state != "any":
+            mask = mask & (state[self._order] == STATES.index(filter_.state))
         return mask
 
 

@@ -66,7 +66,7 @@ def is_own_name(host: str, bound: str) -> bool:
     return _is_number(name) or name in (socket.gethostname().casefold(), f"{socket.gethostname()}.local".casefold())
 
 
-class Guard:
+class LocalOnlyMiddleware:
     """Lets through who has the token and comes from the right place, and adds headers of caution to every answer.
 
     Args:

@@ -43,16 +43,16 @@ def serve(
         How many decisions hold at the end.
     """
     from permll.review.app import make_app
-    from permll.review.session import Desk
+    from permll.review.session import ReviewSession
 
     run, findings = opened(folder)
     decisions = Decisions(run.folder)
     with closing(_listen(host, port)) as listening:  # before anything is read that takes long
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(32)
-        desk = Desk(findings, samples_of(run), decisions)
+        session = ReviewSession(findings, samples_of(run), decisions)
         title = run.folder.resolve().name
-        app = make_app(desk, token=token, host=host, port=port, title=title, reviewer=reviewer)
+        app = make_app(session, token=token, host=host, port=port, title=title, reviewer=reviewer)
         ready(f"{address(host, port)}/?token={token}")
         _run_until_told(app, listening)
     return len(decisions.current())

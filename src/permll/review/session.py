@@ -11,13 +11,13 @@ from permll.cleaning.decisions import ConflictError, Decision, Decisions, Verdic
 from permll.cleaning.findings import Findings
 from permll.cleaning.preview import look_at
 from permll.cleaning.thumbnails import Picture, encode, to_image
-from permll.data.dataset import Data
-from permll.review.thumbnail_cache import SIDES, Kept
-from permll.review.queue import Queue, Wish, matches
-from permll.review.state import STATES, Standing
+from permll.data.dataset import LabeledData
+from permll.review.queue import Filter, Queue, matches
+from permll.review.state import STATES, ReviewState
+from permll.review.thumbnail_cache import SIDES, ThumbnailCache
 
 
-class Desk:
+class ReviewSession:
     """Everything that is looked at and decided in a review. Several threads may use it.
 
     Args:
@@ -26,9 +26,9 @@ class Desk:
         decisions: of everybody, also of other processes.
     """
 
-    def __init__(self, findings: Findings, samples: Data, decisions: Decisions) -> None:
+    def __init__(self, findings: Findings, samples: LabeledData, decisions: Decisions) -> None:
         self.findings, self.samples, self.decisions = findings, samples, decisions
-        self.queue, self.standing, self._kept = Queue(findings), Standing(findings.ids), Kept()
+        self.queue, self.state, self._kept = Queue(findings), ReviewState(findings.ids), ThumbnailCache()
         self._place = {name: place for place, name in enumerate(samples.ids)}
         self._twins = {row: group for group in findings.duplicates for row in group}
         self._lock = Lock()
@@ -37,47 +37,47 @@ class Desk:
     def catch_up(self) -> None:
         """Take in what others decided in the meantime."""
         with self._lock:
-            self.standing.follow(self.decisions.log(self.standing.last))
+            self.state.follow(self.decisions.log(self.state.last))
 
-    def overview(self, wish: Wish) -> dict[str, Any]:
+    def overview(self, filter_: Filter) -> dict[str, Any]:
         """Return how far the review is, in what is wished for and altogether."""
         return {
-            "progress": self.queue.progress(wish, self.standing.state),
-            "matching": self.queue.count(wish, self.standing.state),
-            "entries": self.standing.last,
+            "progress": self.queue.progress(filter_, self.state.state),
+            "matching": self.queue.count(filter_, self.state.state),
+            "entries": self.state.last,
         }
 
-    def page(self, wish: Wish, *, after: int = 0, before: int | None = None, limit: int = 24) -> dict[str, Any]:
+    def page(self, filter_: Filter, *, after: int = 0, before: int | None = None, limit: int = 24) -> dict[str, Any]:
         """Return findings, each in short, and the overview."""
         self.catch_up()
-        rows = self.queue.page(wish, self.standing.state, after=after, before=before, limit=limit)
+        rows = self.queue.page(filter_, self.state.state, after=after, before=before, limit=limit)
         items = [self.item(row) for row in rows.tolist()]
         first = items[0]["rank"] if items else 1
-        place = self.queue.count(wish, self.standing.state, until=first - 1) + 1
-        return {"items": items, "place": place, **self.overview(wish)}
+        place = self.queue.count(filter_, self.state.state, until=first - 1) + 1
+        return {"items": items, "place": place, **self.overview(filter_)}
 
     def item(self, row: int, *, short: bool = True) -> dict[str, Any]:
         """Return a finding with its sample and what was decided; ``seen`` is the newest entry about it."""
-        decision = self.standing.decision(row)
+        decision = self.state.decision(row)
         return {
             "row": row,
             **self.findings[row]._asdict(),
-            "state": STATES[self.standing.state[row]],
-            "seen": int(self.standing.newest[row]),
+            "state": STATES[self.state.state[row]],
+            "seen": int(self.state.newest[row]),
             "decision": None if decision is None else decision._asdict(),
             "look": self.look(row, short=short),
         }
 
     def detail(self, row: int) -> dict[str, Any]:
-        """Return a finding with all that helps to decide: candidates, neighbours, exact duplicates, what was said."""
+        """Return a finding with all that helps to decide: candidates, neighbors, exact duplicates, what was said."""
         self.catch_up()
-        neighbours = [near for near in self.findings.neighbours[row].tolist() if near >= 0]
+        neighbors = [near for near in self.findings.neighbors[row].tolist() if near >= 0]
         return {
             **self.item(row, short=False),
             "candidates": [{"label": label, "chance": chance} for label, chance in self.findings.chances(row).items()],
-            "neighbours": [self.item(near) for near in neighbours],
+            "neighbors": [self.item(near) for near in neighbors],
             "duplicates": [self.item(twin) for twin in self._twins.get(row, ())[:12] if twin != row],
-            "history": [entry._asdict() for entry in self.standing.history(row)],
+            "history": [entry._asdict() for entry in self.state.history(row)],
         }
 
     def decide(self, row: int, verdict: Verdict, label: str, reviewer: str, *, seen: int) -> int:
@@ -114,7 +114,7 @@ class Desk:
         """Take back a reviewer's latest decision; return its row and what it was."""
         decision = self.decisions.undo(reviewer)
         self.catch_up()
-        return (None, None) if decision is None else (self.standing.row(decision.id), decision)
+        return (None, None) if decision is None else (self.state.row(decision.id), decision)
 
     def classes(self, query: str, limit: int = 50) -> list[str]:
         """Return class names that contain the words of a query; those that begin with it first."""
@@ -146,9 +146,9 @@ class Desk:
 
     def _conflict(self, row: int, conflict: ConflictError) -> str:
         """Say who was faster, in one sentence."""
-        if not self.standing.history(row):
+        if not self.state.history(row):
             return f"nobody decided on {conflict.id} yet, so nothing newer can have been seen."
-        entry = self.standing.history(row)[-1]
+        entry = self.state.history(row)[-1]
         says = {"accept": "accepted", "keep": "kept", "choose": "chose", "unsure": "was not sure of"}
         what = "took a decision back" if entry.verdict == "undo" else f"{says[entry.verdict]} “{entry.label}”"
         return f"{entry.reviewer} {what} for {conflict.id} in the meantime; nothing was overwritten."

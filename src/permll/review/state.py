@@ -11,14 +11,14 @@ OPEN, DECIDED, UNSURE = 0, 1, 2
 STATES = ("open", "decided", "unsure")
 
 
-class Standing:
+class ReviewState:
     """What holds for each of N rows. New entries of the log are followed one by one, old ones never read again.
 
     Args:
         ids: N names. Entries about other samples are passed over.
 
     Examples:
-        >>> standing = Standing(["a", "b"])
+        >>> standing = ReviewState(["a", "b"])
         >>> standing.follow([Entry(1, "b", "keep", "cat", "Ada", "2024-05-01T10:00:00+00:00", None)])
         >>> standing.state.tolist(), standing.newest.tolist(), standing.last
         ([0, 1], [0, 1], 1)

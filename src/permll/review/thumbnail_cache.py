@@ -9,11 +9,11 @@ SIDES = (160, 320, 1200)  # longest sides that may be asked for: beside others, 
 KEPT = 64 * 2**20  # bytes
 
 
-class Kept:
+class ThumbnailCache:
     """The pictures that were asked for last, as many as fit into some memory.
 
     Examples:
-        >>> kept = Kept(most=5)
+        >>> kept = ThumbnailCache(most=5)
         >>> for row in (1, 2, 1, 3):
         ...     kept.put((row, 160), Picture(b"ab", "image/png"))
         >>> [kept.get((row, 160)) is not None for row in (1, 2, 3)]

@@ -1,14 +1,14 @@
-"""``Observer``: whoever wants to watch a training. Displays, trackers and tests are observers."""
+"""``Callback``: whoever wants to watch a training. Displays, trackers and tests are observers."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from permll.training.trainer import Loop
     from permll.training.run import Run
+    from permll.training.trainer import Trainer
 
 
-class Observer:
+class Callback:
     """Sees everything and does nothing: override what matters.
 
     Class attributes:
@@ -21,13 +21,13 @@ class Observer:
     def on_data(self, said: str) -> None:
         """Follow the reading of data; ``said`` is what was understood and chosen, in a sentence."""
 
-    def on_start(self, loop: "Loop", run: "Run") -> None:
+    def on_start(self, trainer: "Trainer", run: "Run") -> None:
         """Follow the preparations."""
 
-    def on_step(self, loop: "Loop") -> None:
+    def on_step(self, trainer: "Trainer") -> None:
         """Follow a step."""
 
-    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:
+    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
         """Follow an epoch and its evaluation."""
 
     def on_end(self, run: "Run") -> None:

@@ -7,17 +7,17 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from permll.data.dataset import LabeledData
 from permll.data.encoding import Encoder, encode
 from permll.data.inputs import Images, LazyImages
 from permll.data.loading import load
-from permll.utils.messages import listed
-from permll.data.dataset import Data
 from permll.data.registry import SETS
 from permll.data.splits import stratified
 from permll.noise.apply_noise import with_noise
 from permll.noise.corruption import Corruption
 from permll.training.feature_cache import keeping, made_small, named_encoder, settle_features
 from permll.training.recipe import DataSection, Recipe
+from permll.utils.messages import format_list
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,9 +37,9 @@ class Experiment:
         section: the recipe's section on data, with what it left to the data.
     """
 
-    train: Data
-    validation: Data | None = None
-    test: Data | None = None
+    train: LabeledData
+    validation: LabeledData | None = None
+    test: LabeledData | None = None
     noise: Corruption | None = None
     clean: Tensor | None = None
     clean_validation: Tensor | None = None
@@ -50,7 +50,7 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Before:
+class PreviousSplit:
     """What a run already decided about its data, by name: its data may be in another order now, or be more."""
 
     train: tuple[str, ...]
@@ -60,12 +60,12 @@ class Before:
 
 def prepare(
     recipe: Recipe,
-    data: Data | None = None,
-    test: Data | None = None,
-    before: Before | None = None,
+    data: LabeledData | None = None,
+    test: LabeledData | None = None,
+    previous: PreviousSplit | None = None,
     *,
     features: Path | None = None,
-    say: Callable[[str], None] | None = None,
+    notify: Callable[[str], None] | None = None,
 ) -> Experiment:
     """Load, split, encode and put noise on the labels.
 
@@ -81,13 +81,13 @@ def prepare(
     if data is None and not section.source:
         raise ValueError("the recipe names no data: give some, in Python permll.fit(..., data=...).")
     whole = load(section.source, root=section.root, **section.options) if data is None else data
-    section = settle_features(recipe, whole.inputs, say)
+    section = settle_features(recipe, whole.inputs, notify)
     whole = _resized(whole, recipe, section)
-    train, validation = _split(whole, section) if before is None else _split_as_before(whole, section, before)
+    train, validation = _split(whole, section) if previous is None else _split_as_before(whole, section, previous)
     if test is None and data is None:
-        test = _test(section, say)
+        test = _test(section, notify)
     channels = train.inputs.pixels.shape[1] if isinstance(train.inputs, Images) else None
-    found = before.encoder if before is not None and before.encoder is not None else named_encoder(section)
+    found = previous.encoder if previous is not None and previous.encoder is not None else named_encoder(section)
     train, encoder = encode(train, like=keeping(found, features))
     validation, test = (
         part if part is None else encode(_resized(part, recipe, section, channels), like=encoder)[0]
@@ -111,14 +111,14 @@ def prepare(
     return _with_noise(experiment, section, whole) if section.noise else experiment
 
 
-def _resized(data: Data, recipe: Recipe, section: DataSection, channels: int | None = None) -> Data:
+def _resized(data: LabeledData, recipe: Recipe, section: DataSection, channels: int | None = None) -> LabeledData:
     """Return images in files in the size that the recipe says."""
     if recipe.views.resize and isinstance(data.inputs, LazyImages):
         data = data.with_inputs(data.inputs.resized(recipe.views.resize))
     return made_small(data, section.pixels, channels) if section.pixels else data
 
 
-def _with_noise(experiment: Experiment, section: DataSection, whole: Data) -> Experiment:
+def _with_noise(experiment: Experiment, section: DataSection, whole: LabeledData) -> Experiment:
     """Put noise on the labels to train on and, unless they are to stay clean, on those to validate by."""
     train, validation, trusted = experiment.train, experiment.validation, experiment.trusted
     clean = train.labels
@@ -144,7 +144,7 @@ def _with_noise(experiment: Experiment, section: DataSection, whole: Data) -> Ex
     )
 
 
-def _record_for_all(noise: str, whole: Data, train: Data) -> Corruption | None:
+def _record_for_all(noise: str, whole: LabeledData, train: LabeledData) -> Corruption | None:
     """Return the record that a recipe names if it was made for all rows, of which some do not train."""
     path = Path(noise).expanduser()
     if len(whole) == len(train) or not (path.suffix == ".npz" or path.is_file()):
@@ -153,38 +153,40 @@ def _record_for_all(noise: str, whole: Data, train: Data) -> Corruption | None:
     return record if len(record.clean) == len(whole) else None
 
 
-def _split(whole: Data, section: DataSection) -> tuple[Data, Data | None]:
+def _split(whole: LabeledData, section: DataSection) -> tuple[LabeledData, LabeledData | None]:
     """Set validation rows aside, then keep as many of the others as are to be trained on."""
     validation = None
     if isinstance(section.validation, str):
         validation = load(section.source, root=section.root, split=section.validation, **section.options)
     elif section.validation is not None:
         parts = stratified(whole.labels, section.validation, section.split_seed)
-        validation = whole.take(parts.validation).noted(split="validation", split_how=parts.about)
-        whole = whole.take(parts.train).noted(split_how=parts.about)
+        validation = whole.take(parts.validation).with_metadata(split="validation", split_how=parts.metadata)
+        whole = whole.take(parts.train).with_metadata(split_how=parts.metadata)
     if section.train is not None and section.train != len(whole):
         kept = stratified(whole.labels, section.train, section.split_seed)
-        whole = whole.take(kept.validation).noted(subset_how=kept.about)
+        whole = whole.take(kept.validation).with_metadata(subset_how=kept.metadata)
     return whole, validation
 
 
-def _split_as_before(whole: Data, section: DataSection, before: Before) -> tuple[Data, Data | None]:
+def _split_as_before(
+    whole: LabeledData, section: DataSection, previous: PreviousSplit
+) -> tuple[LabeledData, LabeledData | None]:
     """Give every row the part it had and, within it, the place; rows that are new are trained on, last."""
     place = {name: row for row, name in enumerate(whole.ids)}
-    train = [place[name] for name in before.train if name in place]
+    train = [place[name] for name in previous.train if name in place]
     if section.train is None:
-        known = {*before.train, *before.validation}
+        known = {*previous.train, *previous.validation}
         train += [row for name, row in place.items() if name not in known]
-    validation: Data | None = None
+    validation: LabeledData | None = None
     if isinstance(section.validation, str):
         validation = load(section.source, root=section.root, split=section.validation, **section.options)
     elif section.validation is not None:
-        rows = [place[name] for name in before.validation if name in place]
+        rows = [place[name] for name in previous.validation if name in place]
         validation = whole.take(rows) if rows else None
     return whole.take(train), validation
 
 
-def _trusted(train: Data, section: DataSection) -> Tensor | None:
+def _trusted(train: LabeledData, section: DataSection) -> Tensor | None:
     """Return which rows are known to be right: a draw before noise comes, or those that a file names."""
     if section.trusted is None:
         return None
@@ -197,7 +199,7 @@ def _trusted(train: Data, section: DataSection) -> Tensor | None:
         unknown = sorted(names - set(train.ids))
         if unknown:
             raise ValueError(
-                f"{section.trusted} names {listed(unknown, 'sample')} that are not in the training data: one id a line."
+                f"{section.trusted} names {format_list(unknown, 'sample')} that are not in the training data: one id a line."
             )
         return torch.tensor([name in names for name in train.ids])
     trusted = torch.zeros(len(train), dtype=torch.bool)
@@ -205,7 +207,7 @@ def _trusted(train: Data, section: DataSection) -> Tensor | None:
     return trusted
 
 
-def _test(section: DataSection, say: Callable[[str], None] | None) -> Data | None:
+def _test(section: DataSection, notify: Callable[[str], None] | None) -> LabeledData | None:
     if not section.test:
         return None
     if section.source in SETS:
@@ -215,8 +217,8 @@ def _test(section: DataSection, say: Callable[[str], None] | None) -> Data | Non
         return load(folder, split=section.test, **section.options)
     if not Path(section.test).expanduser().exists():
         if section.test == DataSection.model_fields["test"].default:  # what built-in sets call it; others may have none
-            if say is not None:
-                say(f"{section.source} has no part called {section.test}: nothing is tested on.")
+            if notify is not None:
+                notify(f"{section.source} has no part called {section.test}: nothing is tested on.")
             return None
         raise FileNotFoundError(
             f"data.test is {section.test!r}, but there is no such part or file: '' stands for none."

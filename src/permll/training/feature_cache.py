@@ -15,24 +15,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from permll.data.dataset import LabeledData
 from permll.data.digests import digests
 from permll.data.encoding import Arrays, Encoder, from_arrays
 from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
 from permll.data.readers.image_files import SMALL, small
 from permll.data.readers.input_spec import described, kind_of
-from permll.utils.progress import progress
-from permll.data.dataset import Data
 from permll.networks.backbone import Backbone, at_hand
 from permll.networks.sentences import SentenceEncoder
 from permll.training.recipe import AUTO, DataSection, Recipe
-from permll.training.run import write_whole
+from permll.training.run import atomic_write
+from permll.utils.progress import progress
 
 FEATURES = "features"  # the folder in a run
 _BLOCK = 256  # rows that are computed between two writings
 _LOOKED_AT = 100  # so many images tell how large they are
 
 
-def settle_features(recipe: Recipe, inputs: Inputs, say: Callable[[str], None] | None = None) -> DataSection:
+def settle_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], None] | None = None) -> DataSection:
     """Return the recipe's section on data with nothing left open: what stands for the samples is written down.
 
     Args:
@@ -50,12 +50,12 @@ def settle_features(recipe: Recipe, inputs: Inputs, say: Callable[[str], None] |
     if isinstance(inputs, LazyImages) and open_still:
         found = at_hand()
         section = section.model_copy(update={"backbone": found} if found else {"pixels": SMALL})
-    if say is not None and recipe.network.name == AUTO and isinstance(inputs, LazyImages | Texts):
-        say(_understood(section, inputs))
+    if notify is not None and recipe.network.name == AUTO and isinstance(inputs, LazyImages | Texts):
+        notify(_understood(section, inputs))
     return section
 
 
-def made_small(data: Data, size: int, channels: int | None = None) -> Data:
+def made_small(data: LabeledData, size: int, channels: int | None = None) -> LabeledData:
     """Return images in files as pixels in memory, ``size`` x ``size``; too many or too large, resized when needed.
 
     Args:
@@ -92,10 +92,10 @@ def keeping(encoder: Encoder | None, folder: Path | None, *, write: bool = True)
     """Return the encoder, one that is slow with its work kept in a folder."""
     if folder is None or not isinstance(encoder, Backbone | SentenceEncoder):
         return encoder
-    return Kept(encoder, folder, write=write)
+    return CachedEncoder(encoder, folder, write=write)
 
 
-class Kept:
+class CachedEncoder:
     """A slow encoder whose work is kept in files: what it saw before, also in another process, costs nothing.
 
     Vectors are found again by what samples hold, not by their names. Every so many rows are a file, whole or not there,
@@ -155,7 +155,7 @@ class Kept:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
         number = len(list(self.folder.glob(f"{name}-*.npz")))
-        with write_whole(self.folder / f"{name}-{number:05}.npz") as file:
+        with atomic_write(self.folder / f"{name}-{number:05}.npz") as file:
             np.savez(file, keys=np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1), values=values)
 
 

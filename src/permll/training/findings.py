@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from permll.data.dataset import Data
-from permll.training.run import write_text
+from permll.data.dataset import LabeledData
+from permll.training.run import atomic_write_text
 
 FINDINGS = "findings.csv"
 
@@ -32,7 +32,7 @@ class Finding(NamedTuple):
     quality: float
 
 
-def write_findings(folder: Path, data: Data, corrected: Tensor, quality: Tensor) -> None:
+def write_findings(folder: Path, data: LabeledData, corrected: Tensor, quality: Tensor) -> None:
     """Write ``findings.csv`` into a run's folder.
 
     Args:
@@ -49,7 +49,7 @@ def write_findings(folder: Path, data: Data, corrected: Tensor, quality: Tensor)
     for row in torch.argsort(quality, stable=True).tolist():
         names = data.ids[row], data.classes[given[row]], data.classes[proposed[row]]
         writer.writerow([*names, f"{belief[row]:.6g}", f"{scores[row]:.6g}"])
-    write_text(folder / FINDINGS, file.getvalue())
+    atomic_write_text(folder / FINDINGS, file.getvalue())
 
 
 def read_findings(folder: Path) -> list[Finding]:

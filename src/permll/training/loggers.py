@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from permll.utils.messages import nearest
-from permll.training.callbacks import Observer
+from permll.training.callbacks import Callback
+from permll.utils.messages import did_you_mean
 
 if TYPE_CHECKING:
-    from permll.training.trainer import Loop
     from permll.training.run import Run
+    from permll.training.trainer import Trainer
 
 _GROUPS = ("test", "noisy_validation", "clean_validation", "correction", "detection")
 
 
-def tracker(name: str) -> Observer:
+def tracker(name: str) -> Callback:
     """Return the observer called ``name``: ``"tensorboard"`` or ``"wandb"``.
 
     A package that is missing is named here, before any training.
@@ -28,7 +28,9 @@ def tracker(name: str) -> Observer:
         ValueError: 'tensorbord' is no tracker, did you mean tensorboard? There are tensorboard, wandb.
     """
     if name not in TRACKERS:
-        raise ValueError(f"{name!r} is no tracker{nearest(name, TRACKERS) or '.'} There are {', '.join(TRACKERS)}.")
+        raise ValueError(
+            f"{name!r} is no tracker{did_you_mean(name, TRACKERS) or '.'} There are {', '.join(TRACKERS)}."
+        )
     return TRACKERS[name]()
 
 
@@ -43,7 +45,7 @@ def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {_grouped(name): float(value) for name, value in numbers.items()}
 
 
-class TensorBoard(Observer):
+class TensorBoard(Callback):
     """Events in the run's folder, below ``tensorboard``: ``tensorboard --logdir RUNS``."""
 
     def __init__(self) -> None:
@@ -54,9 +56,9 @@ class TensorBoard(Observer):
         self._open: Callable[..., Any] = SummaryWriter
         self._writer: Any = None
 
-    def on_start(self, loop: "Loop", run: "Run") -> None:
+    def on_start(self, trainer: "Trainer", run: "Run") -> None:
         """Write all epochs there are: those of an earlier start are hidden, some may have been trained again."""
-        if not loop.fabric.is_global_zero:
+        if not trainer.fabric.is_global_zero:
             return
         self._writer = self._open(str(run.folder / "tensorboard"), purge_step=0)
         toml = "\n".join(f"    {line}" for line in run.recipe.to_toml().splitlines())
@@ -64,7 +66,7 @@ class TensorBoard(Observer):
         for entry in run.metrics:
             self._write(entry)
 
-    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Write the epoch."""
         if self._writer is not None:
             self._write(metrics)
@@ -80,7 +82,7 @@ class TensorBoard(Observer):
         self._writer.flush()  # a process that is killed leaves what it has seen
 
 
-class WeightsAndBiases(Observer):
+class WeightsAndBiases(Callback):
     """A run of the project ``permll``, or of ``WANDB_PROJECT``. ``WANDB_MODE=offline`` keeps it in the run's folder."""
 
     def __init__(self) -> None:
@@ -90,9 +92,9 @@ class WeightsAndBiases(Observer):
             raise _missing("W&B", "wandb") from missing
         self._run: Any = None
 
-    def on_start(self, loop: "Loop", run: "Run") -> None:
+    def on_start(self, trainer: "Trainer", run: "Run") -> None:
         """Open the run, or go on with the one of an earlier start, and add the epochs that it does not have."""
-        if not loop.fabric.is_global_zero:
+        if not trainer.fabric.is_global_zero:
             return
         recipe = run.recipe
         self._run = self._init(
@@ -107,7 +109,7 @@ class WeightsAndBiases(Observer):
             if entry["epoch"] >= self._run.step:
                 self._run.log(scalars(entry), step=entry["epoch"])
 
-    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Log the epoch."""
         if self._run is not None:
             self._run.log(scalars(metrics), step=metrics["epoch"])
@@ -122,7 +124,7 @@ class WeightsAndBiases(Observer):
         self._run.finish()
 
 
-TRACKERS: dict[str, Callable[[], Observer]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+TRACKERS: dict[str, Callable[[], Callback]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
 
 
 def _grouped(name: str) -> str:

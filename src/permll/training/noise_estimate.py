@@ -16,11 +16,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from permll.functional.noise_rate import fit_likelihood, joint_of_beliefs, rate_of, rate_of_mixture, transition_of
-from permll.training.run import Run, write_text
+from permll.functional.noise_rate import (
+    fit_likelihood,
+    joint_from_label_probs,
+    noise_rate_from_joint,
+    noise_rate_from_mixture,
+    transition_of,
+)
+from permll.training.run import Run, atomic_write_text
 
 if TYPE_CHECKING:
-    from permll.training.trainer import Loop
+    from permll.training.trainer import Trainer
 
 NOISE_ESTIMATE = "noise_estimate.json"
 ESTIMATORS = ("held_out", "beliefs", "mixture")
@@ -96,22 +102,22 @@ def estimate_noise(
     return found[name]
 
 
-def noise_estimates(loop: "Loop", beliefs: Tensor) -> dict[str, NoiseEstimate]:
+def noise_estimates(trainer: "Trainer", beliefs: Tensor) -> dict[str, NoiseEstimate]:
     """Return what each estimator says of a training.
 
     Args:
         loop: at its end.
         beliefs: (N, c) what the method believes the labels to be.
     """
-    classes, labels = loop.data.classes, loop.data.labels
+    classes, labels = trainer.data.classes, trainer.data.labels
     found = {}
-    if loop.validation is not None:
-        held_out = loop.predict(loop.validation).cpu().clamp_min(1e-12).log()
-        found["held_out"] = _by_held_out(held_out, loop.validation.labels, classes)
+    if trainer.validation is not None:
+        held_out = trainer.predict(trainer.validation).cpu().clamp_min(1e-12).log()
+        found["held_out"] = _by_held_out(held_out, trainer.validation.labels, classes)
     wrong = 1 - beliefs.double().gather(1, labels[:, None])[:, 0]
-    joint = joint_of_beliefs(beliefs, labels)
-    found["beliefs"] = _estimate(rate_of(joint), _error(wrong), joint, classes, "beliefs", len(labels))
-    rate = rate_of_mixture(loop.predict(loop.data).cpu().clamp_min(1e-12).log(), labels)
+    joint = joint_from_label_probs(beliefs, labels)
+    found["beliefs"] = _estimate(noise_rate_from_joint(joint), _error(wrong), joint, classes, "beliefs", len(labels))
+    rate = noise_rate_from_mixture(trainer.predict(trainer.data).cpu().clamp_min(1e-12).log(), labels)
     error = math.sqrt(rate * (1 - rate) / len(labels))
     found["mixture"] = _estimate(rate, error, None, classes, "mixture", len(labels))
     return found
@@ -119,7 +125,7 @@ def noise_estimates(loop: "Loop", beliefs: Tensor) -> dict[str, NoiseEstimate]:
 
 def write_noise_estimate(folder: Path, found: Mapping[str, NoiseEstimate]) -> None:
     """Write what each estimator says of a run into its folder."""
-    write_text(folder / NOISE_ESTIMATE, json.dumps({name: _as_json(one) for name, one in found.items()}) + "\n")
+    atomic_write_text(folder / NOISE_ESTIMATE, json.dumps({name: _as_json(one) for name, one in found.items()}) + "\n")
 
 
 def _checked(
@@ -142,7 +148,7 @@ def _checked(
 
 def _by_held_out(logits: Tensor, labels: Tensor, classes: tuple[str, ...]) -> NoiseEstimate:
     fit = fit_likelihood(logits, labels)
-    return _estimate(rate_of(fit.joint), fit.error, fit.joint, classes, "held_out", len(labels))
+    return _estimate(noise_rate_from_joint(fit.joint), fit.error, fit.joint, classes, "held_out", len(labels))
 
 
 def _estimate(

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.utils.messages import nearest
-from permll.distributed.fsdp import dealt, is_shared, whole
+from permll.distributed.fsdp import full_tensor, is_sharded, shard_like
+from permll.utils.messages import did_you_mean
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
@@ -26,13 +26,13 @@ def build_optimizer(network: nn.Module, name: str = "sgd", **settings: Any) -> t
     """
     if name not in OPTIMIZERS:
         raise ValueError(
-            f"{name!r} is no optimizer{nearest(name, OPTIMIZERS) or '.'} There are {', '.join(OPTIMIZERS)}."
+            f"{name!r} is no optimizer{did_you_mean(name, OPTIMIZERS) or '.'} There are {', '.join(OPTIMIZERS)}."
         )
     known = [key for key in inspect.signature(OPTIMIZERS[name]).parameters if key != "params"]
     for key, value in settings.items():
         if key not in known:
             raise ValueError(
-                f"{name} has no setting {key!r}{nearest(key, known) or '.'} It has {', '.join(sorted(known))}."
+                f"{name} has no setting {key!r}{did_you_mean(key, known) or '.'} It has {', '.join(sorted(known))}."
             )
         if not isinstance(value, int | float | bool | list | tuple | None):
             raise ValueError(f"the setting {key} of {name} must be a number, got {value!r}.")
@@ -40,7 +40,7 @@ def build_optimizer(network: nn.Module, name: str = "sgd", **settings: Any) -> t
     # The fused form takes a fifth of the plain one's time. On the CPU its SGD leaves bfloat16 weights where they are,
     # and weights that ranks share it does not know.
     known_to_it = (torch.float32, torch.float64)
-    fused = all(parameter.dtype in known_to_it and not is_shared(parameter) for parameter in parameters)
+    fused = all(parameter.dtype in known_to_it and not is_sharded(parameter) for parameter in parameters)
     return OPTIMIZERS[name](parameters, **{"fused": fused, **settings})
 
 
@@ -55,7 +55,7 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, saved: Mapping[str, A
     state = optimizer.state_dict()
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state["state"] = {
-        int(number): {name: dealt(value, parameters[int(number)]) for name, value in entries.items()}
+        int(number): {name: shard_like(value, parameters[int(number)]) for name, value in entries.items()}
         for number, entries in saved.items()
     }
     optimizer.load_state_dict(state)
@@ -63,4 +63,4 @@ def load_optimizer_state(optimizer: torch.optim.Optimizer, saved: Mapping[str, A
 
 def _plain(entries: Mapping[str, Any]) -> dict[str, Any]:
     kept = {name: value for name, value in entries.items() if value is None or isinstance(value, Tensor | int | float)}
-    return {name: whole(value) for name, value in kept.items()}
+    return {name: full_tensor(value) for name, value in kept.items()}

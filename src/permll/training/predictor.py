@@ -10,35 +10,35 @@ import torch
 from torch import Tensor, nn
 
 from permll._version import __version__
+from permll.data.dataset import LabeledData
 from permll.data.encoding import Encoder
 from permll.data.inputs import Inputs, LazyImages
-from permll.data.samplers import number_of_batches
-from permll.data.readers.types import row_numbers
-from permll.data.readers.input_spec import Seen, kind_of
 from permll.data.readers.inference_inputs import sized
-from permll.utils.progress import progress
-from permll.data.dataset import Data
+from permll.data.readers.input_spec import InputSpec, kind_of
+from permll.data.readers.types import row_numbers
+from permll.data.samplers import number_of_batches
 from permll.data.streams import Stream
-from permll.data.transforms.image_transforms import View
+from permll.data.transforms.image_transforms import Transform
+from permll.distributed.network import DistributedNetwork
 from permll.methods._base import FitInfo, Method
 from permll.methods._features import logits_and_features
 from permll.methods._registry import find_method
 from permll.networks import build_network
-from permll.training.feature_cache import FEATURES, encoder_of, keeping
 from permll.training.export.transforms import steps_of, view_of
+from permll.training.feature_cache import FEATURES, encoder_of, keeping
 from permll.training.recipe import GIVEN
-from permll.training.run import Run, write_text, write_whole
-from permll.distributed.network import SharedNetwork
+from permll.training.run import Run, atomic_write, atomic_write_text
+from permll.utils.progress import progress
 
 if TYPE_CHECKING:
     from permll.training.data_preparation import Experiment
-    from permll.training.trainer import Loop
+    from permll.training.trainer import Trainer
 
 CARD, ENCODER, CHOSEN = "network.json", "encoder.npz", "chosen.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class Predictor:
     """The networks of a run, ready to predict.
 
     Args:
@@ -47,14 +47,14 @@ class Trained:
         view: the plain view: from a sample as it is read to what the networks take.
         classes: the names of the c classes.
         seen: what the samples must be like.
-        card: what the run wrote down about them: see ``write_network_card``.
+        card: what the run wrote down about them: see ``write_model_card``.
         epoch: how many epochs they were trained for.
     """
 
     method: Method
-    view: View
+    view: Transform
     classes: tuple[str, ...]
-    seen: Seen
+    input_spec: InputSpec
     card: Mapping[str, Any]
     epoch: int
 
@@ -66,7 +66,7 @@ class Trained:
     @property
     def encoder(self) -> Encoder | None:
         """Return what makes vectors of texts, tables or images."""
-        return self.seen.encoder
+        return self.input_spec.encoder
 
     @torch.no_grad()
     def predict(
@@ -105,10 +105,10 @@ class Trained:
     ) -> Tensor:
         if self.encoder is not None and kind_of(inputs) == self.encoder.takes:
             inputs = self.encoder(inputs)
-        elif isinstance(inputs, LazyImages) and self.seen.size is not None:
-            inputs = sized(inputs, row_numbers(len(inputs)), self.seen, self.seen.size)
+        elif isinstance(inputs, LazyImages) and self.input_spec.size is not None:
+            inputs = sized(inputs, row_numbers(len(inputs)), self.input_spec, self.input_spec.size)
         unknown = torch.zeros(len(inputs), dtype=torch.int64)
-        data = Data(inputs, unknown, self.classes, row_numbers(len(inputs)))
+        data = LabeledData(inputs, unknown, self.classes, row_numbers(len(inputs)))
         stream = Stream(data, batch_size, views={"plain": self.view}, order="sequential", workers=workers)
         self.method.to(device)
         found, done = torch.empty(0), 0
@@ -123,36 +123,36 @@ class Trained:
         return found
 
 
-def write_network_card(run: Run, loop: "Loop", experiment: "Experiment") -> None:
+def write_model_card(run: Run, trainer: "Trainer", experiment: "Experiment") -> None:
     """Write into the run's folder what its networks are and what they take; with the weights, that is all of them.
 
     ``network.json`` has the architecture, the classes, the plain view with its numbers, and what samples looked like;
     ``encoder.npz`` has the encoder of texts, tables or images. Written whole or not at all, as often as one likes.
     """
-    if loop.fabric.global_rank != 0:
+    if trainer.fabric.global_rank != 0:
         return
-    recipe, view, inputs = run.recipe, loop.views["plain"], experiment.train.inputs
+    recipe, view, inputs = run.recipe, trainer.views["plain"], experiment.train.inputs
     resized = {"image_size": recipe.data.pixels} if recipe.data.pixels else {}
-    seen = Seen.of(experiment.train, experiment.encoder, recipe.data.options | resized)
+    input_spec = InputSpec.of(experiment.train, experiment.encoder, recipe.data.options | resized)
     shape = view(inputs.batch(torch.arange(1)), torch.arange(1)).shape[1:]
     settings = {key: value for key, value in recipe.network.settings.items() if key != "pretrained"}
     card = {
         "permll": __version__,
         "method": recipe.method.name,
-        "networks": list(loop.method.network_names),
-        "network": {"name": recipe.network.name, "options": settings, "class": _class_of(loop.method)},
+        "networks": list(trainer.method.network_names),
+        "network": {"name": recipe.network.name, "options": settings, "class": _class_of(trainer.method)},
         "classes": list(experiment.train.classes),
         "input_shape": list(shape),
         "view": steps_of(view),
-        "seen": seen.to_dict(),
+        "seen": input_spec.to_dict(),
     }
     if experiment.encoder is not None:
-        with write_whole(run.folder / ENCODER) as file:
+        with atomic_write(run.folder / ENCODER) as file:
             np.savez(file, **experiment.encoder.to_arrays())  # type: ignore[arg-type]
-    write_text(run.folder / CARD, json.dumps(card, indent=2) + "\n")
+    atomic_write_text(run.folder / CARD, json.dumps(card, indent=2) + "\n")
 
 
-def load_trained(run: Run, network: nn.Module | None = None) -> Trained:
+def load_predictor(run: Run, network: nn.Module | None = None) -> Predictor:
     """Return the networks of a run, finished or not, with the weights that were chosen, or of its newest checkpoint.
 
     Args:
@@ -169,13 +169,13 @@ def load_trained(run: Run, network: nn.Module | None = None) -> Trained:
             method.networks[name] = _built(card, network)
         if type(method).predict is not Method.predict:  # it may ask more than the networks
             method.on_fit_start(_fit_info(run))
-            method.load_own_state(state["method"])
+            method.load_extra_state(state["method"])
     weights, epoch = chosen_weights(run) or (state["networks"], state["epoch"])
     for name, module in method.networks.items():
         _load(module, weights[name], run)
     method.eval().requires_grad_(False)
-    seen = Seen.from_dict(card["seen"], keeping(saved_encoder(run), run.folder / FEATURES, write=False))
-    return Trained(method, view_of(card["view"]), tuple(card["classes"]), seen, card, epoch)
+    input_spec = InputSpec.from_dict(card["seen"], keeping(saved_encoder(run), run.folder / FEATURES, write=False))
+    return Predictor(method, view_of(card["view"]), tuple(card["classes"]), input_spec, card, epoch)
 
 
 def choose_weights(run: Run, networks: Mapping[str, Mapping[str, Tensor]], epoch: int) -> None:
@@ -183,7 +183,7 @@ def choose_weights(run: Run, networks: Mapping[str, Mapping[str, Tensor]], epoch
     from safetensors.torch import save
 
     flat = {f"{name}/{key}": tensor.cpu().contiguous() for name, one in networks.items() for key, tensor in one.items()}
-    with write_whole(run.folder / CHOSEN) as file:
+    with atomic_write(run.folder / CHOSEN) as file:
         file.write(save(flat, {"epoch": str(epoch)}))
 
 
@@ -229,7 +229,7 @@ def _built(card: Mapping[str, Any], network: nn.Module | None) -> nn.Module:
     made = card["network"]
     if network is None and made["name"].startswith(GIVEN):
         raise ValueError(
-            f"the run trained a network of yours, {made['class']}: in Python, give one to permll.training.load_trained("
+            f"the run trained a network of yours, {made['class']}: in Python, give one to permll.training.load_predictor("
             "Run(folder), network)."
         )
     if network is None:
@@ -245,7 +245,7 @@ def _built(card: Mapping[str, Any], network: nn.Module | None) -> nn.Module:
     found = class_name(network)
     if found != made["class"]:
         raise ValueError(
-            f"the run trained a {made['class']}, not a {found}: give such a network to load_trained(run, network=...)."
+            f"the run trained a {made['class']}, not a {found}: give such a network to load_predictor(run, network=...)."
         )
     return network
 
@@ -257,7 +257,7 @@ def _load(module: nn.Module, weights: Mapping[str, Tensor], run: Run) -> None:
         first = str(other).splitlines()[-1].strip().rstrip(".")
         raise ValueError(
             f"the weights of {run.folder} do not fit this {class_name(module)}: {first}; give the network that was "
-            "trained to load_trained(run, network=...)."
+            "trained to load_predictor(run, network=...)."
         ) from None
 
 
@@ -274,7 +274,7 @@ def _class_of(method: Method) -> str:
     from lightning_fabric.wrappers import _FabricModule
 
     network = next(iter(method.networks.values()))
-    if isinstance(network, SharedNetwork):
+    if isinstance(network, DistributedNetwork):
         return class_name(network.kind)
     return class_name(network.module if isinstance(network, _FabricModule) else network)
 

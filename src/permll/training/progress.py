@@ -5,36 +5,36 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from permll.training.callbacks import Observer
+from permll.training.callbacks import Callback
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from permll.training.trainer import Loop
     from permll.training.run import Run
+    from permll.training.trainer import Trainer
 
 
-class JsonLines(Observer):
+class JsonLines(Callback):
     """A line of JSON for every epoch."""
 
-    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Print it."""
         _say(json.dumps(metrics), sys.stdout)
 
 
-class Lines(Observer):
+class Lines(Callback):
     """A plain line for every epoch, where there is no terminal."""
 
     def on_data(self, said: str) -> None:
         """Print it."""
         _say(said, sys.stderr)
 
-    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:
+    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
         """Print it."""
-        _say(f"epoch {loop.epoch} of {loop.epochs}: {shown(metrics)}", sys.stderr)
+        _say(f"epoch {trainer.epoch} of {trainer.epochs}: {shown(metrics)}", sys.stderr)
 
 
-class Display(Observer):
+class Display(Callback):
     """A bar with the last epoch's numbers."""
 
     _bar: "Progress | None" = None
@@ -43,7 +43,7 @@ class Display(Observer):
         """Print it."""
         _say(said, sys.stderr)
 
-    def on_start(self, loop: "Loop", run: "Run") -> None:
+    def on_start(self, trainer: "Trainer", run: "Run") -> None:
         """Open it where the run stands."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -55,21 +55,21 @@ class Display(Observer):
             TextColumn("epochs  {task.fields[numbers]}"),
             TimeRemainingColumn(),
         )
-        self._steps = loop.steps_per_epoch
+        self._steps = trainer.steps_per_epoch
         self._bar = Progress(*columns, console=Console(stderr=True))
         numbers = shown(run.metrics[-1]) if run.metrics else ""
-        self._task = self._bar.add_task(run.folder.name, total=loop.epochs, completed=loop.epoch, numbers=numbers)
+        self._task = self._bar.add_task(run.folder.name, total=trainer.epochs, completed=trainer.epoch, numbers=numbers)
         self._bar.start()
 
-    def on_step(self, loop: "Loop") -> None:
+    def on_step(self, trainer: "Trainer") -> None:
         """Move it by a step."""
         assert self._bar is not None
-        self._bar.update(self._task, completed=loop.epoch + loop.fraction)
+        self._bar.update(self._task, completed=trainer.epoch + trainer.fraction)
 
-    def on_epoch(self, loop: "Loop", metrics: Mapping[str, Any]) -> None:
+    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
         """Show the epoch's numbers."""
         assert self._bar is not None
-        self._bar.update(self._task, completed=loop.epoch, numbers=shown(metrics))
+        self._bar.update(self._task, completed=trainer.epoch, numbers=shown(metrics))
 
     def on_end(self, run: "Run") -> None:  # noqa: ARG002
         """Close it, if it was opened."""
@@ -77,7 +77,7 @@ class Display(Observer):
             self._bar.stop()
 
 
-def default_watchers() -> list[Observer]:
+def default_watchers() -> list[Callback]:
     """Return a bar where somebody can see it: on a terminal or in a notebook."""
     in_notebook = "ipykernel" in sys.modules
     return [Display()] if in_notebook or sys.stderr.isatty() else []

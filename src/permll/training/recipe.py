@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from permll.utils.messages import nearest
+from permll.utils.messages import did_you_mean
 
 AUTO = "auto"  # left to the data
 GIVEN = "given:"  # the name of a network that was given as an object goes after it
@@ -87,7 +87,7 @@ class ViewsSection(Section):
 
     weak: list[str] | None = None
     strong: list[str] | None = None
-    normalise: Literal["data", "cifar10", "cifar100", "imagenet"] = "data"
+    normalize: Literal["data", "cifar10", "cifar100", "imagenet"] = "data"
     padding: int = Field(default=4, ge=0)
     padding_mode: Literal["reflect", "zero"] = "reflect"
     crop: int | None = None
@@ -209,7 +209,7 @@ def _complaints(wrong: ValidationError) -> Iterator[str]:
 def _nearest_key(place: tuple[Any, ...]) -> str:
     """Return ", did you mean X?": a key of the same section, or one of that name, or nearly so, elsewhere."""
     word = str(place[-1])
-    near = nearest(word, _known_keys(place[:-1]))
+    near = did_you_mean(word, _known_keys(place[:-1]))
     if near or len(place) > 1:
         return near
     sections = {name: field.annotation for name, field in Recipe.model_fields.items()}
@@ -219,7 +219,7 @@ def _nearest_key(place: tuple[Any, ...]) -> str:
         if isinstance(section, type) and issubclass(section, BaseModel)
         for key in section.model_fields
     } | {"lr": "optimizer.lr", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay"}
-    found = nearest(word, known).removeprefix(", did you mean ").rstrip("?")
+    found = did_you_mean(word, known).removeprefix(", did you mean ").rstrip("?")
     return f", did you mean {known[found]}?" if found else ""
 
 

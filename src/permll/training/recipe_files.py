@@ -16,9 +16,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from permll.utils.messages import nearest
 from permll.data.registry import SETS
 from permll.training.recipe import Recipe, read_recipe
+from permll.utils.messages import did_you_mean
 
 Content = dict[str, Any]
 _METHODS = "methods/"
@@ -46,13 +46,13 @@ def load_recipe(name: str | Path, overrides: Mapping[str, Any] | None = None) ->
 
 
 def choose_recipe(recipe: Recipe | Path | str | None, changes: Mapping[str, Any]) -> Recipe:
-    """Return a recipe with changes by dotted keys; None stands for ``own/default``, which takes any data."""
+    """Return a recipe with changes by dotted keys; None stands for ``auto/default``, which takes any data."""
     if isinstance(recipe, Recipe):
         content = recipe.model_dump(mode="json", exclude_none=True)
         return read_recipe(_merged(content, *_nested(changes)), "the recipe") if changes else recipe
     if recipe is None and changes.get("data.source") in SETS:
         changes = {"data.test": "test", **changes}  # a built-in set has one
-    return load_recipe(recipe or "own/default", changes)
+    return load_recipe(recipe or "auto/default", changes)
 
 
 def recipe_names() -> list[str]:
@@ -81,7 +81,7 @@ def _chain(name: str) -> tuple[list[Content], list[Content]]:
         if path.exists() and path.suffix != ".toml":
             raise ValueError(f"{name} is no recipe and no run: to train on it, permll train --data {name}")
         raise ValueError(
-            f"{name!r} is no recipe, no .toml file and no run{nearest(name, recipe_names()) or '.'} See permll recipes "
+            f"{name!r} is no recipe, no .toml file and no run{did_you_mean(name, recipe_names()) or '.'} See permll recipes "
             "list."
         )
     try:

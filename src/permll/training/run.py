@@ -10,12 +10,12 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from permll.utils.messages import listed
-from permll.data.dataset import Data
+from permll.data.dataset import LabeledData
 from permll.noise.corruption import Corruption
 from permll.training.checkpoint import Checkpoints
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
+from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
     from permll.training.findings import Finding
@@ -80,19 +80,19 @@ class Run:
             return tuple(saved["ids"].tolist()), tuple(saved["validation"].tolist())
 
     def begin(
-        self, recipe: Recipe, data: Data, noise: Corruption | None = None, validation: Data | None = None
+        self, recipe: Recipe, data: LabeledData, noise: Corruption | None = None, validation: LabeledData | None = None
     ) -> None:
         """Make the folder; an empty one may be there already."""
-        self.refuse_a_folder_in_use()
+        self.check_folder()
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.note_rows(data, validation)
+        self.save_split(data, validation)
         if noise is not None:
             noise.save(self.folder / "noise.npz")
-        write_text(self.folder / "recipe.toml", recipe.to_toml())  # last: from now on it is a run
+        atomic_write_text(self.folder / "recipe.toml", recipe.to_toml())  # last: from now on it is a run
 
-    def note_rows(self, data: Data, validation: Data | None = None) -> None:
+    def save_split(self, data: LabeledData, validation: LabeledData | None = None) -> None:
         """Write down which samples with which labels are trained on, and which are set aside."""
-        with write_whole(self.folder / "labels.npz") as file:
+        with atomic_write(self.folder / "labels.npz") as file:
             np.savez_compressed(
                 file,
                 given=data.labels.numpy(),
@@ -102,7 +102,7 @@ class Run:
                 validation_given=np.array(() if validation is None else validation.labels.tolist(), dtype=np.int64),
             )
 
-    def check(self, data: Data, validation: Data | None = None) -> bool:
+    def check(self, data: LabeledData, validation: LabeledData | None = None) -> bool:
         """Refuse data that are not those of the run; return whether they are the same rows in the same order."""
         with np.load(self.folder / "labels.npz", allow_pickle=False) as saved:
             classes, ids = tuple(saved["classes"].tolist()), saved["ids"].tolist()
@@ -121,7 +121,7 @@ class Run:
         changed = [name for name, label in now.items() if before.get(name, label) != label]
         if changed:
             raise ValueError(
-                f"{self.folder} was begun with other labels for {listed(changed, 'sample')}: start a new run."
+                f"{self.folder} was begun with other labels for {format_list(changed, 'sample')}: start a new run."
             )
         return tuple(ids) == data.ids
 
@@ -133,7 +133,7 @@ class Run:
         except ImportError:  # Windows
             yield
             return
-        self.refuse_a_folder_in_use()
+        self.check_folder()
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / LOCK).open("w") as file:
             try:
@@ -149,16 +149,16 @@ class Run:
             file.flush()
             os.fsync(file.fileno())
 
-    def forget_after(self, epoch: int) -> None:
+    def truncate_metrics(self, epoch: int) -> None:
         """Remove the lines of epochs beyond ``epoch``: they will be trained again."""
         lines = [json.dumps(entry) + "\n" for entry in self._lines("metrics.jsonl") if entry["epoch"] <= epoch]
-        write_text(self.folder / "metrics.jsonl", "".join(lines))
+        atomic_write_text(self.folder / "metrics.jsonl", "".join(lines))
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write down the numbers to report."""
-        write_text(self.folder / "result.json", json.dumps(result, indent=2) + "\n")
+        atomic_write_text(self.folder / "result.json", json.dumps(result, indent=2) + "\n")
 
-    def refuse_a_folder_in_use(self) -> None:
+    def check_folder(self) -> None:
         """Refuse a folder that holds anything but a run, or the beginning of one that was killed before it was one."""
         ours = {"labels.npz", "noise.npz", "features", LOCK}
         if self.exists or not self.folder.exists():
@@ -185,7 +185,7 @@ def default_folder(name: Recipe | Path | str | None, recipe: Recipe) -> Path:
 
 
 @contextmanager
-def write_whole(path: Path) -> Iterator[IO[bytes]]:
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """Write a file whole or not at all, so that it survives a loss of power."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.part")
     with partial.open("wb") as file:
@@ -195,7 +195,7 @@ def write_whole(path: Path) -> Iterator[IO[bytes]]:
     partial.replace(path)
 
 
-def write_text(path: Path, content: str) -> None:
+def atomic_write_text(path: Path, content: str) -> None:
     """Write a text file whole or not at all."""
-    with write_whole(path) as file:
+    with atomic_write(path) as file:
         file.write(content.encode())

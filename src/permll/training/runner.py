@@ -5,21 +5,21 @@ from typing import Any
 
 from torch import Tensor
 
-from permll.evaluation.evaluator import Judge
+from permll.evaluation.evaluator import Evaluator
+from permll.training.callbacks import Callback
 from permll.training.checkpoint import Checkpoints
 from permll.training.data_preparation import Experiment
 from permll.training.findings import write_findings
-from permll.training.trainer import Loop, NotFiniteError
 from permll.training.noise_estimate import noise_estimates, write_noise_estimate
-from permll.training.callbacks import Observer
 from permll.training.recipe import Recipe
 from permll.training.run import Run
-from permll.training.signals import asked_to_stop
+from permll.training.signals import graceful_shutdown
+from permll.training.trainer import NotFiniteError, Trainer
 
 
-def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, observers: list[Observer]) -> None:
+def run_training(run: Run, recipe: Recipe, experiment: Experiment, trainer: Trainer, callbacks: list[Callback]) -> None:
     """Train to the end. Ctrl-C and a request to end save after the step under way, and raise ``KeyboardInterrupt``."""
-    judge = Judge(
+    evaluator = Evaluator(
         experiment.test,
         experiment.validation,
         experiment.clean,
@@ -28,85 +28,89 @@ def carry_out(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop, obse
     )
     saved = time.monotonic()
 
-    ranks = loop.ranks
-    observers = [observer for observer in observers if ranks.first or observer.everywhere]
+    group = trainer.group
+    callbacks = [callback for callback in callbacks if group.is_main or callback.everywhere]
 
     def save() -> None:
         nonlocal saved
-        _refuse_broken_weights(loop)
-        save_together(run.checkpoints, loop)
+        _refuse_broken_weights(trainer)
+        save_together(run.checkpoints, trainer)
         saved = time.monotonic()
 
-    def after_step(loop: Loop) -> None:
-        for observer in observers:
-            observer.on_step(loop)
-        if loop.was_due:
+    def after_step(trainer: Trainer) -> None:
+        for callback in callbacks:
+            callback.on_step(trainer)
+        if trainer.save_now:
             save()
 
-    def after_epoch(loop: Loop) -> None:
+    def after_epoch(trainer: Trainer) -> None:
         entry: dict[str, Any] = {
-            "epoch": loop.epoch,
-            "step": loop.step,
-            "loss": loop.epoch_loss,
-            **loop.method.metrics(),
+            "epoch": trainer.epoch,
+            "step": trainer.step,
+            "loss": trainer.epoch_loss,
+            **trainer.method.metrics(),
         }
-        if len(loop.stages.every) > 1:
-            entry["stage"] = loop.stages.at(loop.epoch - 1).name
-        if loop.epoch % recipe.training.evaluate_every == 0 or loop.epoch == loop.epochs:
-            entry |= judge.verdict(loop.method, loop.predict, loop.scan, loop.data)
-        if ranks.first:
+        if len(trainer.stages.every) > 1:
+            entry["stage"] = trainer.stages.at(trainer.epoch - 1).name
+        if trainer.epoch % recipe.training.evaluate_every == 0 or trainer.epoch == trainer.epochs:
+            entry |= evaluator.evaluate(trainer.method, trainer.predict, trainer.predict_logits, trainer.data)
+        if group.is_main:
             run.add_metrics(entry)
         save()
-        for observer in observers:
-            observer.on_epoch(loop, entry)
+        for callback in callbacks:
+            callback.on_epoch(trainer, entry)
 
     def stop(times: int) -> None:
         """End after the step under way; asked once more, at once."""
         if times > 1:
             raise KeyboardInterrupt
-        loop.stop()
+        trainer.stop()
 
-    loop.due = lambda: time.monotonic() - saved > 60 * recipe.training.checkpoint_minutes
-    for observer in observers:
-        observer.on_start(loop, run)
+    trainer.is_save_due = lambda: time.monotonic() - saved > 60 * recipe.training.checkpoint_minutes
+    for callback in callbacks:
+        callback.on_start(trainer, run)
     try:
-        with asked_to_stop(stop) as asked:
-            reached = loop.run(after_step, after_epoch)
+        with graceful_shutdown(stop) as asked:
+            reached = trainer.run(after_step, after_epoch)
             if reached:
-                labels, quality = loop.method.labels_and_quality(loop.scan)
-                estimate = noise_estimates(loop, labels.cpu())
-                if ranks.first:
-                    write_findings(run.folder, loop.data, labels.cpu(), quality.cpu())
+                labels, quality = trainer.method.labels_and_quality(trainer.predict_logits)
+                estimate = noise_estimates(trainer, labels.cpu())
+                if group.is_main:
+                    write_findings(run.folder, trainer.data, labels.cpu(), quality.cpu())
                     write_noise_estimate(run.folder, estimate)
                     run.finish(
-                        {"recipe_hash": recipe.hash, "settings": loop.method.settings(), **judge.report(run.metrics)}
+                        {
+                            "recipe_hash": recipe.hash,
+                            "settings": trainer.method.resolved_params(),
+                            **evaluator.summarize(run.metrics),
+                        }
                     )
-                ranks.wait()
+                group.barrier()
             else:
                 save()
     finally:
-        for observer in observers:
-            observer.on_end(run)
-    if not reached and (asked or not ranks.alone):  # of ranks, another one may have been asked
+        for callback in callbacks:
+            callback.on_end(run)
+    if not reached and (asked or not group.is_single):  # of ranks, another one may have been asked
         raise KeyboardInterrupt(f"stopped and saved; permll train {run.folder} goes on.")
 
 
-def save_together(checkpoints: Checkpoints, loop: Loop) -> None:
+def save_together(checkpoints: Checkpoints, trainer: Trainer) -> None:
     """Write a checkpoint: the first rank all that they have in common, the others the rows that are theirs."""
-    state = loop.state_dict()
-    if loop.sharded:
-        if not loop.ranks.first:
-            checkpoints.save_part(loop.step, loop.ranks.rank, {"method": state["method"]})
-        loop.ranks.wait()
-    if loop.ranks.first:
-        checkpoints.save(loop.step, state)
+    state = trainer.state_dict()
+    if trainer.sharded:
+        if not trainer.group.is_main:
+            checkpoints.save_part(trainer.step, trainer.group.rank, {"method": state["method"]})
+        trainer.group.barrier()
+    if trainer.group.is_main:
+        checkpoints.save(trainer.step, state)
 
 
-def _refuse_broken_weights(loop: Loop) -> None:
+def _refuse_broken_weights(trainer: Trainer) -> None:
     """Let no weight that is NaN or infinite into a checkpoint: the one before is better."""
-    for name, value in loop.method.networks.state_dict().items():
+    for name, value in trainer.method.networks.state_dict().items():
         if isinstance(value, Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
             raise NotFiniteError(
-                f"{name} became NaN or infinite in epoch {loop.epoch + 1}, before step {loop.step + 1}: lower the "
+                f"{name} became NaN or infinite in epoch {trainer.epoch + 1}, before step {trainer.step + 1}: lower the "
                 "learning rate; the checkpoint before is still good."
             )

@@ -1,4 +1,4 @@
-"""Ctrl-C (SIGINT) and SIGTERM as requests: noted, and answered when there is time."""
+"""Ctrl-C (SIGINT) and SIGTERM as requests: recorded, and handled when there is time."""
 
 import signal
 import threading
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def asked_to_stop(answer: Callable[[int], None] | None = None) -> Iterator[list[int]]:
+def graceful_shutdown(answer: Callable[[int], None] | None = None) -> Iterator[list[int]]:
     """Note both signals inside the block instead of ending at once, and give back their handlers after it.
 
     Only the main thread is told of signals; elsewhere they go where they went before.

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from permll.methods._base import Method, Scan, Stage
-from permll.distributed.process_group import Ranks
+from permll.distributed.network import DistributedNetwork
+from permll.distributed.process_group import ProcessGroup
+from permll.methods._base import Method, PredictLogits, Stage
 from permll.training.optimizers import build_optimizer
 from permll.training.schedule import first_beta, learning_rate
-from permll.distributed.network import SharedNetwork
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -22,7 +22,7 @@ Fresh = Callable[[str, int], nn.Module]
 
 
 class Stages:
-    """The stages of a method, and what the present one trains with. For the arguments see ``Standing``."""
+    """The stages of a method, and what the present one trains with. For the arguments see ``Trainer``."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Stages:
         schedule: Mapping[str, Any],
         fabric: "Fabric",
         fresh: Fresh | None,
-        ranks: Ranks,
+        group: ProcessGroup,
     ) -> None:
         self.method, self.fabric = method, fabric
         self.every = method.stages(epochs)
@@ -46,7 +46,7 @@ class Stages:
         for name in method.network_names:
             network = method.networks[name]
             method.networks[name] = (
-                fabric.setup_module(network) if ranks.alone else SharedNetwork(network, fabric, ranks)
+                fabric.setup_module(network) if group.is_single else DistributedNetwork(network, fabric, group)
             )
         fabric.to_device(method)
         self.optimizers: dict[str, Any] = {}
@@ -56,13 +56,13 @@ class Stages:
         """Return the stage of an epoch; after the last, the last."""
         return self.every[self._number_at(epoch)]
 
-    def enter(self, epoch: int, scan: Scan) -> None:
+    def enter(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Begin the stage of an epoch, if it is not begun yet."""
         number = self._number_at(epoch)
         if number == self.number:
             return
         stage = self.every[number]
-        self.method.on_stage_start(stage, scan)
+        self.method.on_stage_start(stage, predict_logits)
         for name, weights in self._begin_with(stage, number).items():
             self.method.networks[name].load_state_dict(weights)
         self.number, self.best = number, None

@@ -1,82 +1,86 @@
-"""``fit``: a recipe carried out in a run folder, from its beginning or from wherever it was left."""
+"""``train``: train a method on data as a recipe says, in a run folder that resumes."""
 
 import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
 
+from permll.data.dataset import LabeledData
 from permll.data.inputs import Images, LazyImages
 from permll.data.loading import load
 from permll.data.readers.image_files import SMALL
-from permll.data.dataset import Data
+from permll.data.readers.types import ReadKeywords, check_keywords
+from permll.distributed.launch import launch_fabric, lost_rank_errors
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
 from permll.networks import build_network
-from permll.training.runner import carry_out, save_together
-from permll.training.data_preparation import Before, Experiment, prepare
+from permll.training.callbacks import Callback
+from permll.training.data_preparation import Experiment, PreviousSplit, prepare
 from permll.training.feature_cache import FEATURES
-from permll.distributed.launch import launched, spoken_of
-from permll.training.trainer import Loop
-from permll.training.callbacks import Observer
+from permll.training.predictor import class_name, saved_encoder, write_model_card
+from permll.training.progress import default_watchers
 from permll.training.recipe import AUTO, GIVEN, DataSection, Named, Recipe, differences
 from permll.training.recipe_files import choose_recipe
 from permll.training.run import Run, default_folder
-from permll.training.predictor import class_name, saved_encoder, write_network_card
+from permll.training.runner import run_training, save_together
+from permll.training.trainer import Trainer, restart_epoch
 from permll.training.views import build_views
-from permll.training.progress import default_watchers
 
 Network = nn.Module | Callable[[], nn.Module]
 
 
-def fit(
-    method: str | type[Method] | None = None,
+def train(
     data: Any = None,
-    recipe: Recipe | Path | str | None = None,
+    method: str | type[Method] | None = None,
     *,
+    recipe: Recipe | Path | str | None = None,
     out: Path | str | None = None,
     noise: str | None = None,
     epochs: int | None = None,
     seed: int | None = None,
-    test: Data | None = None,
+    test: Any = None,
     network: Network | None = None,
-    observers: Iterable[Observer] | None = None,
-    **settings: Any,
+    callbacks: Iterable[Callback] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    **reader: Unpack[ReadKeywords],
 ) -> Run:
     """Train a method on data as a recipe says, and return the run.
 
-    A run that was begun in ``out`` goes on from its last checkpoint; one that is finished is only read. It must be a
-    run of the same recipe: ``fit(recipe=Run(out).recipe, out=out)`` goes on with any.
+    An interrupted run in ``out`` resumes from its last checkpoint; a finished one is only read. It must be a run of the
+    same recipe: ``train(recipe=Run(out).recipe, out=out)`` resumes any run.
 
     Args:
-        method: its name (``permll methods``), or a class of yours; default the recipe's.
-        data: to train on: whatever ``permll.data.load`` takes, a path, a data frame, the name of a built-in set, or
-            ``Data``; default what the recipe names.
-        recipe: a recipe, the name of a built-in one (``permll recipes list``), or a TOML file; default ``own/default``,
-            which picks a network that suits the data.
-        out: the run's folder; default ``runs/RECIPE-METHOD-SEED``.
-        noise: to put on the labels (``permll noise list``), instead of the recipe's.
-        epochs: how many, instead of the recipe's.
-        seed: of initial weights, orders and views, instead of the recipe's.
-        test: to test on, instead of what the recipe names.
-        network: any module that returns logits, instead of the recipe's; or a function that makes one, for methods that
-            need several, or begin anew.
-        observers: who watches, see ``Observer``; default a progress bar where there is a terminal or a notebook.
-        settings: any other value of the recipe, dots written as two underscores: ``optimizer__lr=0.1``.
+        data: training data: whatever ``permll.data.load`` takes (a path, a data frame, the name of a built-in set), or
+            ``LabeledData``; default: what the recipe names.
+        method: a name (``permll methods``) or a subclass of ``Method``; default: the recipe's.
+        recipe: a recipe, the name of a built-in one (``permll recipes list``), or a TOML file; default
+            ``auto/default``, which chooses the network by the data.
+        out: folder of the run; default ``runs/RECIPE-METHOD-SEED``.
+        noise: synthetic label noise to add (``permll noise list``), instead of the recipe's.
+        epochs: number of epochs, instead of the recipe's.
+        seed: seed of initial weights, sampling order and augmentation, instead of the recipe's.
+        test: test data, whatever ``data`` takes, instead of what the recipe names.
+        network: a module that returns logits, instead of the recipe's network; or a function that builds one, for
+            methods that need several networks or restart from fresh weights.
+        callbacks: see ``Callback``; default: a progress bar on a terminal or in a notebook.
+        overrides: any other setting of the recipe by its dotted name, ``{"optimizer.lr": 0.1}``.
+        reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``.
 
     Examples:
         >>> from tempfile import mkdtemp
-        >>> run = fit("permll", "digits", "tiny/digits", epochs=2, out=mkdtemp())
+        >>> run = train("digits", recipe="tiny/digits", epochs=2, out=mkdtemp())
         >>> run.finished, len(run.metrics)
         (True, 2)
     """
     if isinstance(method, Method):
         raise TypeError(
-            f"give the method's class and its settings, not an object: fit({type(method).__name__}, method__NAME=...)."
+            f"give the method's class, not an object: train(data, {type(method).__name__}, "
+            'overrides={"method.NAME": ...}).'
         )
     named = isinstance(data, str | Path)
     given = {
@@ -85,10 +89,11 @@ def fit(
         "data.noise": noise,
         "training.epochs": epochs,
         "training.seed": seed,
-    } | {name.replace("__", "."): value for name, value in settings.items()}
-    changes = {name: value for name, value in given.items() if value is not None}
+    }
+    options = {f"data.options.{name}": value for name, value in check_keywords(reader, "train").items()}
+    changes = {name: value for name, value in given.items() if value is not None} | options | dict(overrides or {})
     if recipe is None and data is None:
-        raise ValueError("say what to train on: data, or a recipe that names some (permll recipes list).")
+        raise ValueError("no training data: pass data, or a recipe that names some (permll recipes list).")
     resolved = choose_recipe(recipe, changes)
     if network is not None:
         made = network if isinstance(network, nn.Module) else network()
@@ -96,40 +101,51 @@ def fit(
     run = Run(out or default_folder(recipe, resolved))
     if run.exists:
         resolved = _same_recipe(run, resolved)
-    if data is not None and not named and not isinstance(data, Data):
+    if data is not None and not named and not isinstance(data, LabeledData):
         data = load(data, **resolved.data.options)
-    if run.finished and not isinstance(data, Data):
+    if test is not None and not isinstance(test, LabeledData):
+        test = load(test, **resolved.data.options)
+    if run.finished and not isinstance(data, LabeledData):
         return run
-    watchers = default_watchers() if observers is None else list(observers)
+    watchers = default_watchers() if callbacks is None else list(callbacks)
     with torch.random.fork_rng(devices=[]):
-        run.refuse_a_folder_in_use()
-        before = Before(*run.rows, saved_encoder(run)) if run.exists else None
+        run.check_folder()
+        before = PreviousSplit(*run.rows, saved_encoder(run)) if run.exists else None
         experiment = prepare(
             resolved,
-            data if isinstance(data, Data) else None,
+            data if isinstance(data, LabeledData) else None,
             test,
             before,
             features=run.folder / FEATURES,
-            say=None if run.exists else _to_all(watchers),
+            notify=None if run.exists else _to_all(watchers),
         )
         if run.finished:
             _same_rows(run, experiment)
             return run
         resolved = _suited(resolved, experiment)
-        loop = make_loop(resolved, experiment, network)
-        with spoken_of(loop.ranks, run.folder), run.locked() if loop.ranks.first else nullcontext():
-            _take_up(run, resolved, experiment, loop)
-            carry_out(run, resolved, experiment, loop, watchers)
+        trainer = build_trainer(resolved, experiment, network)
+        with lost_rank_errors(trainer.group, run.folder), run.locked() if trainer.group.is_main else nullcontext():
+            _resume(run, resolved, experiment, trainer)
+            run_training(run, resolved, experiment, trainer, watchers)
     return run
 
 
-def make_loop(recipe: Recipe, experiment: Experiment, network: Network | None = None) -> Loop:
+def build_trainer(recipe: Recipe, experiment: Experiment, network: Network | None = None) -> Trainer:
     """Return the loop of a recipe on its data, at the beginning."""
     training = recipe.training
     if training.threads:
         torch.set_num_threads(training.threads)
     info = find_method(recipe.method.name)
-    fabric = launched(training, info.alone and f"{info.name} {info.alone}")
+    reason = info.single_process_reason
+    fabric = launch_fabric(
+        accelerator=training.accelerator,
+        devices=training.devices,
+        num_nodes=training.num_nodes,
+        strategy=training.strategy,
+        precision=training.precision,
+        batch_size=training.rows_of_a_batch,
+        single_process_reason=reason and f"{info.name} {reason}",
+    )
     torch.manual_seed(training.seed)
     views = build_views(experiment.train.inputs, recipe.views)
     method = info.build(**recipe.method.settings)
@@ -143,7 +159,7 @@ def make_loop(recipe: Recipe, experiment: Experiment, network: Network | None = 
         method.networks[name] = build(name, 0)
     if network is not None:
         _try_out(method.networks[method.network_names[0]], experiment, views)
-    return Loop(
+    return Trainer(
         fabric,
         method,
         experiment.train,
@@ -206,12 +222,12 @@ def _suited(recipe: Recipe, experiment: Experiment) -> Recipe:
     return recipe
 
 
-def _to_all(observers: Iterable[Observer]) -> Callable[[str], None]:
-    def say(what: str) -> None:
-        for observer in observers:
-            observer.on_data(what)
+def _to_all(callbacks: Iterable[Callback]) -> Callable[[str], None]:
+    def notify(what: str) -> None:
+        for callback in callbacks:
+            callback.on_data(what)
 
-    return say
+    return notify
 
 
 def _network_builder(
@@ -266,12 +282,12 @@ def _try_out(network: nn.Module, experiment: Experiment, views: Mapping[str, Any
         raise ValueError(f"the network must give a score for every class, shape {wanted} for 2 samples; got {found}.")
 
 
-def _take_up(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop) -> None:
+def _resume(run: Run, recipe: Recipe, experiment: Experiment, trainer: Trainer) -> None:
     """Begin the run, or stand where it was left; of several ranks, the first writes and all read."""
-    ranks = loop.ranks
-    if not run.exists and ranks.first:
+    group = trainer.group
+    if not run.exists and group.is_main:
         run.begin(recipe, experiment.train, experiment.noise, experiment.validation)
-    ranks.wait()
+    group.barrier()
     same = run.check(experiment.train, experiment.validation)
     if not same and recipe.data.noise:
         raise ValueError(
@@ -279,19 +295,19 @@ def _take_up(run: Run, recipe: Recipe, experiment: Experiment, loop: Loop) -> No
         )
     state = run.checkpoints.newest()
     if state is not None and not same:  # other rows, other batches: the epoch begins anew
-        state |= {"sweep": None, "streams": {}, "number": 0, "loss": 0.0, "losses": 0}
+        state = restart_epoch(state)
     if state is not None:
         try:
-            loop.load_state_dict(state)
+            trainer.load_state_dict(state)
         except RuntimeError as other:
             reason = str(other).splitlines()[-1].strip().rstrip(".")
             raise ValueError(f"{run.folder} was begun with another network: {reason}.") from None
-    ranks.wait()
+    group.barrier()
     if not same:  # first the state of these rows, then their names: killed in between, it finds them once more
-        save_together(run.checkpoints, loop)
-    if not ranks.first:
+        save_together(run.checkpoints, trainer)
+    if not group.is_main:
         return
     if not same:
-        run.note_rows(experiment.train, experiment.validation)
-    write_network_card(run, loop, experiment)
-    run.forget_after(loop.epoch)
+        run.save_split(experiment.train, experiment.validation)
+    write_model_card(run, trainer, experiment)
+    run.truncate_metrics(trainer.epoch)

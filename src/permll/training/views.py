@@ -3,17 +3,17 @@
 from collections.abc import Callable, Mapping
 
 from permll.data.inputs import Images, Inputs, LazyImages, Vectors
-from permll.utils.messages import nearest
 from permll.data.transforms import defaults
-from permll.data.transforms.image_transforms import CentreCrop, Chain, Crop, Cutout, Flip, Normalise, View
+from permll.data.transforms.image_transforms import CenterCrop, Chain, Crop, Cutout, Flip, Normalize, Transform
 from permll.data.transforms.policies import AutoAugment, RandAugment
-from permll.data.transforms.vector_transforms import Drop, Jitter, Standardise
+from permll.data.transforms.vector_transforms import Drop, Jitter, Standardize
 from permll.training.recipe import ViewsSection
+from permll.utils.messages import did_you_mean
 
 _PUBLISHED = {"cifar10": defaults.CIFAR10, "cifar100": defaults.CIFAR100, "imagenet": defaults.IMAGENET}
 
 
-def build_views(inputs: Inputs, section: ViewsSection) -> dict[str, View]:
+def build_views(inputs: Inputs, section: ViewsSection) -> dict[str, Transform]:
     """Return the views "plain", "weak" and "strong"; statistics come from ``inputs``, the training rows.
 
     Examples:
@@ -31,24 +31,24 @@ def build_views(inputs: Inputs, section: ViewsSection) -> dict[str, View]:
     return views
 
 
-def _scale(inputs: Inputs, section: ViewsSection) -> View:
+def _scale(inputs: Inputs, section: ViewsSection) -> Transform:
     if isinstance(inputs, Vectors):
-        return Standardise(*defaults.vector_statistics(inputs))
-    if section.normalise != "data":
-        return _PUBLISHED[section.normalise]
+        return Standardize(*defaults.vector_statistics(inputs))
+    if section.normalize != "data":
+        return _PUBLISHED[section.normalize]
     if isinstance(inputs, Images):
         return defaults.image_statistics(inputs)
     return defaults.IMAGENET if isinstance(inputs, LazyImages) else defaults.as_it_is
 
 
-def _plain(inputs: Inputs, section: ViewsSection) -> list[View]:
-    return [CentreCrop(section.crop)] if section.crop and not isinstance(inputs, Vectors) else []
+def _plain(inputs: Inputs, section: ViewsSection) -> list[Transform]:
+    return [CenterCrop(section.crop)] if section.crop and not isinstance(inputs, Vectors) else []
 
 
-def _chain(words: list[str], inputs: Inputs, section: ViewsSection, scale: View) -> View:
+def _chain(words: list[str], inputs: Inputs, section: ViewsSection, scale: Transform) -> Transform:
     """Put the steps in the order of the words, those on raw pixels before the scaling and the others after it."""
     size = inputs.pixels.shape[2] if isinstance(inputs, Images) else section.crop or 224
-    before: Mapping[str, Callable[[], View]] = {
+    before: Mapping[str, Callable[[], Transform]] = {
         "crop": lambda: (
             Crop(section.crop) if section.crop else Crop(padding=section.padding, mode=section.padding_mode)
         ),
@@ -56,7 +56,7 @@ def _chain(words: list[str], inputs: Inputs, section: ViewsSection, scale: View)
         "randaugment": RandAugment,
         "autoaugment": AutoAugment,
     }
-    after: Mapping[str, Callable[[], View]] = {
+    after: Mapping[str, Callable[[], Transform]] = {
         "cutout": lambda: Cutout(size // 2),
         "jitter": lambda: Jitter(0.1),
         "drop": lambda: Drop(0.2, inputs.features if isinstance(inputs, Vectors) else None),
@@ -65,15 +65,15 @@ def _chain(words: list[str], inputs: Inputs, section: ViewsSection, scale: View)
     unknown = [word for word in words if word not in known]
     if unknown:
         raise ValueError(
-            f"{unknown[0]!r} is no step of a view{nearest(unknown[0], known) or '.'} There are {', '.join(known)}."
+            f"{unknown[0]!r} is no step of a view{did_you_mean(unknown[0], known) or '.'} There are {', '.join(known)}."
         )
     first = [before[word]() for word in words if word in before]
     if first == [] and section.crop and not isinstance(inputs, Vectors):
-        first = [CentreCrop(section.crop)]
+        first = [CenterCrop(section.crop)]
     return Chain(*first, scale, *(after[word]() for word in words if word in after))
 
 
-def mean_and_std(view: View) -> Normalise | Standardise | None:
+def mean_and_std(view: Transform) -> Normalize | Standardize | None:
     """Return the scaling inside a view, for the export of a trained network."""
     steps = view.steps if isinstance(view, Chain) else (view,)
-    return next((step for step in steps if isinstance(step, Normalise | Standardise)), None)
+    return next((step for step in steps if isinstance(step, Normalize | Standardize)), None)

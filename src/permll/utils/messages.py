@@ -7,13 +7,13 @@ SHOWN = 10
 _LONGEST = 80
 
 
-def listed(names: Sequence[object], what: str) -> str:
+def format_list(names: Sequence[object], what: str) -> str:
     """Return ``names`` as a phrase: how many there are, and the first ten of them, each cut to 80 signs.
 
     Examples:
-        >>> listed(["a.png"], "image")
+        >>> format_list(["a.png"], "image")
         '1 image (a.png)'
-        >>> listed(range(12), "row")
+        >>> format_list(range(12), "row")
         '12 rows (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...)'
     """
     first = ", ".join(_short(str(name)) for name in names[:SHOWN])
@@ -21,13 +21,13 @@ def listed(names: Sequence[object], what: str) -> str:
     return f"{len(names):,} {what if len(names) == 1 else _plural(what)} ({first}{more})"
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
+def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return ", did you mean X?" with the nearest of ``words``, or nothing if none is near; case does not count.
 
     Examples:
-        >>> nearest("lable", ["id", "label"])
+        >>> did_you_mean("lable", ["id", "label"])
         ', did you mean label?'
-        >>> nearest("species", ["ISLAND", "SPECIES"])
+        >>> did_you_mean("species", ["ISLAND", "SPECIES"])
         ', did you mean SPECIES?'
     """
     folded = {known.casefold(): known for known in reversed(list(words))}

@@ -14,7 +14,7 @@ from PIL import Image
 
 import permll
 from permll.cleaning.apply import apply, plan
-from permll.cleaning.apply.output_path import made_whole
+from permll.cleaning.apply.output_path import atomic_output
 from permll.cleaning.decisions import FILE, Decisions
 from permll.cleaning.findings import Findings
 from permll.data import load
@@ -175,10 +175,7 @@ def test_no_run_and_no_findings_are_one_sentence(tmp_path: Path) -> None:
 def test_noise_that_a_run_put_on_a_file_is_not_written_to_it(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text(table_text())
     options = {"label": "kind"}
-    noisy = permll.fit(
-        "permll", str(tmp_path / "data.csv"), out=tmp_path / "run", epochs=1, observers=[], noise="sym:0.2",
-        data__options=options,
-    )  # fmt: skip
+    noisy = permll.train(str(tmp_path / "data.csv"), "permll", out=tmp_path / "run", epochs=1, callbacks=[], noise="sym:0.2", overrides={"data.options": options})  # fmt: skip
     data = load(tmp_path / "data.csv", **options)
     posterior = torch.nn.functional.one_hot((data.labels + 1) % 3, 3)
     Findings.of_posterior(data.ids, data.classes, data.labels, posterior).save(noisy.folder)
@@ -207,7 +204,7 @@ def test_a_built_in_set_gets_its_labels_by_id_and_can_be_trained_on(
 
 def test_data_in_memory_get_their_labels_by_id(tmp_path: Path) -> None:
     data = permll.data.load(numbers(), labels=[animal(row) for row in range(ROWS)])
-    run = permll.fit("permll", data, out=tmp_path / "run", epochs=1, observers=[])
+    run = permll.train(data, "permll", out=tmp_path / "run", epochs=1, callbacks=[])
     posterior = torch.nn.functional.one_hot((data.labels + (torch.arange(ROWS) == 2)) % 3, 3)
     Findings.of_posterior(data.ids, data.classes, data.labels, posterior).save(run.folder)
     applied = apply(run, tmp_path / "new.csv", auto=True)
@@ -238,13 +235,13 @@ def test_a_thing_is_made_whole_or_not_at_all(kind: str, tmp_path: Path) -> None:
         (part / "inside" if kind == "folder" else part).write_text("half")
 
     def interrupted() -> None:
-        with made_whole(tmp_path / "new") as part:
+        with atomic_output(tmp_path / "new") as part:
             build(part)
             assert not (tmp_path / "new").exists()
             raise KeyboardInterrupt
 
     def too_late() -> None:
-        with made_whole(tmp_path / "new") as part:
+        with atomic_output(tmp_path / "new") as part:
             build(part)
             (tmp_path / "new").write_text("theirs")
 

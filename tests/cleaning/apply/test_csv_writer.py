@@ -176,9 +176,9 @@ def test_the_new_table_is_read_without_the_new_columns(tmp_path: Path) -> None:
     changed = (after.labels != before.labels).nonzero()[:, 0].tolist()
     assert changed == [3]
     assert after[3].label == "dog"
-    assert after.about["features"] == before.about["features"] == ["code", "size"]
-    notes = [note for note in after.about["left_out"] if note["why"] == "says what the label was"]
+    assert after.metadata["features"] == before.metadata["features"] == ["code", "size"]
+    notes = [note for note in after.metadata["left_out"] if note["why"] == "says what the label was"]
     assert notes[0]["names"] == ["label_original", "label_source"]
     named = load(tmp_path / "new.csv", label="kind", features=["size", "label_source"])
-    assert named.about["features"] == ["size", "label_source"]
+    assert named.metadata["features"] == ["size", "label_source"]
     save_findings(make_run(tmp_path / "new.csv", tmp_path / "run2", {}, label="kind"), {})

@@ -91,8 +91,8 @@ def test_vectors_in_a_column_are_read_again_and_again(tmp_path: Path) -> None:
     every = torch.arange(ROWS)
     assert torch.equal(after.inputs.batch(every), before.inputs.batch(every))
     assert (after.labels != before.labels).nonzero()[:, 0].tolist() == [3]
-    assert after.about["features"] == ["embedding"]
-    assert [note["names"] for note in after.about["left_out"]] == [["label_original", "label_source"]]
+    assert after.metadata["features"] == ["embedding"]
+    assert [note["names"] for note in after.metadata["left_out"]] == [["label_original", "label_source"]]
     two = make_run(tmp_path / "one.parquet", tmp_path / "run2", {"4": ("cat", 0.99)})  # trains on it, too
     apply(two, tmp_path / "two.parquet", auto=True)
     rows = pl.read_parquet(tmp_path / "two.parquet").select("label", "label_original", "label_source").rows()

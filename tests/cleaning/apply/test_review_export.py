@@ -106,7 +106,7 @@ def test_images_of_a_built_in_set_go_into_the_file(tmp_path: Path) -> None:
 
 def test_data_in_memory_go_by_id(tmp_path: Path) -> None:
     data = permll.data.load(numbers(), labels=[animal(row) for row in range(ROWS)])
-    run = permll.fit("permll", data, out=tmp_path / "run", epochs=1, observers=[])
+    run = permll.train(data, "permll", out=tmp_path / "run", epochs=1, callbacks=[])
     posterior = torch.nn.functional.one_hot((data.labels + (torch.arange(ROWS) == 2)) % 3, 3)
     Findings.of_posterior(data.ids, data.classes, data.labels, posterior).save(run.folder)
     export(run, tmp_path / "tasks.json", "label-studio")

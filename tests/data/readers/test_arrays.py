@@ -33,8 +33,8 @@ def test_usual_names_need_no_word(features: str, label: str, tmp_path: Path) -> 
     assert torch.equal(data.inputs.values, torch.from_numpy(X))
     assert data.labels.tolist() == [0, 1, 0, 1]
     assert data.ids == ("0", "1", "2", "3")
-    assert (data.about["features"], data.about["label"], data.about["kind"]) == (features, label, "vectors")
-    json.dumps(data.about)
+    assert (data.metadata["features"], data.metadata["label"], data.metadata["kind"]) == (features, label, "vectors")
+    json.dumps(data.metadata)
 
 
 def test_the_same_from_every_kind_of_source(tmp_path: Path) -> None:

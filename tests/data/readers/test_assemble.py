@@ -26,7 +26,10 @@ def test_classes_of_one_sample_can_be_left_out() -> None:
     assert data.ids == ("0", "1", "2", "4", "5")
     assert [data.classes[label] for label in data.labels.tolist()] == ["a", "b", "a", "b", "a"]
     assert data.inputs.values.ravel().tolist() == [0, 1, 2, 4, 5]
-    assert [(note["what"], note["names"]) for note in data.about["left_out"]] == [("class", ["d", "c"]), ("row", ["3"])]
+    assert [(note["what"], note["names"]) for note in data.metadata["left_out"]] == [
+        ("class", ["d", "c"]),
+        ("row", ["3"]),
+    ]
 
 
 def test_classes_of_one_sample_can_be_kept() -> None:
@@ -84,12 +87,12 @@ def test_classes_that_differ_in_case_or_spaces_are_questioned() -> None:
 def test_what_means_no_label(labels, no_label: object, kept: str) -> None:
     data = read(X, labels=labels, no_label=no_label)
     assert data.ids == tuple(kept)
-    assert sum(note["count"] for note in data.about["left_out"]) == 6 - len(kept)
+    assert sum(note["count"] for note in data.metadata["left_out"]) == 6 - len(kept)
 
 
 def test_what_was_left_out_is_counted_in_full_and_named_in_part() -> None:
     labels = ["a", "b"] * 10 + ["?"] * 5000
-    (note,) = read([[0.0]] * len(labels), labels=labels, no_label="?").about["left_out"]
+    (note,) = read([[0.0]] * len(labels), labels=labels, no_label="?").metadata["left_out"]
     assert note["count"] == 5000
     assert len(note["names"]) == 1000
     assert note["why"] == "no label ('?')"

@@ -146,7 +146,7 @@ def test_every_complaint_says_the_line_of_the_file(tmp_path: Path) -> None:
         read(path, text="x")
     kept = read(path, text="x", rare="drop")
     assert kept.ids == ("0", "1", "2", "3")
-    assert [note["names"] for note in kept.about["left_out"] if note["what"] == "row"] == [["4"]]  # ids stay ids
+    assert [note["names"] for note in kept.metadata["left_out"] if note["what"] == "row"] == [["4"]]  # ids stay ids
 
 
 def test_a_cell_can_hold_a_book(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def test_images_and_class_names() -> None:
     assert data.labels.tolist() == [0, 2, 0, 2]
     assert isinstance(data.inputs, Images)
     assert data.inputs.pixels[:, 0, 0, 0].tolist() == [0, 20, 40, 60]
-    assert (data.about["kind"], data.about["label"]) == ("images", "stars")
-    json.dumps(data.about)
+    assert (data.metadata["kind"], data.metadata["label"]) == ("images", "stars")
+    json.dumps(data.metadata)
     assert read(pictures(), rare="drop").classes == ("1", "10")
 
 
@@ -76,8 +76,8 @@ def test_texts() -> None:
 
 def test_columns_become_a_table_with_categories_by_name() -> None:
     columns = {"size": [1.5, None, 2.0, 3.0], "colour": [0, 1, 1, 0], "y": [True, False, True, False]}
-    colours = ClassLabel(names=["red", "blue"])
-    data = read(Dataset.from_dict(columns, Features({"size": Value("float32"), "colour": colours, "y": Value("bool")})))
+    colors = ClassLabel(names=["red", "blue"])
+    data = read(Dataset.from_dict(columns, Features({"size": Value("float32"), "colour": colors, "y": Value("bool")})))
     assert isinstance(data.inputs, Table)
     np.testing.assert_array_equal(data.inputs.columns["size"], [1.5, np.nan, 2, 3])
     assert data.inputs.columns["colour"].tolist() == ["red", "blue", "blue", "red"]

@@ -36,11 +36,11 @@ def test_classes_are_folders_and_ids_are_paths(pets: Path) -> None:
     assert data.inputs.pixels.shape == (5, 3, 8, 8)
     assert data.inputs.pixels[3, :, 0, 0].tolist() == [0, 0, 0]
     assert data.inputs.pixels[4, :, 0, 0].tolist() == [30, 0, 0]
-    assert (data.about["name"], data.about["kind"], data.about["source"]) == ("pets", "images", str(pets))
-    assert data.about["left_out"] == [
+    assert (data.metadata["name"], data.metadata["kind"], data.metadata["source"]) == ("pets", "images", str(pets))
+    assert data.metadata["left_out"] == [
         {"what": "file", "why": "no image, by its name", "count": 1, "names": ["cat/notes.txt"]}
     ]
-    json.dumps(data.about)
+    json.dumps(data.metadata)
 
 
 def test_the_order_of_the_file_system_does_not_matter(pets: Path, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_all_damaged_images_are_named_before_anything_starts(damaged: Path) -> N
 def test_damaged_images_are_left_out_and_noted(damaged: Path) -> None:
     data = read(damaged, skip_unreadable=True)
     assert data.ids == ("a/0.jpg", "a/6.jpg", "a/8.jpg", "b/1.jpg", "b/5.jpg", "b/7.jpg")
-    assert data.about["left_out"] == [
+    assert data.metadata["left_out"] == [
         {"what": "image", "why": "cannot be read: damaged", "count": 1, "names": ["a/2.jpg"]},
         {"what": "image", "why": "cannot be read: no image", "count": 2, "names": ["a/4.jpg", "b/3.jpg"]},
     ]
@@ -140,7 +140,7 @@ def test_images_beside_the_class_folders_have_no_class(pets: Path) -> None:
         read(pets)
     data = read(pets, no_label="")
     assert len(data) == 5
-    assert data.about["left_out"][0]["names"] == ["stray.png"]
+    assert data.metadata["left_out"][0]["names"] == ["stray.png"]
 
 
 def flat(root: Path) -> None:
@@ -205,7 +205,7 @@ def test_why_an_image_cannot_be_read_is_said_where_it_is_known(damaged: Path) ->
         ValueError, match=r"4 images \(.*, a/floats.tif: a mode that cannot be read: F, b/3.jpg: no image"
     ):
         read(damaged)
-    notes = read(damaged, skip_unreadable=True).about["left_out"]
+    notes = read(damaged, skip_unreadable=True).metadata["left_out"]
     assert {note["why"]: note["names"] for note in notes} == {
         "cannot be read: damaged": ["a/2.jpg"],
         "cannot be read: no image": ["a/4.jpg", "b/3.jpg"],

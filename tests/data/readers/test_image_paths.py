@@ -28,7 +28,7 @@ def test_paths_are_ids_as_they_are_given(pictures: Path) -> None:
         assert data.ids == tuple(NAMES)
         assert [data.classes[label] for label in data.labels.tolist()] == Y
         assert (data.inputs.pixels[:, 0, 0, 0] - torch.tensor([0, 50, 100, 150])).abs().max() <= 3  # one is a JPEG
-        assert data.about["kind"] == "images"
+        assert data.metadata["kind"] == "images"
     mixed = [pictures / NAMES[0], *NAMES[1:]]
     assert read(mixed, labels=Y).ids == (str(pictures / NAMES[0]), *NAMES[1:])
     assert read(NAMES, labels=Y, ids=list("wxyz")).ids == ("w", "x", "y", "z")

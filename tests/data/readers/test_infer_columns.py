@@ -30,14 +30,16 @@ def test_a_column_called_text_is_the_text(tmp_path: Path) -> None:
         data = read(source)
         assert isinstance(data.inputs, Texts)
         assert data.inputs.texts == tuple(SAID)
-        assert data.about["assumed"] == ["column 'text' is the text"]
-        assert data.about["left_out"] == [{"what": "column", "why": "beside the text", "count": 1, "names": ["length"]}]
-        assert (data.about["kind"], data.about["text"]) == ("texts", "text")
-        json.dumps(data.about)
+        assert data.metadata["assumed"] == ["column 'text' is the text"]
+        assert data.metadata["left_out"] == [
+            {"what": "column", "why": "beside the text", "count": 1, "names": ["length"]}
+        ]
+        assert (data.metadata["kind"], data.metadata["text"]) == ("texts", "text")
+        json.dumps(data.metadata)
         asked = read(source, features=["length", "text"])
         assert list(asked.inputs.columns) == ["length", "text"]
-        assert "assumed" not in asked.about
-        assert "assumed" not in read(source, text="text").about
+        assert "assumed" not in asked.metadata
+        assert "assumed" not in read(source, text="text").metadata
 
 
 def test_a_data_set_of_texts_as_it_comes() -> None:
@@ -64,9 +66,9 @@ def test_a_column_called_id_holds_the_ids(name: str, tmp_path: Path) -> None:
         data = read(source)
         assert data.ids == ("13", "11", "12", "20", "19", "18")
         assert list(data.inputs.columns) == ["x"]
-        assert data.about["assumed"] == [f"column {name!r} holds the ids"]
-        assert data.about["left_out"] == []
-        json.dumps(data.about)
+        assert data.metadata["assumed"] == [f"column {name!r} holds the ids"]
+        assert data.metadata["left_out"] == []
+        json.dumps(data.metadata)
         given = read(source, ids=list("uvwxyz"))
         assert given.ids == ("u", "v", "w", "x", "y", "z")
         kept = read(source, features=["x", name])
@@ -79,7 +81,7 @@ def test_a_column_called_id_that_names_no_rows(values: list, tmp_path: Path) -> 
     for source in forms({"x": NUMBERS, "id": values, "label": LABELS}, tmp_path):
         data = read(source)
         assert data.ids == ("0", "1", "2", "3", "4", "5")
-        assert "assumed" not in data.about
+        assert "assumed" not in data.metadata
 
 
 def test_two_columns_called_id_are_none(tmp_path: Path) -> None:

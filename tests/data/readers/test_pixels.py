@@ -22,8 +22,8 @@ def test_fractions_become_the_pixels_they_were_made_of(kind: type, last: bool) -
     data = read(array.transpose(0, 2, 3, 1) if last else array, labels=Y)
     assert isinstance(data.inputs, Images)
     assert torch.equal(data.inputs.pixels, torch.from_numpy(PIXELS))
-    assert data.about["kind"] == "images"
-    assert data.about["assumed"] == NOTE
+    assert data.metadata["kind"] == "images"
+    assert data.metadata["assumed"] == NOTE
 
 
 def test_from_every_source_of_arrays(tmp_path) -> None:
@@ -40,7 +40,7 @@ def test_from_every_source_of_arrays(tmp_path) -> None:
     ]
     for data in sources:
         assert torch.equal(data.inputs.pixels, torch.from_numpy(PIXELS))
-        assert data.about["assumed"] == NOTE
+        assert data.metadata["assumed"] == NOTE
     part = read(Subset(TensorDataset(tensor, torch.tensor(Y)), [3, 0, 2, 1]))
     assert torch.equal(part.inputs.pixels, torch.from_numpy(PIXELS[[3, 0, 2, 1]]))
 
@@ -59,7 +59,7 @@ def test_a_column_of_a_data_set() -> None:
     dataset = Dataset.from_dict({"id": list("abcd"), "v": FRACTIONS, "label": Y}, features)
     data = read(dataset)
     assert torch.equal(data.inputs.pixels, torch.from_numpy(PIXELS))
-    assert data.about["assumed"] == ["column 'id' holds the ids", *NOTE]
+    assert data.metadata["assumed"] == ["column 'id' holds the ids", *NOTE]
     assert data.ids == ("a", "b", "c", "d")
 
 

@@ -56,7 +56,7 @@ def test_about_says_what_was_understood(tmp_path: Path) -> None:
         "id;size;land;kind\nx1;1;de;rose\nx2;2;de;\nx3;3;de;rose\nx4;5;de;tulip\nx5;4;de;tulip\n",
     )
     data = read(path, label="kind", id="id", no_label="")
-    assert data.about == {
+    assert data.metadata == {
         "name": "flowers",
         "source": str(path),
         "separator": ";",

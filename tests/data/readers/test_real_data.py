@@ -36,7 +36,7 @@ def test_trec_with_labels_of_rules() -> None:
     assert (rows == np.flatnonzero(weak >= 0)).all()
     assert (data.labels.numpy() == weak[rows]).all()
     assert data.inputs.texts == tuple(said[rows].tolist())
-    assert data.about["left_out"][0]["count"] == int((weak < 0).sum())
+    assert data.metadata["left_out"][0]["count"] == int((weak < 0).sum())
     some = data.take(range(0, len(data), 5))
     encoded, encoder = encode(some)
     assert encoded.inputs.values.shape == (len(some), 256)

@@ -51,12 +51,12 @@ def test_every_form_of_a_table_reads_the_same(form: str, tmp_path: Path) -> None
     assert list(data.inputs.columns) == ["size", "colour"]
     np.testing.assert_array_equal(data.inputs.columns["size"], [3, 1, 4, np.nan, 0])
     assert data.inputs.columns["colour"].tolist() == ["red", "blue", "red", "", "blue"]
-    assert data.about["kind"] == "table"
-    assert data.about["label"] == "species"
-    assert data.about["left_out"] == [
+    assert data.metadata["kind"] == "table"
+    assert data.metadata["label"] == "species"
+    assert data.metadata["left_out"] == [
         {"what": "column", "why": "the same in every row", "count": 1, "names": ["land"]},
     ]
-    json.dumps(data.about)
+    json.dumps(data.metadata)
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "polars", "pandas"])
@@ -74,7 +74,7 @@ def test_another_order_of_rows_changes_no_row(form: str, tmp_path: Path) -> None
 def test_columns_that_are_named_stay(tmp_path: Path) -> None:
     data = read(FRAME, label="species", features=["land", "id"])
     assert list(data.inputs.columns) == ["land", "id"]
-    assert data.about["left_out"] == []
+    assert data.metadata["left_out"] == []
     assert list(read(FRAME, label="species", features="size").inputs.columns) == ["size"]
 
 
@@ -82,7 +82,7 @@ def test_a_column_that_counts_the_rows_is_no_feature() -> None:
     frame = pl.DataFrame({"row": range(1, 21), "x": [0.5, 1.5] * 10, "y": ["a", "b"] * 10})
     data = read(frame)
     assert list(data.inputs.columns) == ["x"]
-    assert data.about["left_out"] == [{"what": "column", "why": "counts the rows", "count": 1, "names": ["row"]}]
+    assert data.metadata["left_out"] == [{"what": "column", "why": "counts the rows", "count": 1, "names": ["row"]}]
     assert list(read(frame, features=["row"]).inputs.columns) == ["row"]
     assert list(read(frame[:6]).inputs.columns) == ["row", "x"]  # six could be an accident
 
@@ -143,7 +143,7 @@ def test_polars_types() -> None:
 
 @pytest.mark.parametrize("name", ["label", "Labels", "class", "TARGET", "y"])
 def test_usual_names_of_the_label_column(name: str) -> None:
-    assert read(pl.DataFrame({"x": [1.0, 5.0, 2.0, 2.5], name: ["a", "b", "a", "b"]})).about["label"] == name
+    assert read(pl.DataFrame({"x": [1.0, 5.0, 2.0, 2.5], name: ["a", "b", "a", "b"]})).metadata["label"] == name
 
 
 def test_free_text_is_read_as_text_only_if_it_is_all_there_is() -> None:
@@ -151,11 +151,11 @@ def test_free_text_is_read_as_text_only_if_it_is_all_there_is() -> None:
     labels = ["x", "y", "x", "y"]
     alone = read(pl.DataFrame({"said": words, "land": ["de"] * 4, "label": labels}))
     assert isinstance(alone.inputs, Texts)
-    assert alone.about["text"] == "said"
-    assert [entry["names"] for entry in alone.about["left_out"]] == [["land"]]
+    assert alone.metadata["text"] == "said"
+    assert [entry["names"] for entry in alone.metadata["left_out"]] == [["land"]]
     beside = read(pl.DataFrame({"said": words, "size": [1.0, 2.0, 1.0, 3.0], "label": labels}))
     assert list(beside.inputs.columns) == ["size"]
-    assert beside.about["left_out"] == [{"what": "column", "why": "free text", "count": 1, "names": ["said"]}]
+    assert beside.metadata["left_out"] == [{"what": "column", "why": "free text", "count": 1, "names": ["said"]}]
 
 
 def test_a_column_of_lists_that_stands_alone_is_vectors() -> None:
@@ -176,7 +176,7 @@ def test_rows_without_a_label_keep_the_numbers_of_the_others(no_label: object, k
     data = read(as_file(frame, "csv", tmp_path), no_label=no_label, rare="keep")
     assert data.ids == tuple(kept)
     assert data.inputs.columns["x"][2] == 7
-    (note,) = data.about["left_out"]
+    (note,) = data.metadata["left_out"]
     assert (note["what"], note["count"], note["names"][0]) == ("row", 5 - len(kept), "2")
 
 

@@ -54,8 +54,8 @@ def test_small_images_with_declared_labels() -> None:
     assert data.inputs.pixels[:, 0, 0, 0].tolist() == [0, 20, 40, 60, 80, 100]
     assert data.classes == ("1", "10", "2")
     assert data.labels.tolist() == [0, 1, 2, 0, 1, 2]
-    assert data.about["label"] == "the dataset's own list"
-    json.dumps(data.about)
+    assert data.metadata["label"] == "the dataset's own list"
+    json.dumps(data.metadata)
 
 
 def test_large_images_stay_in_the_data_set() -> None:
@@ -72,7 +72,7 @@ def test_large_images_stay_in_the_data_set() -> None:
 def test_a_target_transform_is_obeyed() -> None:
     data = read(Pictures(target_transform=lambda target: (0, 2, 1)[target]))  # the first item does not show it
     assert data.labels.tolist() == [0, 2, 1, 0, 2, 1]
-    assert data.about["label"] == "each item's"
+    assert data.metadata["label"] == "each item's"
 
 
 def test_a_list_of_targets_that_the_items_contradict_is_not_believed() -> None:
@@ -96,7 +96,7 @@ def test_tensors_become_items() -> None:
     data = read(Listed(items))
     assert isinstance(data.inputs, Items)
     assert data.inputs.batch(torch.tensor([2, 1]))[:, 0, 0, 0].tolist() == [2, 1]
-    assert data.about["label"] == "each item's"
+    assert data.metadata["label"] == "each item's"
     arrays = read(Listed([(np.full(3, k), "ab"[k % 2]) for k in range(4)]))
     assert arrays.classes == ("a", "b")
     assert arrays.inputs.batch(torch.tensor([3])).tolist() == [[3, 3, 3]]
@@ -155,7 +155,7 @@ def test_items_that_fail_are_named_or_left_out() -> None:
         read(Listed(items))
     data = read(Listed(items), skip_unreadable=True)
     assert data.ids == ("0", "1", "3", "4", "5")
-    assert data.about["left_out"][0]["why"] == "cannot be read"
+    assert data.metadata["left_out"][0]["why"] == "cannot be read"
 
 
 class Stream(IterableDataset):

@@ -5,10 +5,10 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.data import Data, Images, Inputs, Items, LazyImages, Table, Texts, Vectors, encode
+from permll.data import Images, Inputs, Items, LabeledData, LazyImages, Table, Texts, Vectors, encode
 from permll.data.transforms import default_views
-from permll.data.transforms.defaults import image_statistics, vector_statistics
 from permll.data.transforms.counter_rng import visit_keys
+from permll.data.transforms.defaults import image_statistics, vector_statistics
 
 
 def picture(position: int) -> Image.Image:
@@ -74,7 +74,7 @@ def test_columns_whose_scales_mean_something_keep_them() -> None:
     seen = default_views(vectors)["plain"](vectors.values, torch.arange(40))
     np.testing.assert_allclose(seen.std(0), vectors.values.std(0), atol=1e-5)
     np.testing.assert_allclose(seen.mean(0), 0, atol=1e-5)
-    texts = Data(Texts(("one two", "two three", "three")), torch.tensor([0, 1, 0]), ("x", "y"), tuple("uvw"))
+    texts = LabeledData(Texts(("one two", "two three", "three")), torch.tensor([0, 1, 0]), ("x", "y"), tuple("uvw"))
     encoded, _ = encode(texts)
     assert isinstance(encoded.inputs, Vectors)
     assert encoded.inputs.scaled

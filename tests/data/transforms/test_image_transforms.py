@@ -7,21 +7,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from permll.data.transforms import AutoAugment, CentreCrop, Chain, Crop, Cutout, Drop, Flip, Jitter, Normalise, RandAugment
-from permll.data.transforms.geometry import mirror, pad, windows
-from permll.data.transforms.image_transforms import View
+from permll.data.transforms import (
+    AutoAugment,
+    CenterCrop,
+    Chain,
+    Crop,
+    Cutout,
+    Drop,
+    Flip,
+    Jitter,
+    Normalize,
+    RandAugment,
+)
 from permll.data.transforms.counter_rng import fold, uniform, visit_keys
+from permll.data.transforms.geometry import mirror, pad, windows
+from permll.data.transforms.image_transforms import Transform
 
-VIEWS: dict[str, View] = {
+VIEWS: dict[str, Transform] = {
     "crop": Crop(padding=4),
     "crop of a part": Crop(size=20),
     "flip": Flip(),
     "cutout": Cutout(12),
     "rand augment": RandAugment(),
     "auto augment": AutoAugment(),
-    "jitter": Chain(Normalise((0.5,) * 3, (0.25,) * 3), Jitter(0.1)),
+    "jitter": Chain(Normalize((0.5,) * 3, (0.25,) * 3), Jitter(0.1)),
     "all": Chain(
-        Crop(padding=2, mode="zero"), Flip(), RandAugment(3, 0.7), Normalise((0.4,) * 3, (0.2,) * 3), Cutout(8)
+        Crop(padding=2, mode="zero"), Flip(), RandAugment(3, 0.7), Normalize((0.4,) * 3, (0.2,) * 3), Cutout(8)
     ),
 }
 
@@ -31,7 +42,7 @@ def images(count: int, channels: int = 3, size: int = 32, seed: int = 0) -> Tens
 
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
-def test_a_view_is_a_pure_function_of_image_and_key(view: View) -> None:
+def test_a_view_is_a_pure_function_of_image_and_key(view: Transform) -> None:
     batch, keys = images(9), visit_keys(0, 0, "x", torch.arange(9))
     before = batch.clone()
     torch.manual_seed(1)
@@ -44,7 +55,7 @@ def test_a_view_is_a_pure_function_of_image_and_key(view: View) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
-def test_another_key_gives_another_view(view: View) -> None:
+def test_another_key_gives_another_view(view: Transform) -> None:
     batch = images(1).expand(40, -1, -1, -1)
     seen = view(batch, visit_keys(0, 0, "x", torch.arange(40)))
     assert len(seen.flatten(1).unique(dim=0)) > 1
@@ -100,14 +111,14 @@ def test_normalise_and_centre_crop() -> None:
     batch = images(3, size=11)
     mean, std = (0.1, 0.5, 0.7), (0.2, 0.3, 0.4)
     slow = np.stack([(batch[:, c].numpy() / 255 - mean[c]) / std[c] for c in range(3)], 1)
-    out = Normalise(mean, std)(batch, torch.zeros(3).long())
+    out = Normalize(mean, std)(batch, torch.zeros(3).long())
     assert out.dtype == torch.float32
     np.testing.assert_allclose(out, slow, atol=1e-6)
-    assert torch.equal(CentreCrop(5)(batch, torch.zeros(3).long()), batch[:, :, 3:8, 3:8])
+    assert torch.equal(CenterCrop(5)(batch, torch.zeros(3).long()), batch[:, :, 3:8, 3:8])
 
 
 def test_crops_that_do_not_fit_say_so() -> None:
-    for view in (Crop(size=40), CentreCrop(40)):
+    for view in (Crop(size=40), CenterCrop(40)):
         with pytest.raises(ValueError, match="does not fit into 32 x 32"):
             view(images(1), torch.zeros(1).long())
 
@@ -115,7 +126,7 @@ def test_crops_that_do_not_fit_say_so() -> None:
 def test_normalise_takes_raw_images_alone() -> None:
     """On floats it would write into the data set, or come twice."""
     with pytest.raises(TypeError, match=r"takes uint8 images, got torch\.float32"):
-        Normalise((0.5,), (0.5,))(torch.zeros(1, 1, 4, 4), torch.zeros(1).long())
+        Normalize((0.5,), (0.5,))(torch.zeros(1, 1, 4, 4), torch.zeros(1).long())
 
 
 def test_steps_of_a_chain_draw_independently() -> None:

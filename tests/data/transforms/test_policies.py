@@ -94,7 +94,7 @@ def test_grey_images_pass_through_every_operation() -> None:
 
 
 def test_policies_refuse_images_that_were_normalised() -> None:
-    with pytest.raises(TypeError, match="before Normalise"):
+    with pytest.raises(TypeError, match="before Normalize"):
         RandAugment()(torch.zeros(1, 3, 8, 8), torch.zeros(1).long())
 
 

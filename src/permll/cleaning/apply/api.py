@@ -18,16 +18,16 @@ from permll.cleaning.apply.corrections import (
 from permll.cleaning.apply.csv_writer import write_csv
 from permll.cleaning.apply.id_list_writer import write_ids
 from permll.cleaning.apply.image_folder_writer import WAYS, As, write_listing, write_tree
-from permll.cleaning.apply.parquet_writer import write_parquet
-from permll.cleaning.apply.output_path import changes_path, made_whole, refuse_place
-from permll.cleaning.apply.source import Source, source_of
 from permll.cleaning.apply.next_steps import next_commands
+from permll.cleaning.apply.output_path import atomic_output, changes_path, refuse_place
+from permll.cleaning.apply.parquet_writer import write_parquet
+from permll.cleaning.apply.source import Source, source_of
 from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
 from permll.cleaning.opening import opened
-from permll.data.readers.types import counted
-from permll.utils.messages import listed
+from permll.data.readers.types import pluralize
 from permll.training.run import Run
+from permll.utils.messages import format_list
 
 _WRITERS = {
     "csv": write_csv,
@@ -113,7 +113,7 @@ def plan(run: Run | Path | str, *, auto: bool = False, min_probability: float = 
         )
     found = corrections(findings, decisions, auto, min_probability)
     if not found:
-        proposals = findings.least_belief[findings.flagged].tolist()
+        proposals = findings.conservative_confidence[findings.flagged].tolist()
         best = f"the highest of {len(proposals):,} is {max(proposals):.4g}" if proposals else "no label is flagged"
         raise ValueError(
             f"nothing changes, as no proposal of {run.folder} has a probability of {min_probability} or more ({best}): "
@@ -140,9 +140,9 @@ def carry_out(planned: Plan, out: Path, as_: As = "link") -> Applied:
     check_place(planned, out, as_)
     changes = changes_path(out)
     with ExitStack() as undo:
-        with made_whole(out) as part:
+        with atomic_output(out) as part:
             copied = _write(planned, part, out.absolute().parent.resolve(), as_)
-            with made_whole(changes) as lines:
+            with atomic_output(changes) as lines:
                 lines.write_text("".join(change_lines(planned.found)), encoding="utf-8")
             undo.callback(changes.unlink, missing_ok=True)
         undo.pop_all()  # both have their names
@@ -200,13 +200,13 @@ def _notes(planned: Plan, copied: int) -> list[str]:
     """Return what was left out, what could not be linked, and which classes the corrections leave nearly empty."""
     source, notes = planned.source, []
     if copied:
-        notes.append(f"There can be no links here, so {counted(copied, 'image')} were copied.")
+        notes.append(f"There can be no links here, so {pluralize(copied, 'image')} were copied.")
     if source is not None and source.form == "folder":
-        for note in source.found.about.get("left_out", ()):
+        for note in source.found.metadata.get("left_out", ()):
             some = ", ".join(note["names"][:10]) + (", ..." if note["count"] > 10 else "")
-            notes.append(f"Not taken over: {counted(note['count'], note['what'])} ({note['why']}): {some}.")
+            notes.append(f"Not taken over: {pluralize(note['count'], note['what'])} ({note['why']}): {some}.")
     if source is not None and source.unreadable:
-        notes.append(f"Taken over as they are, though nobody can open them: {listed(source.unreadable, 'image')}.")
+        notes.append(f"Taken over as they are, though nobody can open them: {format_list(source.unreadable, 'image')}.")
     given = Counter(planned.findings.classes[k] for k in planned.findings.given.tolist())
     left = given + Counter()
     for one in planned.found:
@@ -214,5 +214,5 @@ def _notes(planned: Plan, copied: int) -> list[str]:
         left[one.after] += 1
     few = [name for name in given if left[name] < 2 <= given[name]]
     if few:
-        notes.append(f"Fewer than two samples are left of {listed(few, 'class')}.")
+        notes.append(f"Fewer than two samples are left of {format_list(few, 'class')}.")
     return notes

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from permll.cleaning.apply.corrections import SOURCES
-from permll.cleaning.apply.source import Source
 from permll.cleaning.apply.label_values import LABEL, has_marks, known_sources, marked, new_values
+from permll.cleaning.apply.source import Source
 from permll.data.readers.arrays import FEATURE_NAMES, open_arrays
 from permll.data.readers.feature_columns import MARKS
 

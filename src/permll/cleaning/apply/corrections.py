@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from permll.cleaning.decisions import Decision
 from permll.cleaning.findings import Findings
-from permll.utils.messages import listed
+from permll.utils.messages import format_list
 
 MIN_PROBABILITY = 0.95
 GIVEN = "given"
@@ -56,7 +56,7 @@ def corrections(
     """Return every label that is decided about, in the order of the data.
 
     A reviewer's word always counts, also to keep a label or to be unsure. With ``auto``, where nobody said anything,
-    a flagged label becomes the proposal if that has at least ``min_probability`` for a sceptic too (``least_belief``).
+    a flagged label becomes the proposal if that has at least ``min_probability`` for a sceptic too (``conservative_confidence``).
 
     Args:
         findings: about N labels.
@@ -79,7 +79,9 @@ def corrections(
     chosen = {rows[name] for name in decisions}
     if auto:
         chosen |= {
-            row for row in findings.flagged.nonzero()[0].tolist() if findings.least_belief[row] >= min_probability
+            row
+            for row in findings.flagged.nonzero()[0].tolist()
+            if findings.conservative_confidence[row] >= min_probability
         }
     return [_one(findings, row, decisions.get(findings.ids[row])) for row in sorted(chosen)]
 
@@ -130,12 +132,12 @@ def _refuse_foreign(findings: Findings, decisions: Mapping[str, Decision]) -> No
     strangers = [name for name in decisions if name not in known]
     if strangers:
         raise ValueError(
-            f"there are decisions about {listed(strangers, 'sample')} that the findings do not know: they belong to "
+            f"there are decisions about {format_list(strangers, 'sample')} that the findings do not know: they belong to "
             "other data, so clean these in a folder of their own."
         )
     other = [f"{name}: {one.label}" for name, one in decisions.items() if one.label not in findings.classes]
     if other:
         raise ValueError(
-            f"labels that are none of the {len(findings.classes)} classes were decided for {listed(other, 'sample')}: "
+            f"labels that are none of the {len(findings.classes)} classes were decided for {format_list(other, 'sample')}: "
             "decide again."
         )

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from permll.cleaning.apply.source import Source
 from permll.cleaning.apply.label_values import LABEL, as_written, has_marks, known_sources, marked, written
+from permll.cleaning.apply.source import Source
 from permll.data.readers.feature_columns import MARKS
 
 _BOM = b"\xef\xbb\xbf"
@@ -51,7 +51,7 @@ def plain(cell: bytes) -> str:
     """Return what a cell means: without its quotes, and without spaces around it.
 
     Examples:
-        >>> plain(b' 007'), plain(b'"say ""yes"" now"')
+        >>> plain(b' 007'), plain(b'"notify ""yes"" now"')
         ('007', 'say "yes" now')
     """
     if cell.startswith(b'"'):
@@ -77,15 +77,15 @@ def write_csv(source: Source, changed: Mapping[int, str], sources: Sequence[str]
     """Write the file with the labels in ``changed`` (position -> class) replaced and two columns more."""
     content = source.path.read_bytes()
     start = _BOM if content.startswith(_BOM) else b""
-    separator = str(source.found.about["separator"]).encode()
+    separator = str(source.found.metadata["separator"]).encode()
     lines = list(lines_of(content[len(start) :], separator))
-    new = relabelled(lines, source, changed, sources, separator)
+    new = relabeled(lines, source, changed, sources, separator)
     with out.open("wb") as file:
         file.write(start)
         file.writelines(separator.join(line.cells) + line.end for line in new)
 
 
-def relabelled(
+def relabeled(
     lines: Sequence[Line], source: Source, changed: Mapping[int, str], sources: Sequence[str], separator: bytes
 ) -> list[Line]:
     """Return the rows with other labels, and with what they were and where they are from.

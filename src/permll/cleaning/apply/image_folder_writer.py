@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal, get_args
 
-from permll.cleaning.apply.source import Source
 from permll.cleaning.apply.label_values import LABEL
+from permll.cleaning.apply.source import Source
 from permll.data.readers.feature_columns import MARKS
 
 As = Literal["link", "copy", "hardlink", "csv"]

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from permll.cleaning.apply.corrections import GIVEN, SOURCES
 from permll.cleaning.apply.source import Source
 from permll.data.readers.feature_columns import MARKS
-from permll.utils.messages import listed
+from permll.utils.messages import format_list
 
 Value = TypeVar("Value")
 LABEL = "label"  # what the labels are called where they had no name
@@ -96,7 +96,7 @@ def known_sources(words: Sequence[str], where: str) -> list[str]:
     other = sorted({word for word in words if word and word not in SOURCES})
     if other:
         raise ValueError(
-            f"the column {MARKS[1]!r} of {where} was not written by permll, it holds {listed(other, 'other word')}: "
+            f"the column {MARKS[1]!r} of {where} was not written by permll, it holds {format_list(other, 'other word')}: "
             "rename it."
         )
     return list(words)

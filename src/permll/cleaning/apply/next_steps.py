@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from permll.cleaning.apply.image_folder_writer import PATH, As
-from permll.cleaning.apply.source import Source
 from permll.cleaning.apply.label_values import LABEL
+from permll.cleaning.apply.source import Source
 from permll.training.recipe import DataSection
 
 _GONE = ("label", "labels", "split", "ids")  # named anew, or in the file by now
@@ -23,8 +23,8 @@ def next_commands(section: DataSection, source: Source | None, out: Path, as_: A
         options |= {"image": PATH} if as_ == "csv" else {}
     else:
         label = source.column or LABEL
-        if source.form == "parquet" and source.found.about.get("kind") == "vectors":
-            options["features"] = source.found.about["features"]  # so that no column that comes later counts
+        if source.form == "parquet" and source.found.metadata.get("kind") == "vectors":
+            options["features"] = source.found.metadata["features"]  # so that no column that comes later counts
     words = ["permll", "train", "--data", _path(out), *(["--label", label] if label else [])]
     for name, value in options.items():
         words += ["--set", f"data.options.{name}={_toml(value)}"]

@@ -48,7 +48,7 @@ def refuse_taken(path: Path) -> None:
 
 
 @contextmanager
-def made_whole(out: Path) -> Iterator[Path]:
+def atomic_output(out: Path) -> Iterator[Path]:
     """Yield a hidden place beside ``out`` to build a file or a folder in; at the end it gets its name, at once.
 
     After an error, or Ctrl-C, nothing stays behind.

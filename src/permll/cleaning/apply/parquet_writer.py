@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from permll.cleaning.apply.source import Source
 from permll.cleaning.apply.label_values import LABEL, has_marks, known_sources, marked, new_values
+from permll.cleaning.apply.source import Source
 from permll.data.readers.feature_columns import MARKS
 from permll.data.readers.tables import read_parquet
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from permll.cleaning.apply.label_studio import configuration, image_places, tasks
-from permll.cleaning.apply.output_path import made_whole, refuse_place
 from permll.cleaning.apply.export_samples import Shown, shown
+from permll.cleaning.apply.label_studio import configuration, image_places, tasks
+from permll.cleaning.apply.output_path import atomic_output, refuse_place
 from permll.cleaning.apply.source import source_of
 from permll.cleaning.decisions import Decision, Decisions
 from permll.cleaning.findings import Finding, Findings
@@ -60,13 +60,13 @@ def export(run: Run | Path | str, out: Path | str, tool: Tool, limit: int | None
         raise ValueError(f"there is nothing to export: every flagged label of {run.folder} is decided, or none is.")
     samples = shown(run, source, [finding.id for finding in found])
     if tool == "csv":
-        with made_whole(out) as part:
+        with atomic_output(out) as part:
             part.write_text(table(found, samples), encoding="utf-8", newline="")
         return Exported(out, len(found))
     folder = source.path if source is not None and source.form == "folder" else None
     images = image_places(list(samples.values.values()), folder) if samples.kind == "path" else None
     content = json.dumps(tasks(found, samples, images), indent=1, ensure_ascii=False, default=str)
-    with made_whole(out) as part, made_whole(beside) as part_beside:
+    with atomic_output(out) as part, atomic_output(beside) as part_beside:
         part.write_text(content + "\n", encoding="utf-8")
         part_beside.write_text(configuration(findings.classes, samples.kind) + "\n", encoding="utf-8")
     serving = (

@@ -10,15 +10,15 @@ import torch
 
 from permll.cleaning.findings import Findings
 from permll.cleaning.source_data import path_of
-from permll.data.verify import unreadable
 from permll.data.inputs import LazyImages, Texts
 from permll.data.readers.arrays import open_arrays
-from permll.data.readers.assemble import finish, plain_values
+from permll.data.readers.assemble import assemble, plain_values
+from permll.data.readers.options import parse_options
 from permll.data.readers.read import find_source
-from permll.data.readers.types import Asked, Found
-from permll.data.readers.options import understand
-from permll.utils.messages import listed
+from permll.data.readers.types import RawData, ReadOptions
+from permll.data.verify import unreadable
 from permll.training.run import Run
+from permll.utils.messages import format_list
 
 Form = Literal["folder", "csv", "parquet", "npz", "npy", "safetensors"]
 _FORMS: Mapping[str, Form] = {
@@ -49,8 +49,8 @@ class Source:
 
     path: Path
     form: Form
-    asked: Asked
-    found: Found
+    asked: ReadOptions
+    found: RawData
     labels: Mapping[int, str]
     classes: tuple[str, ...]
     rows: Mapping[str, int]
@@ -59,7 +59,7 @@ class Source:
     @property
     def column(self) -> str | None:
         """The name of the column or array of labels; None where they were given beside the data."""
-        return None if self.asked.labels is not None else str(self.found.about["label"])
+        return None if self.asked.labels is not None else str(self.found.metadata["label"])
 
     @property
     def values(self) -> list[Any]:
@@ -87,12 +87,12 @@ def source_of(run: Run, findings: Findings) -> Source | None:
 
 def read_source(path: Path, options: Mapping[str, Any]) -> Source:
     """Return every row of a file or folder with its class; no image is decoded."""
-    asked = understand(**{**_DEFAULTS, **options, "labels": _beside(options.get("labels"))})
+    asked = parse_options(**{**_DEFAULTS, **options, "labels": _beside(options.get("labels"))})
     found = find_source(path, asked)
     positions = Texts(tuple(map(str, range(len(found.inputs)))))  # stand in for the samples, and survive what goes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is odd about the data was said when they were trained on
-        data = finish(replace(found, inputs=positions), replace(asked, rare="keep", image_size=None))
+        data = assemble(replace(found, inputs=positions), replace(asked, rare="keep", image_size=None))
     kept = [int(text) for text in data.inputs.texts] if isinstance(data.inputs, Texts) else []
     labels = {position: data.classes[k] for position, k in zip(kept, data.labels.tolist(), strict=True)}
     rows = dict(zip(data.ids, kept, strict=True))
@@ -128,9 +128,9 @@ def _compare(source: Source, findings: Findings, folder: Path, known: set[str] |
     more = [name for name in more if name not in bad]
     noun = source.found.noun
     differences = [
-        *([f"{listed(gone, noun)} less"] if gone else ()),
-        *([f"{listed(more, noun)} more"] if more else ()),
-        *([f"other labels in {listed(other, noun)}"] if other else ()),
+        *([f"{format_list(gone, noun)} less"] if gone else ()),
+        *([f"{format_list(more, noun)} more"] if more else ()),
+        *([f"other labels in {format_list(other, noun)}"] if other else ()),
     ]
     if differences:
         raise ValueError(

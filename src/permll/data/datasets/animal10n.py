@@ -8,21 +8,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from permll.data.verify import UnreadableError, unreadable
+from permll.data.dataset import LabeledData
+from permll.data.datasets import class_names as names
+from permll.data.datasets.locate import below, find_files
 from permll.data.decoding import OpenFile
 from permll.data.inputs import Images, LazyImages
-from permll.utils.messages import listed
-from permll.data.dataset import Data
 from permll.data.registry import find
-from permll.data.datasets import names
-from permll.data.datasets.locate import below, find_files
+from permll.data.verify import UnreadableError, unreadable
+from permll.utils.messages import format_list
 
 FOLDERS = {"train": "training", "test": "testing"}
 SIDE = 64
 _FILE = re.compile(r"(\d)_(\d+)\.jpe?g", re.IGNORECASE)
 
 
-def load(root: Path, split: str) -> Data:
+def load(root: Path, split: str) -> LabeledData:
     """Return ``"train"`` (people's labels) or ``"test"`` (cleaner), decoded into memory.
 
     Images lie in ``root``/training and ``root``/testing (or in ``root``/animal10n); the digit that a file name begins
@@ -35,9 +35,9 @@ def load(root: Path, split: str) -> Data:
     files = _files(folder)
     pixels = _decode(folder, [file for file, _ in files])
     labels = torch.tensor([label for _, label in files])
-    about = {"name": info.name, "split": split, "source": str(folder.parent), "files": [name]}
+    metadata = {"name": info.name, "split": split, "source": str(folder.parent), "files": [name]}
     ids = tuple(f"{name}/{file}" for file, _ in files)
-    return Data(Images(pixels), labels, names.ANIMAL10N, ids, about)
+    return LabeledData(Images(pixels), labels, names.ANIMAL10N, ids, metadata)
 
 
 def _files(folder: Path) -> list[tuple[str, int]]:
@@ -46,7 +46,7 @@ def _files(folder: Path) -> list[tuple[str, int]]:
     parts = [(file, _FILE.fullmatch(file)) for file in present]
     strange = [file for file, match in parts if match is None]
     if strange or not present:
-        what = listed(strange, "file") if strange else "nothing"
+        what = format_list(strange, "file") if strange else "nothing"
         raise ValueError(f"{folder} must hold images called label_number.jpg, it holds {what}: unpack it again.")
     found = [(int(match[2]), file, int(match[1])) for file, match in parts if match is not None]
     return [(file, label) for _, file, label in sorted(found)]
@@ -68,7 +68,7 @@ def _decode(folder: Path, files: list[str]) -> torch.Tensor:
     if broken:
         raise UnreadableError(folder, broken)
     if other:
-        sizes = listed([files[row] for row in sorted(other)], "image")
+        sizes = format_list([files[row] for row in sorted(other)], "image")
         raise ValueError(
             f"{folder} must hold images of {SIDE} x {SIDE}, but there is another size in {sizes}: unpack it again."
         )

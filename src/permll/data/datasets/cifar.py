@@ -8,14 +8,14 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
-from permll.data.inputs import Images
-from permll.data.pickles import read_pickle
-from permll.data.dataset import Data
-from permll.data.registry import SetInfo, find
-from permll.data.datasets import names
+from permll.data.dataset import LabeledData
+from permll.data.datasets import class_names as names
 from permll.data.datasets.cifar_files import Batch, read_binary, read_python
 from permll.data.datasets.image_lists import read_lines
 from permll.data.datasets.locate import below, find_files, row_ids
+from permll.data.inputs import Images
+from permll.data.pickles import read_pickle
+from permll.data.registry import SetInfo, find
 
 Labels = Literal["fine", "coarse"]
 
@@ -62,19 +62,19 @@ _CIFAR100 = _Layout(
 )
 
 
-def cifar10(root: Path, split: str) -> Data:
+def cifar10(root: Path, split: str) -> LabeledData:
     """Return CIFAR-10 from ``root``, ``root``/cifar10 and the like, in the official order; ids are that order."""
     return _load(find("cifar10"), _CIFAR10, 0, root, split)
 
 
-def cifar100(root: Path, split: str, *, labels: Labels = "fine") -> Data:
+def cifar100(root: Path, split: str, *, labels: Labels = "fine") -> LabeledData:
     """Return CIFAR-100 with its 100 fine classes, or with ``labels="coarse"`` its 20 superclasses."""
     if labels not in get_args(Labels):
         raise ValueError(f"labels must be one of {', '.join(get_args(Labels))}; got {labels!r}.")
     return _load(find("cifar100"), _CIFAR100, 1 if labels == "fine" else 0, root, split)
 
 
-def _load(info: SetInfo, layout: _Layout, place: int, root: Path, split: str) -> Data:
+def _load(info: SetInfo, layout: _Layout, place: int, root: Path, split: str) -> LabeledData:
     count, files = info.samples[info.known_split(split)], layout.files[split]
     homes = below(root, *layout.homes)
     folders = [home / name for home in homes for name in (layout.python, layout.binary, ".")]
@@ -87,11 +87,13 @@ def _load(info: SetInfo, layout: _Layout, place: int, root: Path, split: str) ->
         rows = slice(number * each, (number + 1) * each)
         pixels[rows], labels[rows] = _read(path, each, layout.columns, place, again)
     folder = paths[0].parent
-    about = {"name": info.name, "split": split, "source": str(folder), "files": [path.name for path in paths]}
+    metadata = {"name": info.name, "split": split, "source": str(folder), "files": [path.name for path in paths]}
     if len(layout.columns) > 1:
-        about["labels"] = layout.columns[place].key.removesuffix("_labels")
+        metadata["labels"] = layout.columns[place].key.removesuffix("_labels")
     classes = _names(folder, layout.meta, layout.columns[place])
-    return Data(Images(torch.from_numpy(pixels)), torch.from_numpy(labels), classes, row_ids(split, count), about)
+    return LabeledData(
+        Images(torch.from_numpy(pixels)), torch.from_numpy(labels), classes, row_ids(split, count), metadata
+    )
 
 
 def _read(path: Path, count: int, columns: Sequence[_Column], place: int, again: str) -> Batch:

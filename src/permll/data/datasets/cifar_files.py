@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from permll.data.pickles import RefusedPickleError, read_pickle
 from permll.data.datasets.locate import check_range
+from permll.data.pickles import RefusedPickleError, read_pickle
 
 PIXELS = 3 * 32 * 32
 Batch = tuple[NDArray[np.uint8], NDArray[np.int64]]

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from permll.utils.messages import listed
-from permll.data.dataset import Data
-from permll.data.registry import find
-from permll.data.datasets import names
+from permll.data.dataset import LabeledData
+from permll.data.datasets import class_names as names
 from permll.data.datasets.image_lists import Fit, image_data, read_lines, split_lines
 from permll.data.datasets.locate import below, find_files
+from permll.data.registry import find
+from permll.utils.messages import format_list
 
 KEYS = {
     "train": "noisy_train_key_list.txt",
@@ -19,7 +19,7 @@ _PREFIX = "images/"
 _NUMBERS = {str(number): number for number in range(len(names.CLOTHING1M))}
 
 
-def load(root: Path, split: str, *, size: int = 256, fit: Fit = "stretch") -> Data:
+def load(root: Path, split: str, *, size: int = 256, fit: Fit = "stretch") -> LabeledData:
     """Return a split; ``"train"`` has noisy labels, ``"val"`` and ``"test"`` clean ones.
 
     ``"clean_train"``, 47,570 images with clean labels, is there for those who ask for it by name. The text files lie in
@@ -85,6 +85,6 @@ def _disjoint(path: Path, keys: list[str], held_out: list[Path]) -> None:
     both = set(keys) & {key for other in held_out for key in read_lines(other)}
     if both:
         raise ValueError(
-            f"{path} names {listed(sorted(both), 'image')} of the validation or test set: training on them would "
+            f"{path} names {format_list(sorted(both), 'image')} of the validation or test set: training on them would "
             "spoil every result; copy the list again."
         )

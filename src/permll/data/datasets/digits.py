@@ -5,13 +5,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from permll.data.dataset import LabeledData
+from permll.data.datasets import class_names as names
 from permll.data.inputs import Images
-from permll.data.dataset import Data
 from permll.data.registry import find
-from permll.data.datasets import names
 
 
-def load(root: Path, split: str) -> Data:  # noqa: ARG001
+def load(root: Path, split: str) -> LabeledData:  # noqa: ARG001
     """Return ``"train"`` (1,347 images) or ``"test"`` (450), each with all ten digits in the same proportions.
 
     Every fourth image is a test image when they are sorted by digit, so the split depends on nothing. Ids are rows of
@@ -28,9 +28,9 @@ def load(root: Path, split: str) -> Data:  # noqa: ARG001
     test = np.zeros(len(labels), dtype=bool)
     test[np.argsort(labels, kind="stable")[::4]] = True
     rows = np.flatnonzero(test if split == "test" else ~test)
-    grey = np.round(pixels[rows] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
-    about = {"name": "digits", "split": split, "source": "scikit-learn"}
+    gray = np.round(pixels[rows] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
+    metadata = {"name": "digits", "split": split, "source": "scikit-learn"}
     ids = tuple(f"{row:04d}" for row in rows)
-    return Data(
-        Images(torch.from_numpy(grey)), torch.from_numpy(labels[rows].astype(np.int64)), names.DIGITS, ids, about
+    return LabeledData(
+        Images(torch.from_numpy(gray)), torch.from_numpy(labels[rows].astype(np.int64)), names.DIGITS, ids, metadata
     )

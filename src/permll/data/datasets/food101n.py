@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from permll.utils.messages import listed
-from permll.data.dataset import Data
-from permll.data.registry import find
+from permll.data.dataset import LabeledData
 from permll.data.datasets.image_lists import Fit, image_data, read_lines, split_lines
 from permll.data.datasets.locate import below, find_files
+from permll.data.registry import find
+from permll.utils.messages import format_list
 
 HOMES = ("Food-101N_release", "Food-101N", "food101n", "food-101n")
 _CLASSES = "meta/classes.txt"
@@ -14,7 +14,7 @@ _IMAGES_HEADER = "class_name/key"
 _CLASSES_HEADER = "class_name"
 
 
-def load(root: Path, split: str, *, size: int = 256, fit: Fit = "crop") -> Data:
+def load(root: Path, split: str, *, size: int = 256, fit: Fit = "crop") -> LabeledData:
     """Return ``"train"`` (web labels), or ``"test"``: that of Food-101, from ``root``/food-101 or the like.
 
     Labels are the folders that images lie in, in alphabetical order. What people verified is no label: see
@@ -53,7 +53,7 @@ def _bits(path: Path) -> dict[str, bool]:
     rows = [row for row in split_lines(path, "\t") if row[0] != _IMAGES_HEADER]
     strange = [name for name, bit in rows if bit.strip() not in ("0", "1")]
     if strange:
-        raise ValueError(f"{path} has neither 0 nor 1 for {listed(strange, 'image')}: get it again.")
+        raise ValueError(f"{path} has neither 0 nor 1 for {format_list(strange, 'image')}: get it again.")
     return {name: bit.strip() == "1" for name, bit in rows}
 
 

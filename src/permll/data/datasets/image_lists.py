@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import torch
 
+from permll.data.dataset import LabeledData
 from permll.data.decoding import OpenFile
 from permll.data.inputs import LazyImages
-from permll.utils.messages import listed
-from permll.data.dataset import Data
 from permll.data.registry import SetInfo
+from permll.utils.messages import format_list
 
 Fit = Literal["stretch", "crop"]
 
@@ -32,7 +32,7 @@ def split_lines(path: Path, separator: str | None = None) -> list[list[str]]:
     broken = [row for row, parts in enumerate(rows) if len(parts) != 2]
     if broken:
         raise ValueError(
-            f"{path} has no file name and label in {listed(broken, 'line')}, counted from 0: get it again."
+            f"{path} has no file name and label in {format_list(broken, 'line')}, counted from 0: get it again."
         )
     return rows
 
@@ -67,8 +67,8 @@ def image_data(
     size: int,
     fit: Fit,
     ids: Sequence[str] | None = None,
-    **about: Any,
-) -> Data:
+    **metadata: Any,
+) -> LabeledData:
     """Return the images ``names`` below ``folder`` as ``Data``; ids are the names if none are given.
 
     Every image must be there and have a label; what is missing is listed before anything is made.
@@ -76,13 +76,13 @@ def image_data(
     ids = tuple(names if ids is None else ids)
     if not ids:
         raise ValueError(f"the {split} list of {info.title} in {folder} is empty: get it again.")
-    unlabelled = [name for name, label in zip(ids, labels, strict=True) if label is None]
+    unlabeled = [name for name, label in zip(ids, labels, strict=True) if label is None]
     absent = missing_files(folder, names)
-    lacks = [f"labels in 0..{len(classes) - 1} for {listed(unlabelled, 'image')}"] if unlabelled else []
-    lacks += [listed(absent, "image file")] if absent else []
+    lacks = [f"labels in 0..{len(classes) - 1} for {format_list(unlabeled, 'image')}"] if unlabeled else []
+    lacks += [format_list(absent, "image file")] if absent else []
     if lacks:
         problem = f"{info.title} ({split}) in {folder} lacks {' and '.join(lacks)}: unpack all of it, or copy it again."
         raise FileNotFoundError(problem) if absent else ValueError(problem)
     images = LazyImages(OpenFile(folder, tuple(names)), torch.arange(len(names)), size, fit)
-    about = {"name": info.name, "split": split, "source": str(folder), **about}
-    return Data(images, torch.tensor(labels), tuple(classes), ids, about)
+    metadata = {"name": info.name, "split": split, "source": str(folder), **metadata}
+    return LabeledData(images, torch.tensor(labels), tuple(classes), ids, metadata)

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from permll.utils.messages import listed
 from permll.data.registry import SetInfo
+from permll.utils.messages import format_list
 
 
 class NotThereError(FileNotFoundError):
@@ -45,7 +45,7 @@ def find_files(
     if almost:
         folder, lacking = almost
         raise FileNotFoundError(
-            f"{info.title} in {folder} is incomplete, {listed(lacking, 'file')} missing: {info.how_to_get(root)}."
+            f"{info.title} in {folder} is incomplete, {format_list(lacking, 'file')} missing: {info.how_to_get(root)}."
         )
     places = ", ".join(str(folder.relative_to(root) if folder.is_relative_to(root) else folder) for folder in folders)
     raise NotThereError(
@@ -68,5 +68,5 @@ def check_range(labels: NDArray[np.int64], classes: int, path: Path, again: str)
     outside = np.flatnonzero((labels < 0) | (labels >= classes)).tolist()
     if outside:
         raise ValueError(
-            f"{path} is damaged: labels lie outside 0..{classes - 1} in {listed(outside, 'record')}; {again}."
+            f"{path} is damaged: labels lie outside 0..{classes - 1} in {format_list(outside, 'record')}; {again}."
         )

@@ -2,17 +2,17 @@
 
 from pathlib import Path
 
-from permll.data.dataset import Data
-from permll.data.registry import find
+from permll.data.dataset import LabeledData
 from permll.data.datasets.image_lists import Fit, image_data, read_lines, split_lines
 from permll.data.datasets.locate import below, find_files
+from permll.data.registry import find
 
 LISTS = {"train": "info/train_filelist_google.txt", "val": "info/val_filelist.txt"}
 _SYNSETS = "info/synsets.txt"
 _VAL_FOLDERS = ("val_images_256", "val_images", "val")
 
 
-def load(root: Path, split: str, *, size: int = 256, fit: Fit = "crop") -> Data:
+def load(root: Path, split: str, *, size: int = 256, fit: Fit = "crop") -> LabeledData:
     """Return ``"train"`` (web labels) or ``"val"`` (checked ones) from ``root`` or ``root``/webvision.
 
     The lists in info/ name files and labels 0..999; those below 50 are kept. Training images lie where the list says,

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from permll.data.inputs import Inputs, LazyImages, Texts, Vectors
-from permll.data.readers.types import Asked, Found, Places, assumed, row_numbers
 from permll.data.readers.image_files import OpenItem, is_image
 from permll.data.readers.image_paths import are_image_paths, image_files
 from permll.data.readers.pixels import ROUNDED, from_bytes, from_fractions, looks_like_images
-from permll.utils.messages import listed, nearest
+from permll.data.readers.types import RawData, ReadOptions, RowRefs, assumed, row_numbers
+from permll.utils.messages import did_you_mean, format_list
 
 Array = NDArray[Any]
 FEATURE_NAMES = ("x", "X", "features", "data", "embeddings")
 LABEL_NAMES = ("y", "labels", "label", "targets")
 
 
-def find_arrays(arrays: Mapping[str, Any], asked: Asked, where: str, about: dict[str, Any]) -> Found:
+def find_arrays(arrays: Mapping[str, Any], asked: ReadOptions, where: str, metadata: dict[str, Any]) -> RawData:
     """Return what named arrays hold: the features or texts, the labels, and perhaps ids and class names."""
     asked.refuse("image", what="arrays")
     asked.choose_one("features", "text")
@@ -40,21 +40,21 @@ def find_arrays(arrays: Mapping[str, Any], asked: Asked, where: str, about: dict
     values = None if label is None else _get(arrays, label, where)
     names = _strings(_get(arrays, asked.classes, where)) if isinstance(asked.classes, str) else None
     ids = row_numbers(len(inputs)) if asked.id is None else _strings(_get(arrays, asked.id, where))
-    about = {**about, **understood, "features": feature, "label": label or "given with labels="}
-    return Found(inputs, values, ids, about, names)
+    metadata = {**metadata, **understood, "features": feature, "label": label or "given with labels="}
+    return RawData(inputs, values, ids, metadata, names)
 
 
-def find_values(values: Any, asked: Asked, about: dict[str, Any]) -> Found:
+def find_values(values: Any, asked: ReadOptions, metadata: dict[str, Any]) -> RawData:
     """Return samples that came without names: one array, tensor or list, with its labels beside it."""
     asked.refuse("label", "text", "image", "features", "id", what="a single array or list: give labels= and ids=")
     if asked.labels is None:
         raise ValueError("an array or list has no labels of its own: give them with labels=.")
-    about = {**about, "label": "given with labels="}
+    metadata = {**metadata, "label": "given with labels="}
     if are_image_paths(values):
         names = [str(path) for path in values]
-        return Found(image_files(Path.cwd(), names), None, names, {**about, "kind": "images"}, noun="image")
+        return RawData(image_files(Path.cwd(), names), None, names, {**metadata, "kind": "images"}, noun="image")
     inputs, understood = to_inputs(values, "the data")
-    return Found(inputs, None, row_numbers(len(inputs)), {**about, **understood})
+    return RawData(inputs, None, row_numbers(len(inputs)), {**metadata, **understood})
 
 
 @contextmanager
@@ -104,13 +104,13 @@ def to_inputs(values: Any, name: str) -> tuple[Inputs, dict[str, Any]]:
     return Vectors(torch.from_numpy(finite(array.reshape(len(array), -1), name))), {"kind": "vectors"}
 
 
-def finite(array: Array, name: str, places: Places | None = None) -> NDArray[np.float32]:
+def finite(array: Array, name: str, places: RowRefs | None = None) -> NDArray[np.float32]:
     """Return numbers (N, F) as float32, every one of them finite."""
     with np.errstate(over="ignore"):
         vectors = array.astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(vectors).all(1)).tolist()
     if bad:
-        rows = (places or Places(range(len(array)))).listed(bad)
+        rows = (places or RowRefs(range(len(array)))).format_list(bad)
         what = "values too large for float32" if np.isfinite(array[bad].astype(np.float64)).all() else "NaN or infinity"
         raise ValueError(f"{name} holds {what} in {rows}: mend or leave out those rows.")
     return np.ascontiguousarray(vectors)
@@ -140,7 +140,9 @@ def _array(values: Any, name: str) -> Array:
 
 def _get(arrays: Mapping[str, Any], name: str, where: str) -> Array:
     if name not in arrays:
-        raise ValueError(f"{where} has no array {name!r}{nearest(name, arrays) or '.'} It holds {_shapes(arrays)}.")
+        raise ValueError(
+            f"{where} has no array {name!r}{did_you_mean(name, arrays) or '.'} It holds {_shapes(arrays)}."
+        )
     try:
         return _array(arrays[name], name)
     except ValueError as broken:
@@ -158,7 +160,7 @@ def _default(arrays: Mapping[str, Any], usual: Sequence[str], keyword: str, wher
 
 
 def _shapes(arrays: Mapping[str, Any]) -> str:
-    return listed([f"{name} {_shape(arrays, name)}" for name in arrays], "array")
+    return format_list([f"{name} {_shape(arrays, name)}" for name in arrays], "array")
 
 
 def _shape(arrays: Mapping[str, Any], name: str) -> str:

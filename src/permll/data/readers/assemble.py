@@ -9,27 +9,27 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from permll.data.dataset import LabeledData
 from permll.data.inputs import LazyImages
 from permll.data.labels import by_place, in_order, is_missing, name_classes
-from permll.data.readers.types import Asked, Found, Places, Rare, counted, leave_out, row_numbers
 from permll.data.readers.image_files import broken, small
-from permll.utils.messages import listed
-from permll.data.dataset import Data
+from permll.data.readers.types import Rare, RawData, ReadOptions, RowRefs, leave_out, pluralize, row_numbers
+from permll.utils.messages import format_list
 
 
-def finish(found: Found, asked: Asked) -> Data:
+def assemble(found: RawData, asked: ReadOptions) -> LabeledData:
     """Return the ``Data``: labelled rows only, images that can be opened, at least two classes, none too rare."""
     if asked.labels is not None:
         found = with_labels(found, asked.labels)
     ids, values = _ids(found, asked), plain_values(found.values)
     if not len(found.inputs) == len(values) == len(ids):
         raise ValueError(
-            f"every {found.noun} needs one label and one id: there are {counted(len(found.inputs), found.noun)}, "
-            f"{counted(len(values), 'label')} and {counted(len(ids), 'id')}."
+            f"every {found.noun} needs one label and one id: there are {pluralize(len(found.inputs), found.noun)}, "
+            f"{pluralize(len(values), 'label')} and {pluralize(len(ids), 'id')}."
         )
     _refuse_twice(ids, found)
-    left_out, places = list(found.about.get("left_out", ())), found.places(ids)
-    keep, notes = labelled(values, ids, places, asked.no_label, found.noun)
+    left_out, places = list(found.metadata.get("left_out", ())), found.places(ids)
+    keep, notes = labeled(values, ids, places, asked.no_label, found.noun)
     left_out += notes
     inputs = found.inputs
     if isinstance(inputs, LazyImages):
@@ -49,10 +49,10 @@ def finish(found: Found, asked: Asked) -> Data:
     if isinstance(inputs, LazyImages):
         inputs = small(inputs, ids, asked.image_size)
     _warn_of_twins(classes)
-    return Data(inputs, labels, classes, tuple(ids), {**found.about, "left_out": left_out})
+    return LabeledData(inputs, labels, classes, tuple(ids), {**found.metadata, "left_out": left_out})
 
 
-def with_labels(found: Found, values: Any) -> Found:
+def with_labels(found: RawData, values: Any) -> RawData:
     """Return what was found with these labels; where they are ordered categories, that order is the classes'."""
     ordered = in_order(values)
     return replace(found, values=values) if ordered is None else replace(found, values=ordered[0], order=ordered[1])
@@ -74,14 +74,14 @@ def plain_values(values: Any) -> list[Any]:
     return [value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value for value in values]
 
 
-def labelled(
-    values: Sequence[object], ids: Sequence[str], places: Places, no_label: object, noun: str
+def labeled(
+    values: Sequence[object], ids: Sequence[str], places: RowRefs, no_label: object, noun: str
 ) -> tuple[list[int], list[dict[str, Any]]]:
     """Return the positions with a label, and the notes about the others; refuse an empty label that was not asked for.
 
     Examples:
         >>> ids = ["a", "b", "c"]
-        >>> labelled([2, -1, 2], ids, Places(ids), no_label=-1, noun="row")[0]
+        >>> labeled([2, -1, 2], ids, RowRefs(ids), no_label=-1, noun="row")[0]
         [0, 2]
     """
     means = _several(no_label)
@@ -89,7 +89,7 @@ def labelled(
     missing = [i for i, value in enumerate(values) if is_missing(value)]
     if missing and not missing_too:
         raise ValueError(
-            f'labels are missing in {places.listed(missing)}: fill them in, or leave those out with no_label="".'
+            f'labels are missing in {places.format_list(missing)}: fill them in, or leave those out with no_label="".'
         )
     out = {i for i, value in enumerate(values) if any(_same(value, word) for word in means)} | set(missing)
     if len(out) == len(values):
@@ -109,7 +109,7 @@ class Settled(NamedTuple):
 
 
 def settle_rare(
-    labels: Tensor, classes: tuple[str, ...], ids: Sequence[str], places: Places, rare: Rare, noun: str
+    labels: Tensor, classes: tuple[str, ...], ids: Sequence[str], places: RowRefs, rare: Rare, noun: str
 ) -> Settled:
     """Refuse, drop or keep classes with one sample or none; refuse fewer than two classes in any case."""
     counts = torch.bincount(labels, minlength=len(classes))
@@ -120,7 +120,7 @@ def settle_rare(
         if rare == "refuse" and int((counts > 0).sum()) > 1:
             shown = [f"{classes[k]}: {places.named(alone[k]) if k in alone else 'none'}" for k in few]
             raise ValueError(
-                f"there are too few samples to learn from in {listed(shown, 'class')}: add some, or pass rare='drop' "
+                f"there are too few samples to learn from in {format_list(shown, 'class')}: add some, or pass rare='drop' "
                 "to leave them out or rare='keep'."
             )
         rows = (counts[labels] >= 2).nonzero()[:, 0]
@@ -137,7 +137,7 @@ def settle_rare(
 
 
 def _readable_rows(
-    images: LazyImages, rows: list[int], ids: Sequence[str], asked: Asked
+    images: LazyImages, rows: list[int], ids: Sequence[str], asked: ReadOptions
 ) -> tuple[list[int], list[dict[str, Any]]]:
     """Return those of ``rows`` whose images can be read, and a note about the others."""
     if not asked.check and not asked.skip_unreadable:
@@ -150,7 +150,7 @@ def _readable_rows(
     return [i for i in rows if ids[i] not in bad], notes
 
 
-def _number(values: list[Any], places: Places, asked: Asked, found: Found) -> tuple[Tensor, tuple[str, ...]]:
+def _number(values: list[Any], places: RowRefs, asked: ReadOptions, found: RawData) -> tuple[Tensor, tuple[str, ...]]:
     if found.order is not None and asked.classes is None:
         present = set(values)
         given: Sequence[str] | None = [name for name in found.order if name in present]
@@ -164,13 +164,13 @@ def _number(values: list[Any], places: Places, asked: Asked, found: Found) -> tu
     return name_classes(values, given, ids=places.names, noun=places.noun)
 
 
-def _ids(found: Found, asked: Asked) -> list[str]:
+def _ids(found: RawData, asked: ReadOptions) -> list[str]:
     if asked.ids is None:
         return list(found.ids) or list(row_numbers(len(found.inputs)))
     return [str(name) for name in plain_values(asked.ids)]
 
 
-def _refuse_twice(ids: Sequence[str], found: Found) -> None:
+def _refuse_twice(ids: Sequence[str], found: RawData) -> None:
     if len(set(ids)) == len(ids):
         return
     noun, numbers = ("line", found.lines) if found.lines is not None else (found.noun, range(len(ids)))
@@ -178,7 +178,7 @@ def _refuse_twice(ids: Sequence[str], found: Found) -> None:
     for number, name in zip(numbers, ids, strict=True):
         where[name].append(number)
     twice = [f"{name} in {noun}s {' and '.join(map(str, own[:3]))}" for name, own in where.items() if len(own) > 1]
-    raise ValueError(f"every id must name one {found.noun}; named more than once: {listed(twice, 'id')}.")
+    raise ValueError(f"every id must name one {found.noun}; named more than once: {format_list(twice, 'id')}.")
 
 
 def _several(no_label: object) -> list[object]:
@@ -192,15 +192,15 @@ def _same(value: object, word: object) -> bool:
     return (value == word and isinstance(value, bool) == isinstance(word, bool)) or str(value) == str(word)
 
 
-def _question_minus_one(values: Sequence[object], places: Places, *, named: bool) -> None:
+def _question_minus_one(values: Sequence[object], places: RowRefs, *, named: bool) -> None:
     """-1 beside 0, 1, ... mostly means that nobody gave a label; as a class it would spoil the others."""
     numbers = {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
     rows = [i for i, value in enumerate(values) if value == -1]
     if rows and named:
-        raise ValueError(f"labels are -1 in {places.listed(rows)}: pass no_label=-1 to leave those out.")
+        raise ValueError(f"labels are -1 in {places.format_list(rows)}: pass no_label=-1 to leave those out.")
     if {-1, 0, 1} <= numbers and min(numbers) == -1:
         warnings.warn(
-            f"-1 is taken for a class in {places.listed(rows)}: pass no_label=-1 if it means no label, "
+            f"-1 is taken for a class in {places.format_list(rows)}: pass no_label=-1 if it means no label, "
             "no_label=() if it is one.",
             stacklevel=5,
         )
@@ -213,5 +213,5 @@ def _warn_of_twins(classes: Sequence[str]) -> None:
     twins = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
     if twins:
         warnings.warn(
-            f"classes that differ in case or spaces alone may be one: {listed(twins, 'group')}.", stacklevel=4
+            f"classes that differ in case or spaces alone may be one: {format_list(twins, 'group')}.", stacklevel=4
         )

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from permll.data.readers.types import counted
-from permll.utils.messages import listed
+from permll.data.readers.types import pluralize
+from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
     import polars as pl
@@ -108,8 +108,10 @@ def _scan(path: Path, separator: str) -> tuple[list[str], list[int]]:
         except csv.Error as broken:
             raise ValueError(_quotes(path, line, str(broken))) from None
     if fewer or more:
-        wrong = [f"{word} cells in {listed(own, 'line')}" for word, own in (("fewer", fewer), ("more", more)) if own]
-        raise ValueError(f"{path} has {counted(len(names), 'column')}, but {' and '.join(wrong)}: mend those lines.")
+        wrong = [
+            f"{word} cells in {format_list(own, 'line')}" for word, own in (("fewer", fewer), ("more", more)) if own
+        ]
+        raise ValueError(f"{path} has {pluralize(len(names), 'column')}, but {' and '.join(wrong)}: mend those lines.")
     return names, lines
 
 
@@ -117,7 +119,7 @@ def _refuse_twice(path: Path, names: Sequence[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         hint = header_hint(twice) if any(_NUMBER.fullmatch(name) for name in twice) else ""
-        raise ValueError(f"{path} has columns of the same name: {listed(twice, 'name')}; rename them.{hint}")
+        raise ValueError(f"{path} has columns of the same name: {format_list(twice, 'name')}; rename them.{hint}")
 
 
 @contextmanager
@@ -140,7 +142,7 @@ def _reason(path: Path, problem: str) -> str:
     """Find the quote that polars stumbles over, which stands inside a cell that does not begin with one."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         odd = [number for number, line in enumerate(file, 1) if line.count('"') % 2]
-    return f"single quotes in {listed(odd, 'line')}, double or remove them" if odd else problem.splitlines()[0]
+    return f"single quotes in {format_list(odd, 'line')}, double or remove them" if odd else problem.splitlines()[0]
 
 
 def _not_utf8(path: Path) -> str:

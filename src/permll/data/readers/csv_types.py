@@ -23,7 +23,7 @@ def typed(cells: "pl.Series", *, decimal_comma: bool = False) -> "pl.Series":
         >>> import polars as pl
         >>> typed(pl.Series("age", ["3", None, "4.5"])).to_list()
         [3.0, None, 4.5]
-        >>> typed(pl.Series("colour", ["red", "3"])).to_list()
+        >>> typed(pl.Series("color", ["red", "3"])).to_list()
         ['red', '3']
     """
     empty = cells.null_count()

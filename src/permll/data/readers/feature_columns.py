@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from permll.data.readers.csv_types import no_value_words, not_numbers
-from permll.data.readers.types import Places, leave_out
-from permll.utils.messages import listed
+from permll.data.readers.types import RowRefs, leave_out
+from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,7 +42,7 @@ def set_marks_aside(columns: Sequence["pl.Series"]) -> tuple[list["pl.Series"], 
 
 
 def to_features(
-    columns: Sequence["pl.Series"], places: Places, *, keep_all: bool, decimal_comma: bool = False
+    columns: Sequence["pl.Series"], places: RowRefs, *, keep_all: bool, decimal_comma: bool = False
 ) -> Sorted:
     """Return features by name; ``keep_all`` keeps also those that are the same or different in every row."""
     _refuse_no_value_words(columns, places)
@@ -91,11 +91,11 @@ def _words(kind: "pl.DataType") -> str:
     return "values of several types" if str(kind) == "Object" else str(kind)
 
 
-def _refuse_no_value_words(columns: Sequence["pl.Series"], places: Places) -> None:
+def _refuse_no_value_words(columns: Sequence["pl.Series"], places: RowRefs) -> None:
     import polars as pl
 
     rows = {column.name: no_value_words(column) for column in columns if column.dtype == pl.String}
-    found = [f"{name!r} in {places.listed(own)}" for name, own in rows.items() if own]
+    found = [f"{name!r} in {places.format_list(own)}" for name, own in rows.items() if own]
     if found:
         raise ValueError(
             f"there are numbers but for a word that seems to mean no value in column {'; '.join(found)}: empty those "
@@ -103,7 +103,7 @@ def _refuse_no_value_words(columns: Sequence["pl.Series"], places: Places) -> No
         )
 
 
-def _refuse_not_numbers(columns: Sequence["pl.Series"], places: Places, *, decimal_comma: bool) -> None:
+def _refuse_not_numbers(columns: Sequence["pl.Series"], places: RowRefs, *, decimal_comma: bool) -> None:
     """Refuse columns that a few cells keep from being numbers; a column that is declared as categories may."""
     import polars as pl
 
@@ -112,19 +112,19 @@ def _refuse_not_numbers(columns: Sequence["pl.Series"], places: Places, *, decim
         rows = not_numbers(column, decimal_comma=decimal_comma) if column.dtype == pl.String else []
         if rows:
             cells = [f"{places.names[row]}: {column[row]!r}" for row in rows]
-            found.append(f"column {column.name!r} holds numbers but for {listed(cells, places.noun)}")
+            found.append(f"column {column.name!r} holds numbers but for {format_list(cells, places.noun)}")
     if found:
         raise ValueError(f"{'; '.join(found)}: mend them, or empty the cells, or leave the column out with features=.")
 
 
-def _refuse_not_finite(columns: Sequence["pl.Series"], places: Places) -> None:
+def _refuse_not_finite(columns: Sequence["pl.Series"], places: RowRefs) -> None:
     """Refuse NaN and infinity that stand in cells; an empty cell is null and was never NaN."""
     found = []
     for column in columns:
         if column.dtype.is_float():
             rows = (~column.is_finite()).fill_null(False).arg_true().to_list()
             if rows:
-                found.append(f"{column.name!r} in {places.listed(rows)}")
+                found.append(f"{column.name!r} in {places.format_list(rows)}")
     if found:
         raise ValueError(f"there is NaN or infinity in column {'; '.join(found)}: empty those cells or mend them.")
 

@@ -9,9 +9,9 @@ import torch
 from permll.data.inputs import Inputs, LazyImages
 from permll.data.readers.arrays import to_inputs
 from permll.data.readers.infer_columns import assume
-from permll.data.readers.types import Asked, Found, joined, row_numbers
 from permll.data.readers.tables import find_frame, need_polars
-from permll.utils.messages import listed, nearest
+from permll.data.readers.types import RawData, ReadOptions, joined, row_numbers
+from permll.utils.messages import did_you_mean, format_list
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,7 +41,7 @@ class OpenRow:
         return f"column {self.column!r}"
 
 
-def find_dataset(dataset: Any, asked: Asked) -> Found:
+def find_dataset(dataset: Any, asked: ReadOptions) -> RawData:
     """Return what a ``datasets.Dataset`` holds."""
     _refuse_other_kinds(dataset)
     asked.choose_one("text", "image", "features")
@@ -52,15 +52,15 @@ def find_dataset(dataset: Any, asked: Asked) -> Found:
     for name in (asked.label, asked.text, asked.image, asked.id, *(asked.features or ())):
         if name is not None and name not in kinds:
             raise ValueError(
-                f"the data set has no column {name!r}{nearest(name, kinds) or '.'} It has {_shown(kinds)}."
+                f"the data set has no column {name!r}{did_you_mean(name, kinds) or '.'} It has {_shown(kinds)}."
             )
     label = asked.label or (None if asked.labels is not None else _label(kinds))
     asked = replace(asked, label=label, image=asked.image or _only_image(kinds, asked))
     names = dataset.features[label].names if label and kinds[label] == "ClassLabel" else None
-    about: dict[str, Any] = {"name": _name(dataset), "source": "datasets.Dataset"}
-    asked, about = assume(
+    metadata: dict[str, Any] = {"name": _name(dataset), "source": "datasets.Dataset"}
+    asked, metadata = assume(
         asked,
-        about,
+        metadata,
         label,
         list(kinds),
         values=lambda name: dataset[name] if kinds[name] == "Value" else [None],
@@ -69,16 +69,16 @@ def find_dataset(dataset: Any, asked: Asked) -> Found:
     read = _images_or_vectors(dataset, kinds, asked)
     if read is None:
         need_polars()
-        found = find_frame(_frame(dataset, kinds, asked), asked, about, where="the data set")
+        found = find_frame(_frame(dataset, kinds, asked), asked, metadata, where="the data set")
         return replace(found, names=names)
     values = list(dataset[label]) if label else None
     ids = row_numbers(len(dataset)) if asked.id is None else [str(name) for name in dataset[asked.id]]
     inputs, understood = read
-    about = {**joined(about, understood), "label": label or "given with labels="}
-    return Found(inputs, values, ids, about, names)
+    metadata = {**joined(metadata, understood), "label": label or "given with labels="}
+    return RawData(inputs, values, ids, metadata, names)
 
 
-def _images_or_vectors(dataset: Any, kinds: dict[str, str], asked: Asked) -> tuple[Inputs, dict[str, Any]] | None:
+def _images_or_vectors(dataset: Any, kinds: dict[str, str], asked: ReadOptions) -> tuple[Inputs, dict[str, Any]] | None:
     """Return the image column, or the one column of lists or arrays of numbers; None if it is texts or a table."""
     if asked.image is not None:
         if kinds[asked.image] != "Image":
@@ -92,11 +92,11 @@ def _images_or_vectors(dataset: Any, kinds: dict[str, str], asked: Asked) -> tup
     return to_inputs(list(values) if values.dtype == object else values, f"column {chosen[0]!r}")
 
 
-def _chosen(kinds: dict[str, str], asked: Asked) -> list[str]:
+def _chosen(kinds: dict[str, str], asked: ReadOptions) -> list[str]:
     return list(asked.features or [name for name in kinds if name not in (asked.label, asked.id)])
 
 
-def _frame(dataset: Any, kinds: dict[str, str], asked: Asked) -> "pl.DataFrame":
+def _frame(dataset: Any, kinds: dict[str, str], asked: ReadOptions) -> "pl.DataFrame":
     """Return the columns that matter, those of class numbers as their names."""
     import polars as pl
 
@@ -118,25 +118,27 @@ def _label(kinds: dict[str, str]) -> str:
     return usual[0]
 
 
-def _only_image(kinds: dict[str, str], asked: Asked) -> str | None:
+def _only_image(kinds: dict[str, str], asked: ReadOptions) -> str | None:
     images = [name for name in kinds if kinds[name] == "Image"]
     if not images or asked.text is not None or asked.features is not None:
         return None
     if len(images) > 1:
-        raise ValueError(f"the data set has {listed(images, 'image column')}: choose one with image=.")
+        raise ValueError(f"the data set has {format_list(images, 'image column')}: choose one with image=.")
     return images[0]
 
 
 def _refuse_other_kinds(dataset: Any) -> None:
     kind = type(dataset).__name__
     if kind.endswith("Dict"):
-        raise ValueError(f"this {kind} holds {listed(list(dataset), 'split')}: pass one of them, like data['train'].")
+        raise ValueError(
+            f"this {kind} holds {format_list(list(dataset), 'split')}: pass one of them, like data['train']."
+        )
     if kind.startswith("Iterable"):
         raise ValueError("an IterableDataset has no rows to name: make it a Dataset (without streaming=True) first.")
 
 
 def _shown(kinds: dict[str, str]) -> str:
-    return listed([f"{name}: {kind}" for name, kind in kinds.items()], "column")
+    return format_list([f"{name}: {kind}" for name, kind in kinds.items()], "column")
 
 
 def _name(dataset: Any) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from permll.data.verify import unreadable, with_reasons
 from permll.data.decoding import to_pixels
 from permll.data.inputs import Images, LazyImages
-from permll.utils.messages import listed
+from permll.data.verify import unreadable, with_reasons
+from permll.utils.messages import format_list
 from permll.utils.progress import progress
 
 if TYPE_CHECKING:
@@ -32,11 +32,11 @@ def broken(images: LazyImages, names: Sequence[str], *, skip: bool) -> dict[str,
     bad = unreadable(images, names)
     if bad and not skip:
         raise ValueError(
-            f"{listed(with_reasons(bad), 'image')} cannot be read: mend or replace each, or pass skip_unreadable=True "
+            f"{format_list(with_reasons(bad), 'image')} cannot be read: mend or replace each, or pass skip_unreadable=True "
             "to go on without."
         )
     if bad and len(bad) == len(names):
-        raise ValueError(f"none of the images can be read: {listed(with_reasons(bad), 'image')}.")
+        raise ValueError(f"none of the images can be read: {format_list(with_reasons(bad), 'image')}.")
     return bad
 
 
@@ -49,8 +49,8 @@ def small(images: LazyImages, names: Sequence[str], size: int | None = None) -> 
     def decode(row: int) -> tuple[NDArray[np.uint8], bool]:
         try:
             with images.open(int(images.rows[row])) as image:
-                grey = image.mode in _GREY
-                return to_pixels(image, size, images.fit), grey
+                gray = image.mode in _GREY
+                return to_pixels(image, size, images.fit), gray
         except (OSError, ValueError, SyntaxError) as problem:  # Pillow's decoders raise all of these
             raise ValueError(f"image {names[row]} cannot be read: {problem}; check=True lists all of these.") from None
 
@@ -60,16 +60,16 @@ def small(images: LazyImages, names: Sequence[str], size: int | None = None) -> 
     pixels = np.empty((len(images), *shape), np.uint8)
 
     def fill(row: int) -> bool | None:
-        decoded, grey = decode(row)
+        decoded, gray = decode(row)
         if decoded.shape != shape:
             return None
         pixels[row] = decoded
-        return grey
+        return gray
 
-    grey = _each(fill, len(images), "reading images")
-    if None in grey:
+    gray = _each(fill, len(images), "reading images")
+    if None in gray:
         return images
-    return Images(torch.from_numpy(pixels[:, :1].copy() if all(grey) else pixels))
+    return Images(torch.from_numpy(pixels[:, :1].copy() if all(gray) else pixels))
 
 
 def is_image(value: object) -> bool:

@@ -7,14 +7,14 @@ import torch
 
 from permll.data.decoding import OpenFile
 from permll.data.inputs import LazyImages
-from permll.data.readers.types import Asked, Found, leave_out
 from permll.data.readers.image_files import SUFFIXES
-from permll.utils.messages import listed
+from permll.data.readers.types import RawData, ReadOptions, leave_out
+from permll.utils.messages import format_list
 
 _PARTS = {"train", "training", "val", "valid", "validation", "test", "testing", "dev"}
 
 
-def find_folder(root: Path, asked: Asked) -> Found:
+def find_folder(root: Path, asked: ReadOptions) -> RawData:
     """Return the images below ``root``; the class of each is the first part of its relative path, which is its id."""
     asked.refuse("label", "text", "image", "features", "id", "labels", "ids", what="a folder of images")
     names, others = image_names(root)
@@ -23,12 +23,12 @@ def find_folder(root: Path, asked: Asked) -> Found:
     loose = [name for name in names if "/" not in name]
     if len(loose) == len(names):
         raise ValueError(
-            f"{root} holds {listed(loose, 'image')} but no folder per class: sort them into folders named by class, or "
+            f"{root} holds {format_list(loose, 'image')} but no folder per class: sort them into folders named by class, or "
             "list them in a table with a label and an image column."
         )
     if loose and asked.no_label is None:
         raise ValueError(
-            f"{root} holds {listed(loose, 'image')} beside the class folders: move each into the folder of its class, "
+            f"{root} holds {format_list(loose, 'image')} beside the class folders: move each into the folder of its class, "
             'or pass no_label="" to leave it out.'
         )
     left_out = [leave_out("image", "beside the class folders", loose)] if loose else []
@@ -37,7 +37,7 @@ def find_folder(root: Path, asked: Asked) -> Found:
         names = [name for name in names if "/" in name]
     classes = [name.split("/")[0] for name in names]
     _refuse_folders(root, sorted(set(classes)))
-    about = {
+    metadata = {
         "name": root.absolute().name,
         "kind": "images",
         "source": str(root),
@@ -45,7 +45,7 @@ def find_folder(root: Path, asked: Asked) -> Found:
         "left_out": left_out,
     }
     images = LazyImages(OpenFile(root.absolute(), tuple(names)), torch.arange(len(names)))
-    return Found(images, classes, names, about, noun="image")
+    return RawData(images, classes, names, metadata, noun="image")
 
 
 def image_names(root: Path) -> tuple[list[str], list[str]]:
@@ -83,7 +83,7 @@ def _refuse_empty(root: Path, others: list[str]) -> None:
         raise ValueError(
             f"{root} is a saved data set: load it with datasets.load_from_disk and pass what that returns."
         )
-    there = f", only {listed(others, 'other file')}: name the file itself if one is a table" if others else ""
+    there = f", only {format_list(others, 'other file')}: name the file itself if one is a table" if others else ""
     raise ValueError(f"{root} holds no images ({', '.join(SUFFIXES)}){there}.")
 
 
@@ -92,7 +92,7 @@ def _refuse_folders(root: Path, classes: list[str]) -> None:
     folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not _hidden(path.name))
     empty = [name for name in folders if name not in classes]
     if empty:
-        raise ValueError(f"there are no images in {listed(empty, 'class folder')} of {root}: fill or remove them.")
+        raise ValueError(f"there are no images in {format_list(empty, 'class folder')} of {root}: fill or remove them.")
     if {name.lower() for name in classes} <= _PARTS:
         raise ValueError(
             f"the folders of {root} are parts of a data set, not classes ({', '.join(classes)}): read one of them, "

@@ -9,7 +9,7 @@ import torch
 from permll.data.decoding import OpenFile
 from permll.data.inputs import LazyImages
 from permll.data.readers.image_files import SUFFIXES
-from permll.utils.messages import listed
+from permll.utils.messages import format_list
 
 
 def are_image_paths(values: Any) -> TypeGuard[Sequence[str | Path]]:
@@ -35,5 +35,5 @@ def image_files(root: Path, paths: Sequence[str], where: str = "") -> LazyImages
     files = tuple(str(Path(path).expanduser()) for path in paths)
     missing = [path for path, file in zip(paths, files, strict=True) if not (root / file).is_file()]
     if missing:
-        raise FileNotFoundError(f"there is no file for {listed(missing, 'image')}{where}, seen from {root}.")
+        raise FileNotFoundError(f"there is no file for {format_list(missing, 'image')}{where}, seen from {root}.")
     return LazyImages(OpenFile(root, files), torch.arange(len(files)))

@@ -5,18 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 from permll.data.labels import is_missing
-from permll.data.readers.types import Asked, assumed, leave_out
+from permll.data.readers.types import ReadOptions, assumed, leave_out
 
 
 def assume(
-    asked: Asked,
-    about: dict[str, Any],
+    asked: ReadOptions,
+    metadata: dict[str, Any],
     label: str | None,
     columns: Sequence[str],
     *,
     values: Callable[[str], Iterable[object]],
     is_text: Callable[[str], bool],
-) -> tuple[Asked, dict[str, Any]]:
+) -> tuple[ReadOptions, dict[str, Any]]:
     """Return what was asked with what the names of ``columns`` add to it, and ``about`` with a note of that.
 
     Args:
@@ -31,13 +31,13 @@ def assume(
     if asked.id is None and asked.ids is None:
         there = [name for name in columns if name.lower() == "id" and name not in taken]
         if len(there) == 1 and all_differ(values(there[0])):
-            asked, about = replace(asked, id=there[0]), assumed(about, f"column {there[0]!r} holds the ids")
+            asked, metadata = replace(asked, id=there[0]), assumed(metadata, f"column {there[0]!r} holds the ids")
     nothing_asked = asked.text is None and asked.image is None and asked.features is None
     if nothing_asked and "text" in columns and "text" not in (label, asked.id) and is_text("text"):
         others = [name for name in columns if name not in ("text", label, asked.id)]
-        asked, about = replace(asked, text="text"), assumed(about, "column 'text' is the text")
-        about["left_out"] = [leave_out("column", "beside the text", others)] if others else []
-    return asked, about
+        asked, metadata = replace(asked, text="text"), assumed(metadata, "column 'text' is the text")
+        metadata["left_out"] = [leave_out("column", "beside the text", others)] if others else []
+    return asked, metadata
 
 
 def all_differ(values: Iterable[object]) -> bool:

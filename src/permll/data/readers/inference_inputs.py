@@ -14,12 +14,12 @@ from permll.data.encoding import NumberColumn, TableEncoder
 from permll.data.inputs import Images, Inputs, LazyImages, Table
 from permll.data.labels import is_missing
 from permll.data.readers.assemble import plain_values
-from permll.data.readers.read import find_source
-from permll.data.readers.image_folder import image_names
-from permll.data.readers.types import Asked, Found
 from permll.data.readers.image_files import SUFFIXES, broken
-from permll.data.readers.input_spec import INPUT_NAMES, Seen, described, kind_of
-from permll.utils.messages import listed
+from permll.data.readers.image_folder import image_names
+from permll.data.readers.input_spec import INPUT_NAMES, InputSpec, described, kind_of
+from permll.data.readers.read import find_source
+from permll.data.readers.types import RawData, ReadOptions
+from permll.utils.messages import format_list
 from permll.utils.progress import progress
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from permll.data.readers.csv_reader import Cells
 
 
-class Unlabelled(NamedTuple):
+class Unlabeled(NamedTuple):
     """New samples, their ids, their labels in words where they have some, and which images were left out."""
 
     inputs: Inputs
@@ -37,16 +37,16 @@ class Unlabelled(NamedTuple):
     left_out: tuple[str, ...] = ()
 
 
-def read_unlabelled(
+def read_unlabeled(
     source: Any,
-    like: Seen,
+    like: InputSpec,
     *,
     split: str | None = None,
     root: Path | str | None = None,
     image_size: int | None = None,
     skip_unreadable: bool = False,
     **names: str | Sequence[str] | None,
-) -> Unlabelled:
+) -> Unlabeled:
     """Return samples to predict, encoded where those of the training were, without asking for labels.
 
     Args:
@@ -60,10 +60,10 @@ def read_unlabelled(
             ``label`` where labels are there too.
 
     Examples:
-        >>> like = Seen("vectors", (2,), "float32")
-        >>> read_unlabelled([[0.5, 1.0], [2.0, 3.0]], like).ids
+        >>> like = InputSpec("vectors", (2,), "float32")
+        >>> read_unlabeled([[0.5, 1.0], [2.0, 3.0]], like).ids
         ('0', '1')
-        >>> read_unlabelled([[0.5, 1.0, 7.0]], like)
+        >>> read_unlabeled([[0.5, 1.0, 7.0]], like)
         Traceback (most recent call last):
         ValueError: these are vectors of 3, but the network was trained on vectors of 2.
     """
@@ -72,7 +72,7 @@ def read_unlabelled(
 
     if isinstance(source, str) and source in SETS:
         data = load(source, root=root, split=split)
-        found = Found(data.inputs, [data.classes[label] for label in data.labels.tolist()], data.ids)
+        found = RawData(data.inputs, [data.classes[label] for label in data.labels.tolist()], data.ids)
     elif split is not None or root is not None:
         raise ValueError(f"split and root belong to built-in data sets, but {source} is none: give the path alone.")
     else:
@@ -93,10 +93,10 @@ def read_unlabelled(
         inputs = like.encoder(inputs)
     if tuple(inputs.batch(torch.arange(1)).shape[1:]) != like.shape:
         raise ValueError(f"these are {described(inputs)}, but the network was trained on {like}.")
-    return Unlabelled(inputs, ids, given, tuple(bad))
+    return Unlabeled(inputs, ids, given, tuple(bad))
 
 
-def _found(source: Any, like: Seen, names: dict[str, Any]) -> Found:
+def _found(source: Any, like: InputSpec, names: dict[str, Any]) -> RawData:
     """Read with the names of the training, where the source has names and nobody gave others."""
     path = Path(source).expanduser() if isinstance(source, str | Path) else None
     suffix = "" if path is None else path.suffix.lower()
@@ -110,22 +110,22 @@ def _found(source: Any, like: Seen, names: dict[str, Any]) -> Found:
     return find_source(source, _asked(names))
 
 
-def _asked(names: Mapping[str, Any]) -> Asked:
+def _asked(names: Mapping[str, Any]) -> ReadOptions:
     """Return what to ask of a reader so that it looks for no labels but those that are named."""
     features = names.get("features")
     columns = (features,) if isinstance(features, str) else None if features is None else tuple(features)
-    return Asked(**{**names, "features": columns, "labels": None if "label" in names else ()})
+    return ReadOptions(**{**names, "features": columns, "labels": None if "label" in names else ()})
 
 
-def _image_files(path: Path, names: Mapping[str, Any]) -> Found:
+def _image_files(path: Path, names: Mapping[str, Any]) -> RawData:
     _asked(names).refuse("label", *INPUT_NAMES, "id", what="images in files")
     files, folder = (image_names(path)[0], path) if path.is_dir() else ([path.name], path.parent)
     if not files:
         raise ValueError(f"{path} holds no images ({', '.join(SUFFIXES)}).")
-    return Found(LazyImages(OpenFile(folder.absolute(), tuple(files)), torch.arange(len(files))), None, files)
+    return RawData(LazyImages(OpenFile(folder.absolute(), tuple(files)), torch.arange(len(files))), None, files)
 
 
-def _table_file(path: Path, like: Seen, names: dict[str, Any]) -> Found:
+def _table_file(path: Path, like: InputSpec, names: dict[str, Any]) -> RawData:
     from permll.data.readers.csv_reader import read_csv
     from permll.data.readers.tables import find_frame, need_polars, read_parquet
 
@@ -147,8 +147,10 @@ def _as_fitted(frame: "pl.DataFrame", encoder: TableEncoder, cells: "Cells | Non
 
     missing = [column.name for column in encoder.columns if column.name not in frame.columns]
     if missing:
-        there = listed(frame.columns, "column")
-        raise ValueError(f"{where} lacks {listed(missing, 'column')} that the network was trained on; it has {there}.")
+        there = format_list(frame.columns, "column")
+        raise ValueError(
+            f"{where} lacks {format_list(missing, 'column')} that the network was trained on; it has {there}."
+        )
     for column in encoder.columns:
         values = frame[column.name]
         empty = values.null_count() == len(values)
@@ -161,13 +163,13 @@ def _as_fitted(frame: "pl.DataFrame", encoder: TableEncoder, cells: "Cells | Non
     return frame
 
 
-def sized(images: LazyImages, ids: Sequence[str], like: Seen, size: int | None) -> Images | LazyImages:
+def sized(images: LazyImages, ids: Sequence[str], like: InputSpec, size: int | None) -> Images | LazyImages:
     """Return images to be resized, or, where they are to come as they are, those that have the size of the training."""
     channels, height, width = like.shape
     if size is not None and channels == 3:
         return images.resized(size, like.fit)
     pixels = np.empty((len(images), *like.shape), np.uint8)
-    other, coloured = [], []
+    other, colored = [], []
     with progress("reading images", len(images)) as advance:
         for row, position in enumerate(images.rows.tolist()):
             with images.open(position) as image:
@@ -175,18 +177,20 @@ def sized(images: LazyImages, ids: Sequence[str], like: Seen, size: int | None) 
             if found.shape[1:] != (height, width):
                 other.append(f"{ids[row]}: {found.shape[1]} x {found.shape[2]}")
             elif channels == 1 and (found != found[:1]).any():
-                coloured.append(ids[row])
+                colored.append(ids[row])
             else:
                 pixels[row] = found[:channels]
             advance()
     if other:
-        raise ValueError(f"{listed(other, 'image')} of another size than {height} x {width}, that of the training.")
-    if coloured:
-        raise ValueError(f"{listed(coloured, 'image')} in colour, but the network was trained on grey ones.")
+        raise ValueError(
+            f"{format_list(other, 'image')} of another size than {height} x {width}, that of the training."
+        )
+    if colored:
+        raise ValueError(f"{format_list(colored, 'image')} in colour, but the network was trained on grey ones.")
     return Images(torch.from_numpy(pixels))
 
 
-def _words(found: Found) -> tuple[str, ...] | None:
+def _words(found: RawData) -> tuple[str, ...] | None:
     """Return the labels as classes are named; "" where one is missing."""
     if found.values is None:
         return None

@@ -6,16 +6,16 @@ from typing import Any, Literal
 
 import torch
 
+from permll.data.dataset import LabeledData
 from permll.data.encoding import Encoder
 from permll.data.inputs import Images, Inputs, LazyImages, Table, Texts, Vectors
-from permll.data.dataset import Data
 
 INPUT_NAMES = ("text", "image", "features")
 _WORDS = {"texts": "texts", "table": "rows of a table"}
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class InputSpec:
     """What a network was trained on, as far as new samples must be like it.
 
     Args:
@@ -37,9 +37,9 @@ class Seen:
     encoder: Encoder | None = None
 
     @classmethod
-    def of(cls, data: Data, encoder: Encoder | None, options: Mapping[str, Any]) -> "Seen":
+    def of(cls, data: LabeledData, encoder: Encoder | None, options: Mapping[str, Any]) -> "InputSpec":
         """Look at training data after they were encoded; ``options`` are those they were read with."""
-        inputs, told = data.inputs, {**options, **data.about}
+        inputs, told = data.inputs, {**options, **data.metadata}
         names = {key: told[key] for key in (*INPUT_NAMES, "id") if told.get(key) is not None}
         if "text" in names or "image" in names:
             names.pop("features", None)
@@ -59,7 +59,7 @@ class Seen:
         return {**{key: value for key, value in vars(self).items() if key != "encoder"}, "shape": list(self.shape)}
 
     @classmethod
-    def from_dict(cls, saved: Mapping[str, Any], encoder: Encoder | None) -> "Seen":
+    def from_dict(cls, saved: Mapping[str, Any], encoder: Encoder | None) -> "InputSpec":
         """Undo ``to_dict``."""
         return cls(**{**saved, "shape": tuple(saved["shape"])}, encoder=encoder)
 

@@ -5,10 +5,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from permll.data.readers.types import Asked, Rare
+from permll.data.readers.types import Rare, ReadOptions
 
 
-def understand(
+def parse_options(
     *,
     features: object,
     rare: Rare,
@@ -16,11 +16,11 @@ def understand(
     skip_unreadable: object,
     image_size: object,
     **others: Any,
-) -> Asked:
+) -> ReadOptions:
     """Return the keywords as a record, each of the type it must have.
 
     Examples:
-        >>> understand(features="x", rare="keep", check=True, skip_unreadable=False, image_size=None).features
+        >>> parse_options(features="x", rare="keep", check=True, skip_unreadable=False, image_size=None).features
         ('x',)
     """
     for keyword in ("label", "text", "image", "id"):
@@ -31,7 +31,7 @@ def understand(
         others["classes"] = [str(name) for name in others["classes"]]
     if rare not in get_args(Rare):
         raise ValueError(f"rare must be one of {', '.join(get_args(Rare))}; got {rare!r:.80}.")
-    return Asked(
+    return ReadOptions(
         features=_names(features),
         rare=rare,
         check=_truth("check", check),

@@ -6,7 +6,7 @@ import numpy as np
 
 from permll.data.labels import in_order, is_missing
 from permll.data.readers.types import row_numbers
-from permll.utils.messages import listed
+from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,7 +19,7 @@ def from_pandas(frame: Any) -> tuple["pl.DataFrame", list[str]]:
     names = [str(name) for name in frame.columns]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"the frame has columns of the same name: {listed(twice, 'name')}; rename them.")
+        raise ValueError(f"the frame has columns of the same name: {format_list(twice, 'name')}; rename them.")
     columns = [_column(name, frame.iloc[:, place]) for place, name in enumerate(names)]
     unique = frame.index.nlevels == 1 and frame.index.is_unique and not frame.index.hasnans
     ids = [str(name) for name in frame.index] if unique else list(row_numbers(len(frame)))

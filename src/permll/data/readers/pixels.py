@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from permll.data.inputs import Images
-from permll.utils.messages import listed
+from permll.utils.messages import format_list
 
 Array = NDArray[Any]
 ROUNDED = "values in [0, 1] are brightness: times 255 and rounded they are the pixels"
@@ -42,7 +42,7 @@ def from_fractions(array: Array, name: str) -> Images:
     """
     bad = np.flatnonzero(~np.isfinite(array).all((1, 2, 3))).tolist()
     if bad:
-        raise ValueError(f"{name} holds NaN or infinity in {listed(bad, 'row')}: mend or leave out those rows.")
+        raise ValueError(f"{name} holds NaN or infinity in {format_list(bad, 'row')}: mend or leave out those rows.")
     least, most = float(array.min()), float(array.max())
     if array.dtype.kind != "f" or least < -_SLACK or most > 1 + _SLACK:
         raise ValueError(

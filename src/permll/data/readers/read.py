@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from permll.data.dataset import LabeledData
 from permll.data.readers.arrays import find_arrays, find_values, open_arrays
-from permll.data.readers.assemble import finish
-from permll.data.readers.image_folder import find_folder
-from permll.data.readers.types import Asked, Found, Rare
+from permll.data.readers.assemble import assemble
 from permll.data.readers.image_files import SUFFIXES
-from permll.data.readers.options import understand
-from permll.utils.messages import nearest
-from permll.data.dataset import Data
+from permll.data.readers.image_folder import find_folder
+from permll.data.readers.options import parse_options
+from permll.data.readers.types import Rare, RawData, ReadOptions
+from permll.utils.messages import did_you_mean
 
 _TABLES = (".csv", ".tsv", ".parquet")
 _ARRAYS = (".npz", ".npy", ".safetensors")
@@ -49,7 +49,7 @@ def read(
     check: bool = True,
     skip_unreadable: bool = False,
     image_size: int | None = None,
-) -> Data:
+) -> LabeledData:
     """Return a user's own data as ``Data``; its ``about`` says what was understood and what was left out.
 
     ``source`` is a folder of images with one sub-folder per class; a .csv, .tsv or .parquet table; a .npz, .npy or
@@ -85,7 +85,7 @@ def read(
     """
     if isinstance(labels, str | Path):
         labels = _labels_file(Path(labels).expanduser())
-    asked = understand(
+    asked = parse_options(
         label=label,
         text=text,
         image=image,
@@ -100,16 +100,16 @@ def read(
         skip_unreadable=skip_unreadable,
         image_size=image_size,
     )
-    return finish(find_source(source, asked), asked)
+    return assemble(find_source(source, asked), asked)
 
 
-def find_source(source: object, asked: Asked) -> Found:
+def find_source(source: object, asked: ReadOptions) -> RawData:
     """Choose the reader by what ``source`` is; libraries that may be missing are known by name, not imported."""
-    about = {"name": type(source).__name__, "source": f"{type(source).__module__}.{type(source).__name__}"}
+    metadata = {"name": type(source).__name__, "source": f"{type(source).__module__}.{type(source).__name__}"}
     if isinstance(source, str | Path):
         return _find_path(Path(source).expanduser(), asked)
     if _comes_from(source, "polars", "DataFrame", "LazyFrame") or _comes_from(source, "pandas", "DataFrame"):
-        return _find_frame(source, asked, about)
+        return _find_frame(source, asked, metadata)
     if _comes_from(source, "datasets", "Dataset", "IterableDataset", "DatasetDict", "IterableDatasetDict"):
         from permll.data.readers.huggingface import find_dataset
 
@@ -119,9 +119,9 @@ def find_source(source: object, asked: Asked) -> Found:
 
         return find_torch(source, asked)
     if isinstance(source, Mapping):
-        return find_arrays(source, asked, "the dict", about)
+        return find_arrays(source, asked, "the dict", metadata)
     if isinstance(source, np.ndarray | Tensor | list | tuple):
-        return find_values(source, asked, about)
+        return find_values(source, asked, metadata)
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         from permll.data.readers.torch_dataset import find_torch
 
@@ -131,30 +131,30 @@ def find_source(source: object, asked: Asked) -> Found:
     )
 
 
-def _find_path(path: Path, asked: Asked) -> Found:
+def _find_path(path: Path, asked: ReadOptions) -> RawData:
     if not path.exists():
-        near = nearest(path.name, (other.name for other in path.parent.iterdir())) if path.parent.is_dir() else ""
+        near = did_you_mean(path.name, (other.name for other in path.parent.iterdir())) if path.parent.is_dir() else ""
         raise FileNotFoundError(f"there is no file or folder {path}{near or '.'}")
     if path.is_dir():
         return find_folder(path, asked)
-    about = {"name": path.stem, "source": str(path)}
+    metadata = {"name": path.stem, "source": str(path)}
     suffix = path.suffix.lower()
     if suffix in _TABLES:
         from permll.data.readers.tables import find_file
 
-        return find_file(path, asked, about)
+        return find_file(path, asked, metadata)
     if suffix in _ARRAYS:
         with open_arrays(path) as arrays:
             if suffix == ".npy":
-                return find_values(arrays[path.stem], asked, about)
-            return find_arrays(arrays, asked, str(path), about)
+                return find_values(arrays[path.stem], asked, metadata)
+            return find_arrays(arrays, asked, str(path), metadata)
     advice = _ADVICE.get(suffix, "permll reads folders of images, " + ", ".join((*_TABLES, *_ARRAYS)))
     if suffix in SUFFIXES:
         advice = "pass the folder, with one sub-folder of images per class"
     raise ValueError(f"{path} is nothing permll can read: {advice}.")
 
 
-def _find_frame(source: Any, asked: Asked, about: dict[str, Any]) -> Found:
+def _find_frame(source: Any, asked: ReadOptions, metadata: dict[str, Any]) -> RawData:
     from permll.data.readers.tables import find_frame, need_polars
 
     need_polars()
@@ -162,8 +162,8 @@ def _find_frame(source: Any, asked: Asked, about: dict[str, Any]) -> Found:
         from permll.data.readers.pandas_frames import from_pandas
 
         frame, ids = from_pandas(source)
-        return find_frame(frame, asked, about, where="the frame", ids=ids)
-    return find_frame(source.collect() if hasattr(source, "collect") else source, asked, about, where="the frame")
+        return find_frame(frame, asked, metadata, where="the frame", ids=ids)
+    return find_frame(source.collect() if hasattr(source, "collect") else source, asked, metadata, where="the frame")
 
 
 def _comes_from(source: object, library: str, *names: str) -> bool:

@@ -10,14 +10,14 @@ import torch
 
 from permll.data.inputs import Inputs, LazyImages, Table, Texts, Vectors
 from permll.data.readers.arrays import finite
-from permll.data.readers.infer_columns import assume
-from permll.data.readers.csv_types import label_values, typed
 from permll.data.readers.assemble import with_labels
-from permll.data.readers.feature_columns import set_marks_aside, to_features
 from permll.data.readers.csv_reader import Cells, header_hint, read_csv
-from permll.data.readers.types import Asked, Found, Places, row_numbers
+from permll.data.readers.csv_types import label_values, typed
+from permll.data.readers.feature_columns import set_marks_aside, to_features
 from permll.data.readers.image_paths import image_files
-from permll.utils.messages import listed, nearest
+from permll.data.readers.infer_columns import assume
+from permll.data.readers.types import RawData, ReadOptions, RowRefs, row_numbers
+from permll.utils.messages import did_you_mean, format_list
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,15 +38,15 @@ class Sheet:
 
     frame: "pl.DataFrame"
     where: str
-    places: Places
+    places: RowRefs
     cells: Cells | None
 
     def column(self, name: str) -> "pl.Series":
         """Return a column by name; if there is none, say which there are."""
         if name not in self.frame.columns:
-            hint = nearest(name, self.frame.columns) or "."
+            hint = did_you_mean(name, self.frame.columns) or "."
             raise ValueError(
-                f"{self.where} has no column {name!r}{hint} It has {listed(self.frame.columns, 'column')}."
+                f"{self.where} has no column {name!r}{hint} It has {format_list(self.frame.columns, 'column')}."
                 f"{self.header_hint}"
             )
         return self.frame[name]
@@ -69,26 +69,26 @@ class Sheet:
         return self.cells is not None and self.cells.separator != ","
 
 
-def find_file(path: Path, asked: Asked, about: dict[str, Any]) -> Found:
+def find_file(path: Path, asked: ReadOptions, metadata: dict[str, Any]) -> RawData:
     """Return what a table in a file holds."""
     need_polars()
     if path.suffix.lower() == ".parquet":
-        return find_frame(read_parquet(path), asked, about, where=str(path), root=path.absolute().parent)
+        return find_frame(read_parquet(path), asked, metadata, where=str(path), root=path.absolute().parent)
     cells = read_csv(path)
-    about = {**about, "separator": cells.separator}
-    return find_frame(cells.frame, asked, about, where=str(path), root=path.absolute().parent, cells=cells)
+    metadata = {**metadata, "separator": cells.separator}
+    return find_frame(cells.frame, asked, metadata, where=str(path), root=path.absolute().parent, cells=cells)
 
 
 def find_frame(
     frame: "pl.DataFrame",
-    asked: Asked,
-    about: dict[str, Any],
+    asked: ReadOptions,
+    metadata: dict[str, Any],
     *,
     where: str,
     root: Path | None = None,
     ids: Sequence[str] | None = None,
     cells: Cells | None = None,
-) -> Found:
+) -> RawData:
     """Return what a frame holds; ``cells`` says that its columns are still text, ``root`` where image paths start."""
     asked.choose_one("text", "image", "features")
     asked.choose_one("label", "labels")
@@ -96,18 +96,18 @@ def find_frame(
     if len(frame) == 0:
         raise ValueError(f"{where} has no rows.")
     names = row_numbers(len(frame)) if ids is None else ids
-    sheet = Sheet(frame, where, Places(cells.lines, "line") if cells else Places(names), cells)
+    sheet = Sheet(frame, where, RowRefs(cells.lines, "line") if cells else RowRefs(names), cells)
     label = _label(sheet, asked)
     labels = None if label is None else sheet.column(label)
-    about = {**about, "label": label or "given with labels="}
-    asked, about = assume(asked, about, label, frame.columns, values=sheet.column, is_text=sheet.is_text)
+    metadata = {**metadata, "label": label or "given with labels="}
+    asked, metadata = assume(asked, metadata, label, frame.columns, values=sheet.column, is_text=sheet.is_text)
     if asked.id is not None:
         names = _id_column(sheet.column(asked.id), sheet.places)
-        sheet = sheet if cells else replace(sheet, places=Places(names))
+        sheet = sheet if cells else replace(sheet, places=RowRefs(names))
     inputs, understood, paths = _inputs(sheet, asked, label, root or Path.cwd())
     if paths is not None and asked.id is None and asked.ids is None:
         names = paths
-    found = Found(inputs, None, names, {**about, **understood}, lines=cells.lines if cells else None)
+    found = RawData(inputs, None, names, {**metadata, **understood}, lines=cells.lines if cells else None)
     if labels is None:
         return found
     return with_labels(found, label_values(labels) if cells else labels)
@@ -122,7 +122,7 @@ def need_polars() -> None:
 
 
 def _inputs(
-    sheet: Sheet, asked: Asked, label: str | None, root: Path
+    sheet: Sheet, asked: ReadOptions, label: str | None, root: Path
 ) -> tuple[Inputs, dict[str, Any], list[str] | None]:
     """Return the inputs, what was understood of them, and the paths of images."""
     if asked.image is not None:
@@ -163,7 +163,7 @@ def _features(
     return Table(found.columns), {"kind": "table", "features": list(found.columns), "left_out": found.notes}
 
 
-def _label(sheet: Sheet, asked: Asked) -> str | None:
+def _label(sheet: Sheet, asked: ReadOptions) -> str | None:
     if asked.label is not None or asked.labels is not None:
         return asked.label
     columns = sheet.frame.columns
@@ -171,18 +171,20 @@ def _label(sheet: Sheet, asked: Asked) -> str | None:
     if len(there) != 1:
         why = f"{' and '.join(there)} could all be the labels" if there else "none is called label"
         hint = "" if there else sheet.header_hint
-        raise ValueError(f"{sheet.where} has {listed(columns, 'column')}, and {why}: name it with label=.{hint}")
+        raise ValueError(f"{sheet.where} has {format_list(columns, 'column')}, and {why}: name it with label=.{hint}")
     return there[0]
 
 
-def _id_column(column: "pl.Series", places: Places) -> list[str]:
+def _id_column(column: "pl.Series", places: RowRefs) -> list[str]:
     empty = column.is_null().arg_true().to_list()
     if empty:
-        raise ValueError(f"the id column {column.name!r} is empty in {places.listed(empty)}: every row needs an id.")
+        raise ValueError(
+            f"the id column {column.name!r} is empty in {places.format_list(empty)}: every row needs an id."
+        )
     return [str(name) for name in column.to_list()]
 
 
-def _text_column(column: "pl.Series", places: Places) -> Texts:
+def _text_column(column: "pl.Series", places: RowRefs) -> Texts:
     import polars as pl
 
     if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Binary):
@@ -191,22 +193,22 @@ def _text_column(column: "pl.Series", places: Places) -> Texts:
     empty = (texts.str.strip_chars() == "").arg_true().to_list()
     if empty:
         raise ValueError(
-            f"the text column {column.name!r} is empty in {places.listed(empty)}: fill in or remove each of them."
+            f"the text column {column.name!r} is empty in {places.format_list(empty)}: fill in or remove each of them."
         )
     return Texts(tuple(texts.to_list()))
 
 
-def _image_column(column: "pl.Series", root: Path, places: Places) -> tuple[LazyImages, list[str]]:
+def _image_column(column: "pl.Series", root: Path, places: RowRefs) -> tuple[LazyImages, list[str]]:
     paths = [str(path or "").replace("\\", "/") for path in column.to_list()]
     empty = [row for row, path in enumerate(paths) if not path]
     if empty:
         raise ValueError(
-            f"the image column {column.name!r} is empty in {places.listed(empty)}: fill in or remove each of them."
+            f"the image column {column.name!r} is empty in {places.format_list(empty)}: fill in or remove each of them."
         )
     return image_files(root, paths, f" of column {column.name!r}"), paths
 
 
-def _vectors(column: "pl.Series", places: Places) -> Vectors:
+def _vectors(column: "pl.Series", places: RowRefs) -> Vectors:
     """Return a column of lists of numbers, all of one length, as vectors: embeddings are kept like this."""
     rows: list[Any] = column.to_list()
     try:

@@ -12,10 +12,10 @@ from torch.utils.data import IterableDataset, Subset, TensorDataset
 from permll.data.inputs import Inputs, Items, LazyImages, Texts
 from permll.data.readers.arrays import to_inputs
 from permll.data.readers.assemble import plain_values
-from permll.data.readers.types import Asked, Found, leave_out
 from permll.data.readers.image_files import OpenItem, is_image
 from permll.data.readers.pixels import looks_like_images
-from permll.utils.messages import listed
+from permll.data.readers.types import RawData, ReadOptions, leave_out
+from permll.utils.messages import format_list
 from permll.utils.progress import progress
 
 Key = int | str | None
@@ -31,7 +31,7 @@ class Place:
     label: Key
 
 
-def find_torch(dataset: Any, asked: Asked) -> Found:
+def find_torch(dataset: Any, asked: ReadOptions) -> RawData:
     """Return what a dataset holds; a ``Subset`` is read as rows of the set below it, whose positions are the ids."""
     if isinstance(dataset, IterableDataset):
         raise ValueError("an IterableDataset has no rows to name: permll needs a dataset with a length and items.")
@@ -54,8 +54,8 @@ def find_torch(dataset: Any, asked: Asked) -> Found:
     names = getattr(base, "classes", None)
     names = [str(name) for name in names] if isinstance(names, list | tuple) and names else None
     source = f"{type(dataset).__module__}.{type(dataset).__name__}"
-    about = {"name": type(base).__name__, **understood, "source": source, "label": how, "left_out": notes}
-    return Found(inputs, values, [str(row) for row in rows], about, names, noun="item")
+    metadata = {"name": type(base).__name__, **understood, "source": source, "label": how, "left_out": notes}
+    return RawData(inputs, values, [str(row) for row in rows], metadata, names, noun="item")
 
 
 def underlying(dataset: Any) -> tuple[Any, list[int]]:
@@ -72,13 +72,13 @@ def underlying(dataset: Any) -> tuple[Any, list[int]]:
     return dataset, list(rows)
 
 
-def find_place(item: Any, asked: Asked) -> Place:
+def find_place(item: Any, asked: ReadOptions) -> Place:
     """Return where input and label are in an item: the first and second of a tuple, or keys of a dict.
 
     Examples:
-        >>> find_place(("an input", 3), Asked())
+        >>> find_place(("an input", 3), ReadOptions())
         Place(input=0, label=1)
-        >>> find_place({"image": "an input", "target": 3}, Asked())
+        >>> find_place({"image": "an input", "target": 3}, ReadOptions())
         Place(input='image', label='target')
     """
     chosen = [*(asked.features or ()), *(name for name in (asked.image, asked.text) if name is not None)]
@@ -88,7 +88,7 @@ def find_place(item: Any, asked: Asked) -> Place:
         lacking = [key for key in (found, asked.label) if key is not None and key not in item]
         if found is None or lacking:
             raise ValueError(
-                f"the items are dicts with {listed(list(item), 'key')}: say which is the input and which the label, "
+                f"the items are dicts with {format_list(list(item), 'key')}: say which is the input and which the label, "
                 "with features=, image= or text=, and label=."
             )
         return Place(found, label)
@@ -114,7 +114,7 @@ def _declared_labels(base: Any, rows: Sequence[int], first: Any, place: Place) -
 
 
 def _read_labels(
-    base: Any, rows: Sequence[int], key: Key, asked: Asked
+    base: Any, rows: Sequence[int], key: Key, asked: ReadOptions
 ) -> tuple[list[int], list[Any], list[dict[str, Any]]]:
     """Read every item once; return the rows that could be read, their labels, and a note about the others."""
     if key is None:
@@ -132,7 +132,7 @@ def _read_labels(
     names = [f"{row}: {broken}" for row, broken in bad]
     if bad and not asked.skip_unreadable:
         raise ValueError(
-            f"{listed(names, 'item')} cannot be read: mend the dataset, or pass skip_unreadable=True to go on without."
+            f"{format_list(names, 'item')} cannot be read: mend the dataset, or pass skip_unreadable=True to go on without."
         )
     kept = [row for row in rows if row in values]
     notes = [leave_out("item", "cannot be read", names)] if bad else []

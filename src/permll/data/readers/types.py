@@ -2,18 +2,51 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from permll.data.inputs import Inputs
-from permll.utils.messages import listed
+from permll.utils.messages import did_you_mean, format_list
 
 Rare = Literal["refuse", "drop", "keep"]
 _KEPT_NAMES = 1000  # of what was left out, in ``about``; the count is always whole
 
 
+class ReadKeywords(TypedDict, total=False):
+    """The keywords of ``permll.data.readers.read`` that functions built on it pass through."""
+
+    label: str | None
+    text: str | None
+    image: str | None
+    features: Sequence[str] | str | None
+    id: str | None
+    classes: Sequence[str] | None
+    ids: Sequence[str] | None
+    no_label: object
+    rare: Rare
+    check: bool
+    skip_unreadable: bool
+    image_size: int | None
+
+
+def check_keywords(keywords: ReadKeywords, where: str) -> dict[str, Any]:
+    """Return the keywords that were given; an unknown one is named.
+
+    Examples:
+        >>> check_keywords({"lable": "kind"}, "clean")
+        Traceback (most recent call last):
+        ...
+        TypeError: clean() has no keyword 'lable', did you mean label?
+    """
+    for name in keywords:
+        if name not in ReadKeywords.__annotations__:
+            near = did_you_mean(name, ReadKeywords.__annotations__) or "."
+            raise TypeError(f"{where}() has no keyword {name!r}{near}")
+    return {name: value for name, value in keywords.items() if value is not None}
+
+
 @dataclass(frozen=True)
-class Asked:
-    """The keywords of ``read``, as they were given."""
+class ReadOptions:
+    """The keywords of ``read``, checked."""
 
     label: str | None = None
     text: str | None = None
@@ -43,34 +76,34 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Places:
+class RowRefs:
     """What complaints call the samples: rows by id, or the lines of a file that one can go to.
 
     Examples:
-        >>> Places([2, 3, 5], "line").listed([0, 2])
+        >>> RowRefs([2, 3, 5], "line").format_list([0, 2])
         '2 lines (2, 5)'
-        >>> Places(["a", "b"]).named(1), Places([2, 3], "line").named(1)
+        >>> RowRefs(["a", "b"]).named(1), RowRefs([2, 3], "line").named(1)
         ('b', 'line 3')
     """
 
     names: Sequence[object]
     noun: str = "row"
 
-    def listed(self, rows: Sequence[int]) -> str:
+    def format_list(self, rows: Sequence[int]) -> str:
         """Return the samples at ``rows`` as a phrase, the first ten by name."""
-        return listed([self.names[row] for row in rows], self.noun)
+        return format_list([self.names[row] for row in rows], self.noun)
 
     def named(self, row: int) -> str:
         """Return what one sample is called where nothing says what kind of name that is."""
         return f"line {self.names[row]}" if self.noun == "line" else str(self.names[row])
 
-    def take(self, rows: Sequence[int]) -> "Places":
+    def take(self, rows: Sequence[int]) -> "RowRefs":
         """Return the names at ``rows``."""
-        return Places([self.names[row] for row in rows], self.noun)
+        return RowRefs([self.names[row] for row in rows], self.noun)
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class RawData:
     """Samples as a reader found them, before labels are numbered and anything is left out.
 
     Args:
@@ -87,15 +120,15 @@ class Found:
     inputs: Inputs
     values: Any
     ids: Sequence[str]
-    about: dict[str, Any] = field(default_factory=dict)
+    metadata: dict[str, Any] = field(default_factory=dict)
     names: Sequence[str] | None = None
     noun: str = "row"
     lines: Sequence[int] | None = None
     order: Sequence[str] | None = None
 
-    def places(self, ids: Sequence[str]) -> Places:
+    def places(self, ids: Sequence[str]) -> RowRefs:
         """Return what complaints call the samples."""
-        return Places(ids, self.noun) if self.lines is None else Places(self.lines, "line")
+        return RowRefs(ids, self.noun) if self.lines is None else RowRefs(self.lines, "line")
 
 
 def leave_out(what: str, why: str, names: Sequence[object]) -> dict[str, Any]:
@@ -108,32 +141,32 @@ def leave_out(what: str, why: str, names: Sequence[object]) -> dict[str, Any]:
     return {"what": what, "why": why, "count": len(names), "names": [str(name) for name in names[:_KEPT_NAMES]]}
 
 
-def assumed(about: dict[str, Any], what: str) -> dict[str, Any]:
+def assumed(metadata: dict[str, Any], what: str) -> dict[str, Any]:
     """Return ``about`` with one more thing that was taken for granted, without being asked for.
 
     Examples:
         >>> assumed({"kind": "texts"}, "column 'text' is the text")
         {'kind': 'texts', 'assumed': ["column 'text' is the text"]}
     """
-    return {**about, "assumed": [*about.get("assumed", ()), what]}
+    return {**metadata, "assumed": [*metadata.get("assumed", ()), what]}
 
 
-def joined(about: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def joined(metadata: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     """Return both, with what either takes for granted.
 
     Examples:
         >>> joined({"assumed": ["this"]}, {"kind": "images", "assumed": ["that"]})
         {'assumed': ['this', 'that'], 'kind': 'images'}
     """
-    both = [*about.get("assumed", ()), *more.get("assumed", ())]
-    return {**about, **more, **({"assumed": both} if both else {})}
+    both = [*metadata.get("assumed", ()), *more.get("assumed", ())]
+    return {**metadata, **more, **({"assumed": both} if both else {})}
 
 
-def counted(number: int, what: str) -> str:
+def pluralize(number: int, what: str) -> str:
     """Return a number with its noun.
 
     Examples:
-        >>> counted(1, "id"), counted(2_000, "id")
+        >>> pluralize(1, "id"), pluralize(2_000, "id")
         ('1 id', '2,000 ids')
     """
     return f"{number:,} {what}{'' if number == 1 else 's'}"

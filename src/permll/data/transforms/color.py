@@ -54,7 +54,7 @@ def equalize(x: Tensor) -> Tensor:
     return _looked_up(torch.where(step > 0, table, torch.arange(256, device=x.device)), x)
 
 
-def grey(x: Tensor) -> Tensor:
+def gray(x: Tensor) -> Tensor:
     """Return the luminance (B, 1, H, W) by the ITU-R 601 weights; of grey images, the images."""
     if x.shape[1] == 1:
         return x
@@ -64,14 +64,14 @@ def grey(x: Tensor) -> Tensor:
     return ((red * 19595 + green * 38470 + blue * 7471 + 0x8000) >> 16).to(torch.uint8)[:, None]
 
 
-def mean_grey(x: Tensor) -> Tensor:
+def mean_gray(x: Tensor) -> Tensor:
     """Return each image's mean luminance, rounded, in every pixel."""
-    mean = (grey(x).double().mean(dim=(1, 2, 3), keepdim=True) + 0.5).floor()
+    mean = (gray(x).double().mean(dim=(1, 2, 3), keepdim=True) + 0.5).floor()
     return mean.to(torch.uint8).expand_as(x)
 
 
 def smooth(x: Tensor) -> Tensor:
-    """Average each inner pixel (weight 5) with its eight neighbours (weight 1); border pixels stay."""
+    """Average each inner pixel (weight 5) with its eight neighbors (weight 1); border pixels stay."""
     values = x.float()
     rows = values[:, :, :-2] + values[:, :, 1:-1] + values[:, :, 2:]
     total = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:] + 4 * values[:, :, 1:-1, 1:-1]

@@ -6,18 +6,18 @@ import torch
 from torch import Tensor
 
 from permll.data.inputs import Images, Inputs, Items, LazyImages, Vectors
-from permll.data.transforms.image_transforms import CentreCrop, Chain, Crop, Cutout, Flip, Normalise, View
+from permll.data.transforms.image_transforms import CenterCrop, Chain, Crop, Cutout, Flip, Normalize, Transform
 from permll.data.transforms.policies import RandAugment
-from permll.data.transforms.vector_transforms import Drop, Jitter, Standardise
+from permll.data.transforms.vector_transforms import Drop, Jitter, Standardize
 
-IMAGENET = Normalise((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-CIFAR10 = Normalise((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
-CIFAR100 = Normalise((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+IMAGENET = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+CIFAR10 = Normalize((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+CIFAR100 = Normalize((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
 
 _SAMPLE = 10_000  # so many images tell mean and spread to three digits
 
 
-def default_views(inputs: Inputs) -> Mapping[str, View]:
+def default_views(inputs: Inputs) -> Mapping[str, Transform]:
     """Return the views "plain", "weak" and "strong" for a kind of inputs, scaled by the statistics of ``inputs``.
 
     Take them from the training rows and use them for all. Colour images are mirrored, grey ones are not: they may be
@@ -33,12 +33,12 @@ def default_views(inputs: Inputs) -> Mapping[str, View]:
         size = inputs.size * 7 // 8  # 224 of 256
         flip = Flip()
         return {
-            "plain": Chain(CentreCrop(size), IMAGENET),
+            "plain": Chain(CenterCrop(size), IMAGENET),
             "weak": Chain(Crop(size), flip, IMAGENET),
             "strong": Chain(Crop(size), flip, RandAugment(), IMAGENET),
         }
     if isinstance(inputs, Vectors):
-        scale = Standardise(*vector_statistics(inputs))
+        scale = Standardize(*vector_statistics(inputs))
         return {
             "plain": scale,
             "weak": Chain(scale, Jitter(0.05)),
@@ -49,23 +49,23 @@ def default_views(inputs: Inputs) -> Mapping[str, View]:
     raise TypeError(f"{inputs} have no views before they are encoded: permll.data.encode(data).")
 
 
-def image_views(normalise: Normalise, shape: Sequence[int]) -> Mapping[str, View]:
+def image_views(normalize: Normalize, shape: Sequence[int]) -> Mapping[str, Transform]:
     """Return the views of small images (C, H, W): crop with padding of an eighth, mirror; strong: a policy and a hole.
 
     The policy is for images whose channels are grey or red, green and blue.
     """
     channels, size = shape[0], min(shape[1:])
     padding = max(size // 8, 1) if size > 2 else 0  # a line of pixels would be moved out of its own picture
-    moves: list[View] = [Crop(padding=padding), *([Flip()] if channels == 3 else [])]
-    policy: list[View] = [RandAugment()] if channels in (1, 3) else []
+    moves: list[Transform] = [Crop(padding=padding), *([Flip()] if channels == 3 else [])]
+    policy: list[Transform] = [RandAugment()] if channels in (1, 3) else []
     return {
-        "plain": Chain(normalise),
-        "weak": Chain(*moves, normalise),
-        "strong": Chain(*moves, *policy, normalise, Cutout(max(size // 2, 1))),
+        "plain": Chain(normalize),
+        "weak": Chain(*moves, normalize),
+        "strong": Chain(*moves, *policy, normalize, Cutout(max(size // 2, 1))),
     }
 
 
-def image_statistics(images: Images) -> Normalise:
+def image_statistics(images: Images) -> Normalize:
     """Return mean and standard deviation of each channel, from an even choice of at most 10,000 images."""
     step = -(-len(images) // _SAMPLE)
     pixels = images.pixels[::step].transpose(0, 1).flatten(1)
@@ -76,7 +76,7 @@ def image_statistics(images: Images) -> Normalise:
     variance = (counts * values**2).sum(1) / counts.sum(1) - mean**2
     std = variance.clamp(min=0).sqrt()
     std[std == 0] = 1.0
-    return Normalise(tuple(mean.tolist()), tuple(std.tolist()))
+    return Normalize(tuple(mean.tolist()), tuple(std.tolist()))
 
 
 def vector_statistics(vectors: Vectors) -> tuple[Tensor, Tensor]:

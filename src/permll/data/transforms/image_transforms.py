@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from permll.data.transforms.geometry import Padding, mirror, pad, windows
 from permll.data.transforms.counter_rng import fold, uniform
+from permll.data.transforms.geometry import Padding, mirror, pad, windows
 
-View = Callable[[Tensor, Tensor], Tensor]
+Transform = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class Chain:
     """Steps one after the other, each with draws of its own.
 
     Examples:
-        >>> view = Chain(Crop(padding=4), Flip(), Normalise((0.5,), (0.25,)))
+        >>> view = Chain(Crop(padding=4), Flip(), Normalize((0.5,), (0.25,)))
         >>> view(torch.zeros(2, 1, 28, 28, dtype=torch.uint8), torch.tensor([1, 2])).unique()
         tensor([-2.])
     """
 
-    steps: tuple[View, ...]
+    steps: tuple[Transform, ...]
 
-    def __init__(self, *steps: View) -> None:
+    def __init__(self, *steps: Transform) -> None:
         object.__setattr__(self, "steps", steps)
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ class Crop:
 
 
 @dataclass(frozen=True)
-class CentreCrop:
+class CenterCrop:
     """The middle of the image, ``size`` pixels square."""
 
     size: int
@@ -89,7 +89,7 @@ class Flip:
 class Cutout:
     """A square hole, ``size`` pixels wide, around a random pixel; at the border part of it falls outside.
 
-    After ``Normalise`` a ``fill`` of 0 is the mean colour, as published.
+    After ``Normalize`` a ``fill`` of 0 is the mean colour, as published.
     """
 
     size: int
@@ -107,7 +107,7 @@ class Cutout:
 
 
 @dataclass(frozen=True)
-class Normalise:
+class Normalize:
     """From uint8 to float32: (value / 255 - mean) / std, channel by channel."""
 
     mean: tuple[float, ...]
@@ -117,7 +117,7 @@ class Normalise:
         """Return float32 (B, C, H, W)."""
         if batch.dtype != torch.uint8:
             raise TypeError(
-                f"Normalise takes uint8 images, got {batch.dtype}: it comes once, and after all that need them."
+                f"Normalize takes uint8 images, got {batch.dtype}: it comes once, and after all that need them."
             )
         mean, std = (torch.tensor(values, device=batch.device)[:, None, None] for values in (self.mean, self.std))
         return batch.to(torch.float32).mul_(1 / (255 * std)).sub_(mean / std)

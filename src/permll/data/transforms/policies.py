@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from permll.data.transforms import colour
-from permll.data.transforms.geometry import affine, shear_matrix, shift_matrix, turn_matrix
+from permll.data.transforms import color
 from permll.data.transforms.counter_rng import fold, uniform, whole
+from permll.data.transforms.geometry import affine, shear_matrix, shift_matrix, turn_matrix
 
 FILL = 128  # grey: what comes into the picture from outside
 
@@ -27,16 +27,16 @@ MOVES: dict[str, Callable[[Tensor, int, int], Tensor]] = {  # signed strength, h
 }
 BLENDS: dict[str, Callable[[Tensor], Tensor]] = {  # images -> what they are blended with
     "brightness": torch.zeros_like,
-    "color": lambda x: colour.grey(x).expand_as(x),
-    "contrast": colour.mean_grey,
-    "sharpness": colour.smooth,
+    "color": lambda x: color.gray(x).expand_as(x),
+    "contrast": color.mean_gray,
+    "sharpness": color.smooth,
 }
 CHANGES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # images, strength -> images
-    "posterize": lambda x, s: colour.posterize(x, 8 - (4 * s).round()),
-    "solarize": lambda x, s: colour.solarize(x, 255 * (1 - s)),
-    "autocontrast": lambda x, _s: colour.autocontrast(x),
-    "equalize": lambda x, _s: colour.equalize(x),
-    "invert": lambda x, _s: colour.invert(x),
+    "posterize": lambda x, s: color.posterize(x, 8 - (4 * s).round()),
+    "solarize": lambda x, s: color.solarize(x, 255 * (1 - s)),
+    "autocontrast": lambda x, _s: color.autocontrast(x),
+    "equalize": lambda x, _s: color.equalize(x),
+    "invert": lambda x, _s: color.invert(x),
 }
 OPERATIONS = ("identity", *MOVES, *BLENDS, *CHANGES)
 _RANDOM = len(OPERATIONS) - 1  # RandAugment draws from all but the last, invert
@@ -100,7 +100,7 @@ class AutoAugment:
 def apply_operations(batch: Tensor, operation: Tensor, strength: Tensor, sign: Tensor) -> Tensor:
     """Return the batch with operation number ``operation`` (B,) of ``OPERATIONS`` done to each image."""
     if batch.dtype != torch.uint8:
-        raise TypeError(f"policies work on uint8 images, before Normalise; got {batch.dtype}.")
+        raise TypeError(f"policies work on uint8 images, before Normalize; got {batch.dtype}.")
     if len(batch) == 0:
         return batch
     drawn = {OPERATIONS[number]: _where(operation == number) for number in operation.unique().tolist()}
@@ -131,7 +131,7 @@ def _blended(batch: Tensor, drawn: dict[str, Tensor], strength: Tensor, sign: Te
         return []
     other = torch.cat([BLENDS[name](batch.index_select(0, rows)) for name, rows in own.items()])
     rows = torch.cat(list(own.values()))
-    return [(rows, colour.blend(other, batch.index_select(0, rows), (1 + 0.9 * strength * sign)[rows]))]
+    return [(rows, color.blend(other, batch.index_select(0, rows), (1 + 0.9 * strength * sign)[rows]))]
 
 
 def _changed(batch: Tensor, drawn: dict[str, Tensor], strength: Tensor, _sign: Tensor) -> Pieces:

@@ -8,7 +8,7 @@ from permll.data.transforms.counter_rng import fold, normal, uniform
 
 
 @dataclass(frozen=True, eq=False)
-class Standardise:
+class Standardize:
     """(value - mean) / std, column by column; mean and std are (F,)."""
 
     mean: Tensor

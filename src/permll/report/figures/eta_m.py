@@ -108,7 +108,7 @@ def smooth_map(cells: Sequence[Point], log_grid: Floats, m_grid: Floats) -> Floa
     """Return the smoothed share (rows: log η, columns: m), a mean of all cells with Gaussian weights.
 
     s(x, m) = Σ_i w_i s_i / Σ_i w_i,  w_i = exp(-((x - x_i)/h_x)²/2 - ((m - m_i)/h_m)²/2), x = log η. The widths h are
-    0.7 of the mean step between the values there are, so that a cell hardly reaches beyond its neighbours.
+    0.7 of the mean step between the values there are, so that a cell hardly reaches beyond its neighbors.
 
     Examples:
         >>> corners = [Point(1, 0.2, 0.0), Point(10, 0.2, 0.0), Point(1, 0.8, 1.0), Point(10, 0.8, 1.0)]

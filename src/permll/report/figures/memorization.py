@@ -21,7 +21,7 @@ APART = 0.05  # a learned share that is so far from the true one is set off
 LOST = 1.0  # so many points lost since the best epoch are worth a mark
 
 
-def draw_memorisation(panels: Mapping[str, Mapping[str, Seeds]]) -> "Figure":
+def draw_memorization(panels: Mapping[str, Mapping[str, Seeds]]) -> "Figure":
     """Draw test accuracy over the epochs: the mean over seeds as a line, from the lowest to the highest seed as a band.
 
     A circle is the best epoch, which only an oracle can pick; what is lost from there to the end is written beside it.

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from permll.report.findings.preview_html import Look, draw_look
 from permll.report.findings.html_text import counted, name
+from permll.report.findings.preview_html import Look, draw_look
 from permll.report.page.html import escape
 
 CLASSES, GROUPS, TWINS, PROPOSED = 20, 30, 10, 2

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from permll.report.findings.issue_cards import Pair, pair_key
 from permll.report.findings.html_text import counted, name
-from permll.report.text import short
+from permll.report.findings.issue_cards import Pair, pair_key
 from permll.report.page.html import escape
+from permll.report.text import short
 
 MOST = 20  # classes in a matrix
 _LONG = 4  # signs: longer names stand upright above many columns

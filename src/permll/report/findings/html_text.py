@@ -3,8 +3,8 @@
 import re
 from html import escape as _escape
 
-from permll.report.text import short
 from permll.report.page.html import escape
+from permll.report.text import short
 
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, and halves of characters
 

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from permll.report.findings.preview_html import Look, draw_look
 from permll.report.findings.html_text import name, percent
-from permll.report.text import short
+from permll.report.findings.preview_html import Look, draw_look
 from permll.report.page.html import escape
+from permll.report.text import short
 
 CARDS = 100
 FEW = 12  # cards where nothing is flagged

@@ -33,14 +33,14 @@ def shade(part: float) -> tuple[str, str]:
     return "#" + "".join(f"{channel:02x}" for channel in mixed), BLACK if luminance(mixed) > HALF else WHITE
 
 
-def luminance(colour: Sequence[int]) -> float:
+def luminance(color: Sequence[int]) -> float:
     """Return the relative luminance of a colour of three channels from 0 to 255, as WCAG defines it.
 
     Examples:
         >>> luminance((0, 0, 0)), luminance((255, 255, 255))
         (0.0, 1.0)
     """
-    parts = (channel / 255 for channel in colour)
+    parts = (channel / 255 for channel in color)
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return round(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2], 12)
 

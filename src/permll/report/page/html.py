@@ -3,8 +3,8 @@
 import re
 from html import escape as _escape
 
-from permll.report.text import printable
 from permll.report.tables.titles import Key, method_title
+from permll.report.text import printable
 
 
 def escape(value: object) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from permll.report.page.html import escape, filtered_by
 from permll.report.rank_tests import Ranking
-from permll.report.tables.titles import Row, method_title
 from permll.report.tables.rank_table import rankings
+from permll.report.tables.titles import Row, method_title
 
 
 def drawn_ranks(rows: Iterable[Row]) -> str:

@@ -19,8 +19,8 @@ from permll.report.tables.titles import (
     point,
 )
 
-HEADS = ("Method", "Data", "Noise", "Seed", "Last, %", "Best*, %", "Epochs", "Seconds", "Run", "Command")
-WORDS = {"Method", "Data", "Noise", "Run", "Command", "Setting", "What happened"}  # heads of columns of words
+HEADS = ("Method", "LabeledData", "Noise", "Seed", "Last, %", "Best*, %", "Epochs", "Seconds", "Run", "Command")
+WORDS = {"Method", "LabeledData", "Noise", "Run", "Command", "Setting", "What happened"}  # heads of columns of words
 
 
 def runs_table(rows: Iterable[Row], page: Path) -> str:

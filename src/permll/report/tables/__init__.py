@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterable
 
+from permll.report.tables.builder import make_tables as make_tables
 from permll.report.tables.model import Cell as Cell
 from permll.report.tables.model import Column as Column
 from permll.report.tables.model import Line as Line
 from permll.report.tables.model import Quantity as Quantity
 from permll.report.tables.model import Table as Table
-from permll.report.tables.specs import KINDS_OF_TABLES as KINDS_OF_TABLES
-from permll.report.tables.builder import make_tables as make_tables
-from permll.report.tables.titles import Row as Row
 from permll.report.tables.rank_table import rank_tables as rank_tables
+from permll.report.tables.specs import KINDS_OF_TABLES as KINDS_OF_TABLES
+from permll.report.tables.titles import Row as Row
 from permll.report.tables.writers.csv import write_csv
 from permll.report.tables.writers.html import write_html
 from permll.report.tables.writers.latex import write_latex

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from permll.report.paper_numbers import PRINTED, Printed
-from permll.report.tables.significance import best_set, spread
 from permll.report.tables.model import Cell, Column, Line, Quantity, Table
+from permll.report.tables.notes import caption, notes
+from permll.report.tables.significance import best_set, spread
 from permll.report.tables.specs import KINDS_OF_TABLES, Kind
 from permll.report.tables.titles import (
     REAL,
@@ -23,7 +24,6 @@ from permll.report.tables.titles import (
     point,
     split_noise,
 )
-from permll.report.tables.notes import caption, notes
 
 Setting = tuple[str, str]  # data and noise
 STAND_IN = {"digits": "cifar10", "fashion_mnist": "cifar10"}  # whose printed numbers stand beside ours

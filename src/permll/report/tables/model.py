@@ -20,7 +20,7 @@ class Quantity(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """A column: one quantity on one data set with one noise. ``group`` heads it together with its neighbours."""
+    """A column: one quantity on one data set with one noise. ``group`` heads it together with its neighbors."""
 
     group: str
     title: str

@@ -1,7 +1,7 @@
 """What is said above and below a table: what is seen, how it was chosen, where it came from."""
 
-from permll.report.tables.significance import RULE
 from permll.report.tables.model import Table
+from permll.report.tables.significance import RULE
 from permll.report.tables.specs import ORACLE, Kind
 from permll.report.tables.titles import TRUSTED, data_title, is_trusted
 

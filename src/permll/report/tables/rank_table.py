@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from string import ascii_lowercase
 
 from permll.report.rank_tests import Ranking, rank
+from permll.report.tables.builder import by_tier, unique_rows
 from permll.report.tables.model import Cell, Column, Line, Quantity, Table
 from permll.report.tables.specs import KINDS_OF_TABLES
-from permll.report.tables.builder import by_tier, unique_rows
 from permll.report.tables.titles import Key, Row, is_trusted, method_key, method_title, point
 
 _KIND = KINDS_OF_TABLES["ranks"]

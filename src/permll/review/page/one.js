@@ -111,7 +111,7 @@ const nearby = (head, words, items, item, open) =>
   );
 
 const votes = (item) => {
-  const labels = item.neighbours.map((near) => near.decision?.label ?? near.given);
+  const labels = item.neighbors.map((near) => near.decision?.label ?? near.given);
   const share = (label) => labels.filter((one) => one === label).length;
   const given = `${share(item.given)} of ${labels.length} as given`;
   return item.given === item.proposed ? given : `${given}, ${share(item.proposed)} as proposed`;
@@ -127,7 +127,7 @@ export const showOne = (main, item, place, matching, actions) => {
         { class: "seen" },
         make("figure", {}, look(item, 1200), make("figcaption", {}, "id ", make("code", {}, item.id))),
         nearby("Exact duplicates", "the same to the last bit", item.duplicates, item, actions.open),
-        nearby("Nearest samples", votes(item), item.neighbours, item, actions.open),
+        nearby("Nearest samples", votes(item), item.neighbors, item, actions.open),
       ),
       make(
         "div",

@@ -20,12 +20,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from permll.utils.messages import nearest
 from permll.methods._base import Method
 from permll.training.export.model_json import describe
 from permll.training.export.transforms import Preprocessing
-from permll.training.run import Run, write_text
-from permll.training.predictor import ENCODER, Trained, load_trained
+from permll.training.predictor import ENCODER, Predictor, load_predictor
+from permll.training.run import Run, atomic_write_text
+from permll.utils.messages import did_you_mean
 
 Format = Literal["safetensors", "onnx", "torch_export"]
 _FILES = {"safetensors": "model.safetensors", "onnx": "model.onnx", "torch_export": "model.pt2"}
@@ -37,14 +37,14 @@ class Classifier(nn.Module):
     Where a method predicts in its own way, that way is taken; otherwise the mean over its networks.
     """
 
-    def __init__(self, trained: Trained) -> None:
+    def __init__(self, predictor: Predictor) -> None:
         super().__init__()
-        self.preprocessing = Preprocessing(trained.card["view"])
-        self.plain = type(trained.method).predict is Method.predict
+        self.preprocessing = Preprocessing(predictor.card["view"])
+        self.plain = type(predictor.method).predict is Method.predict
         if self.plain:
-            self.networks = nn.ModuleList(trained.networks.values())
+            self.networks = nn.ModuleList(predictor.networks.values())
         else:
-            self.method = trained.method
+            self.method = predictor.method
         self.eval()
 
     def forward(self, input: Tensor) -> Tensor:
@@ -71,37 +71,37 @@ def export_network(
     """
     for name in formats:
         if name not in _FILES:
-            raise ValueError(f"{name!r} is no format{nearest(name, _FILES) or '.'} There are {', '.join(_FILES)}.")
+            raise ValueError(f"{name!r} is no format{did_you_mean(name, _FILES) or '.'} There are {', '.join(_FILES)}.")
     if "onnx" in formats:
         _need_onnx()
-    trained = load_trained(run, network)
+    predictor = load_predictor(run, network)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     files = [_FILES[name] for name in formats]
-    about = describe(trained, files)
+    about = describe(predictor, files)
     paths = [folder / file for file in files]
     if "safetensors" in formats:
-        _write_weights(trained, folder / _FILES["safetensors"])
+        _write_weights(predictor, folder / _FILES["safetensors"])
     if "onnx" in formats or "torch_export" in formats:
-        _write_graphs(trained, about, folder, formats)
-    if trained.encoder is not None:
+        _write_graphs(predictor, about, folder, formats)
+    if predictor.encoder is not None:
         with _whole(folder / ENCODER) as partial:
             shutil.copyfile(run.folder / ENCODER, partial)
         paths.append(folder / ENCODER)
-    write_text(folder / "model.json", json.dumps(about, indent=2) + "\n")
+    atomic_write_text(folder / "model.json", json.dumps(about, indent=2) + "\n")
     return [*paths, folder / "model.json"]
 
 
-def _write_weights(trained: Trained, path: Path) -> None:
+def _write_weights(predictor: Predictor, path: Path) -> None:
     from safetensors.torch import save
 
-    networks = trained.networks
+    networks = predictor.networks
     weights = {
         (f"{name}.{key}" if len(networks) > 1 else key): tensor.contiguous().clone()  # shared memory is refused
         for name, network in networks.items()
         for key, tensor in network.state_dict().items()
     }
-    card = trained.card
+    card = predictor.card
     head = {"classes": card["classes"], "network": card["network"], "input_shape": card["input_shape"]}
     head |= {"preprocessing": card["view"], "networks": card["networks"], "method": card["method"]}
     metadata = {"format": "pt", **{key: json.dumps(value) for key, value in head.items()}}
@@ -109,10 +109,10 @@ def _write_weights(trained: Trained, path: Path) -> None:
         partial.write_bytes(save(weights, metadata))  # save_file would make it readable to its owner alone
 
 
-def _write_graphs(trained: Trained, about: dict[str, Any], folder: Path, formats: Sequence[Format]) -> None:
+def _write_graphs(predictor: Predictor, about: dict[str, Any], folder: Path, formats: Sequence[Format]) -> None:
     with _silence():
         try:
-            program = _traced(trained)
+            program = _traced(predictor)
         except Exception as problem:  # a network's own code can fail in any way
             first = str(problem).strip().partition("\n")[0].rstrip(".")
             raise ValueError(
@@ -126,23 +126,23 @@ def _write_graphs(trained: Trained, about: dict[str, Any], folder: Path, formats
             _write_onnx(program, about, folder / _FILES["onnx"])
 
 
-def _traced(trained: Trained) -> torch.export.ExportedProgram:
-    module = Classifier(trained)
-    program = _program(module, trained)
+def _traced(predictor: Predictor) -> torch.export.ExportedProgram:
+    module = Classifier(predictor)
+    program = _program(module, predictor)
     unused = _unused(program)
     if unused:  # what a method kept for each training sample stays at home
         for name in unused:
             owner, _, own = name.rpartition(".")
             setattr(module.get_submodule(owner), own, torch.empty(0))
-        program = _program(module, trained)
+        program = _program(module, predictor)
     for node in program.graph.nodes:
         node.meta.pop("stack_trace", None)  # as do the paths of this machine
     return program
 
 
-def _program(module: Classifier, trained: Trained) -> torch.export.ExportedProgram:
-    dtype = getattr(torch, trained.seen.dtype)
-    example = torch.zeros(2, *trained.seen.shape, dtype=dtype)  # two: one would be taken for the only size
+def _program(module: Classifier, predictor: Predictor) -> torch.export.ExportedProgram:
+    dtype = getattr(torch, predictor.input_spec.dtype)
+    example = torch.zeros(2, *predictor.input_spec.shape, dtype=dtype)  # two: one would be taken for the only size
     shapes = {"input": {0: torch.export.Dim("batch")}}
     with torch.no_grad():
         return torch.export.export(module, (example,), dynamic_shapes=shapes)

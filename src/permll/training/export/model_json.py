@@ -6,15 +6,15 @@ from typing import Any
 
 from permll.methods._base import Method
 from permll.training.export.transforms import in_words
-from permll.training.predictor import Trained
+from permll.training.predictor import Predictor
 
 
-def describe(trained: Trained, files: Sequence[str]) -> dict[str, Any]:
+def describe(predictor: Predictor, files: Sequence[str]) -> dict[str, Any]:
     """Return what a user of the exported files must know, as ``model.json`` holds it."""
-    card, seen = trained.card, trained.seen
+    card, input_spec = predictor.card, predictor.input_spec
     several = len(card["networks"]) > 1
     note = f" Keys begin with {', '.join(card['networks'])}: average their probabilities." if several else ""
-    if type(trained.method).predict is not Method.predict:
+    if type(predictor.method).predict is not Method.predict:
         note = f" The method {card['method']} predicts in a way of its own, which only the other files hold."
     how = {
         "model.safetensors": "network.load_state_dict(safetensors.torch.load_file('model.safetensors')), network being "
@@ -25,46 +25,46 @@ def describe(trained: Trained, files: Sequence[str]) -> dict[str, Any]:
         "model.pt2": "torch.export.load('model.pt2').module()(samples). It preprocesses by itself.",
     }
     return {
-        "classes": list(trained.classes),
+        "classes": list(predictor.classes),
         "input": {
             "name": "input",
-            "shape": ["batch", *seen.shape],
-            "dtype": seen.dtype,
-            "meaning": _meaning(trained),
+            "shape": ["batch", *input_spec.shape],
+            "dtype": input_spec.dtype,
+            "meaning": _meaning(predictor),
         },
-        "output": {"name": "probabilities", "shape": ["batch", len(trained.classes)], "dtype": "float32"},
+        "output": {"name": "probabilities", "shape": ["batch", len(predictor.classes)], "dtype": "float32"},
         "preprocessing": {"in_words": in_words(card["view"]), "steps": card["view"]},
-        "encoding": _encoding(trained),
+        "encoding": _encoding(predictor),
         "network": {
             **card["network"],
             "networks": card["networks"],
             "input_shape": card["input_shape"],
-            "layers": repr(next(iter(trained.networks.values()))).splitlines(),
+            "layers": repr(next(iter(predictor.networks.values()))).splitlines(),
         },
         "method": card["method"],
-        "epochs": trained.epoch,
+        "epochs": predictor.epoch,
         "how_to_load": {file: how[file] for file in files},
         "made_by": f"permll {card['permll']}",
     }
 
 
-def _meaning(trained: Trained) -> str:
-    seen = trained.seen
-    if trained.encoder is not None:
-        return f"vectors that encoder.npz makes of {seen}: see encoding"
-    if seen.kind != "images":
-        return f"{seen}, as they are"
-    channels, height, width = seen.shape
-    colours = {1: "grey", 3: "red, green, blue"}.get(channels, f"{channels} channels")
-    resized = f", {'stretched' if seen.fit == 'stretch' else 'cropped'} to that size" if seen.size else ""
-    return f"images of {height} x {width} pixels{resized}, channels first ({colours}), values 0 to 255"
+def _meaning(predictor: Predictor) -> str:
+    input_spec = predictor.input_spec
+    if predictor.encoder is not None:
+        return f"vectors that encoder.npz makes of {input_spec}: see encoding"
+    if input_spec.kind != "images":
+        return f"{input_spec}, as they are"
+    channels, height, width = input_spec.shape
+    colors = {1: "grey", 3: "red, green, blue"}.get(channels, f"{channels} channels")
+    resized = f", {'stretched' if input_spec.fit == 'stretch' else 'cropped'} to that size" if input_spec.size else ""
+    return f"images of {height} x {width} pixels{resized}, channels first ({colors}), values 0 to 255"
 
 
-def _encoding(trained: Trained) -> dict[str, Any] | None:
+def _encoding(predictor: Predictor) -> dict[str, Any] | None:
     """Return how vectors are made, as far as it can be said without arrays."""
-    if trained.encoder is None:
+    if predictor.encoder is None:
         return None
-    about = json.loads(trained.encoder.to_arrays()["about"].tobytes())
+    about = json.loads(predictor.encoder.to_arrays()["about"].tobytes())
     if about["kind"] == "table":
         words = (
             "columns in this order; numbers: (x - mean) / scale, the median where a cell is empty, and with mark one "

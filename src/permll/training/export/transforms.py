@@ -7,42 +7,42 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.transforms.defaults import as_it_is
-from permll.data.transforms.image_transforms import CentreCrop, Chain, Normalise, View
-from permll.data.transforms.vector_transforms import Standardise
+from permll.data.transforms.image_transforms import CenterCrop, Chain, Normalize, Transform
+from permll.data.transforms.vector_transforms import Standardize
 
 Steps = Sequence[Mapping[str, Any]]
 
 
-def steps_of(view: View) -> list[dict[str, Any]]:
+def steps_of(view: Transform) -> list[dict[str, Any]]:
     """Return the steps of a plain view as JSON holds them.
 
     Examples:
-        >>> steps_of(Chain(CentreCrop(24), Normalise((0.5,), (0.25,))))
+        >>> steps_of(Chain(CenterCrop(24), Normalize((0.5,), (0.25,))))
         [{'step': 'centre_crop', 'size': 24}, {'step': 'normalise', 'mean': [0.5], 'std': [0.25]}]
     """
     if isinstance(view, Chain):
         return [entry for step in view.steps for entry in steps_of(step)]
     if view is as_it_is:
         return []
-    if isinstance(view, CentreCrop):
+    if isinstance(view, CenterCrop):
         return [{"step": "centre_crop", "size": view.size}]
-    if isinstance(view, Normalise):
+    if isinstance(view, Normalize):
         return [{"step": "normalise", "mean": list(view.mean), "std": list(view.std)}]
-    if isinstance(view, Standardise):
+    if isinstance(view, Standardize):
         return [{"step": "standardise", "mean": view.mean.tolist(), "std": view.std.tolist()}]
-    raise TypeError(f"{view!r} cannot be written down: a plain view is made of CentreCrop, Normalise and Standardise.")
+    raise TypeError(f"{view!r} cannot be written down: a plain view is made of CenterCrop, Normalize and Standardize.")
 
 
-def view_of(steps: Steps) -> View:
+def view_of(steps: Steps) -> Transform:
     """Undo ``steps_of``."""
-    views: list[View] = []
+    views: list[Transform] = []
     for entry in steps:
         if entry["step"] == "centre_crop":
-            views.append(CentreCrop(entry["size"]))
+            views.append(CenterCrop(entry["size"]))
         elif entry["step"] == "normalise":
-            views.append(Normalise(tuple(entry["mean"]), tuple(entry["std"])))
+            views.append(Normalize(tuple(entry["mean"]), tuple(entry["std"])))
         else:
-            views.append(Standardise(torch.tensor(entry["mean"]), torch.tensor(entry["std"])))
+            views.append(Standardize(torch.tensor(entry["mean"]), torch.tensor(entry["std"])))
     return Chain(*views)
 
 
@@ -50,7 +50,7 @@ def in_words(steps: Steps) -> str:
     """Return the steps as a sentence; their numbers stand in ``steps``.
 
     Examples:
-        >>> in_words([{"step": "centre_crop", "size": 24}, {"step": "normalise", "mean": [0.5], "std": [0.25]}])
+        >>> in_words([{"step": "centre_crop", "size": 24}, {"step": "normalize", "mean": [0.5], "std": [0.25]}])
         'Take the middle 24 x 24 pixels; then (value / 255 - mean) / std for each channel.'
         >>> in_words([])
         'None: samples are taken as they are.'
@@ -70,7 +70,7 @@ class Preprocessing(nn.Module):
     """The steps as a module, for graphs that are used without permll.
 
     Examples:
-        >>> module = Preprocessing([{"step": "normalise", "mean": [0.5], "std": [0.25]}])
+        >>> module = Preprocessing([{"step": "normalize", "mean": [0.5], "std": [0.25]}])
         >>> module(torch.zeros(1, 1, 2, 2, dtype=torch.uint8)).unique()
         tensor([-2.])
     """

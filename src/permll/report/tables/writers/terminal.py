@@ -4,9 +4,9 @@ import shutil
 import textwrap
 from collections.abc import Sequence
 
-from permll.report.text import printable
 from permll.report.tables.model import Table, heads, parts
 from permll.report.tables.writers.cell_format import shown
+from permll.report.text import printable
 
 BOLD = "•"  # a plain text has no bold letters
 GAP = 2

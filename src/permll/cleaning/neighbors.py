@@ -13,7 +13,7 @@ def nearest_rows(features: Tensor, rows: Sequence[int] | Tensor, count: int) -> 
 
     Args:
         features: (N, d).
-        rows: n positions to find neighbours of.
+        rows: n positions to find neighbors of.
         count: how many; at most N - 1 are found.
 
     Returns:

@@ -1,0 +1,1 @@
+"""Training with several processes: process groups, sharded state, shared networks and launching."""

@@ -1,0 +1,1 @@
+"""Export of trained networks to formats that load without permll."""

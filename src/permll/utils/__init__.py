@@ -1,0 +1,1 @@
+"""Helpers without domain knowledge: messages, progress bars, atomic files."""
