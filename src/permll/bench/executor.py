@@ -17,8 +17,8 @@ from permll.bench.jobs import Cell
 from permll.bench.progress import Watcher
 from permll.bench.real_noise import unpack
 from permll.bench.worker import FAILURE, Outcome, prepare_worker, train_cell
-from permll.training.run import atomic_write_text
 from permll.training.signals import graceful_shutdown
+from permll.utils.files import atomic_write_text
 
 Failure = dict[str, Any]
 FAILURES = "failures.json"

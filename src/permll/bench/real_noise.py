@@ -14,7 +14,7 @@ import numpy as np
 from permll.noise._paths import existing
 from permll.noise.annotators import covered, majority, one_answer
 from permll.noise.corruption import Corruption
-from permll.training.run import atomic_write
+from permll.utils.files import atomic_write
 
 SUFFIX = "_rules"
 

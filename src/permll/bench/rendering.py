@@ -12,7 +12,7 @@ from permll.bench.jobs import Part
 from permll.bench.plots import draw_pictures
 from permll.bench.results import Row, collect_cells, write_rows
 from permll.report.tables import KINDS_OF_TABLES, render_tables
-from permll.training.run import atomic_write_text
+from permll.utils.files import atomic_write_text
 
 FORMATS = {"terminal": "txt", "markdown": "md", "latex": "tex", "html": "html", "csv": "csv"}
 CSV = "bench.csv"

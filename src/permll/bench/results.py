@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from permll.bench.jobs import Cell, read_folder_name
 from permll.bench.settings import read_column
 from permll.report.tables.titles import TIERS
-from permll.training.run import Run, atomic_write_text
+from permll.training.run import Run
+from permll.utils.files import atomic_write_text
 
 Row = dict[str, str | float | int | None]
 

@@ -14,7 +14,8 @@ from permll.bench.jobs import Cell
 from permll.bench.machine import machine
 from permll.bench.results import WATCHED, watched
 from permll.training.callbacks import Callback
-from permll.training.run import LOCK, Run, atomic_write_text
+from permll.training.run import LOCK, Run
+from permll.utils.files import atomic_write_text
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from permll.training.run import atomic_write, atomic_write_text
+from permll.utils.files import atomic_write, atomic_write_text
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,8 @@ from permll.cleaning.preview import look_at
 from permll.cleaning.thumbnails import SMALL, encode, to_image
 from permll.data.dataset import LabeledData
 from permll.report.findings_page import NAME, findings_page
-from permll.training.run import Run, atomic_write_text
+from permll.training.run import Run
+from permll.utils.files import atomic_write_text
 
 if TYPE_CHECKING:
     from PIL.Image import Image

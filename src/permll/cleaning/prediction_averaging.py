@@ -17,7 +17,8 @@ from torch import Tensor
 from permll.functional.noise_rate import WarmFit, warm_fit
 from permll.training.callbacks import Callback
 from permll.training.predictor import choose_weights
-from permll.training.run import Run, atomic_write
+from permll.training.run import Run
+from permll.utils.files import atomic_write
 
 if TYPE_CHECKING:
     from permll.training.trainer import Trainer

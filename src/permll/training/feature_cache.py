@@ -24,7 +24,7 @@ from permll.data.readers.input_spec import described, kind_of
 from permll.networks.backbone import Backbone, at_hand
 from permll.networks.sentences import SentenceEncoder
 from permll.training.recipe import AUTO, DataSection, Recipe
-from permll.training.run import atomic_write
+from permll.utils.files import atomic_write
 from permll.utils.progress import progress
 
 FEATURES = "features"  # the folder in a run

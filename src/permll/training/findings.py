@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from permll.data.dataset import LabeledData
-from permll.training.run import atomic_write_text
+from permll.utils.files import atomic_write_text
 
 FINDINGS = "findings.csv"
 

@@ -23,7 +23,8 @@ from permll.functional.noise_rate import (
     noise_rate_from_mixture,
     transition_of,
 )
-from permll.training.run import Run, atomic_write_text
+from permll.training.run import Run
+from permll.utils.files import atomic_write_text
 
 if TYPE_CHECKING:
     from permll.training.trainer import Trainer

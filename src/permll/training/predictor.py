@@ -27,7 +27,8 @@ from permll.networks import build_network
 from permll.training.export.transforms import steps_of, view_of
 from permll.training.feature_cache import FEATURES, encoder_of, keeping
 from permll.training.recipe import GIVEN
-from permll.training.run import Run, atomic_write, atomic_write_text
+from permll.training.run import Run
+from permll.utils.files import atomic_write, atomic_write_text
 from permll.utils.progress import progress
 
 if TYPE_CHECKING:

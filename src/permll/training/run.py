@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from permll.noise.corruption import Corruption
 from permll.training.checkpoint import Checkpoints
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
+from permll.utils.files import atomic_write, atomic_write_text
 from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
@@ -182,20 +183,3 @@ def default_folder(name: Recipe | Path | str | None, recipe: Recipe) -> Path:
         name = Path(recipe.data.source).stem or "own"
     words = [str(name).removesuffix(".toml"), recipe.method.name, str(recipe.training.seed)]
     return Path("runs") / re.sub(r"[^\w.-]+", "-", "-".join(words)).strip("-.")
-
-
-@contextmanager
-def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file whole or not at all, so that it survives a loss of power."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with partial.open("wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-
-
-def atomic_write_text(path: Path, content: str) -> None:
-    """Write a text file whole or not at all."""
-    with atomic_write(path) as file:
-        file.write(content.encode())

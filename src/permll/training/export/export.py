@@ -24,7 +24,8 @@ from permll.methods._base import Method
 from permll.training.export.model_json import describe
 from permll.training.export.transforms import Preprocessing
 from permll.training.predictor import ENCODER, Predictor, load_predictor
-from permll.training.run import Run, atomic_write_text
+from permll.training.run import Run
+from permll.utils.files import atomic_write_text
 from permll.utils.messages import did_you_mean
 
 Format = Literal["safetensors", "onnx", "torch_export"]
