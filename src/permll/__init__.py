@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from permll import data as data
     from permll import noise as noise
     from permll.cleaning.clean import clean as clean
-    from permll.cleaning.findings import Findings as Findings
     from permll.cleaning.label_errors import find_label_errors as find_label_errors
     from permll.estimator.classifier import PermLLClassifier as PermLLClassifier
+    from permll.findings import Findings as Findings
     from permll.layer.module import PermutationLayer as PermutationLayer
     from permll.training.noise_estimate import NoiseEstimate as NoiseEstimate
     from permll.training.noise_estimate import estimate_noise as estimate_noise
@@ -27,7 +27,7 @@ __getattr__, __dir__, __all__ = lazy(
         "data": (),
         "noise": (),
         "cleaning.clean": ("clean",),
-        "cleaning.findings": ("Findings",),
+        "findings": ("Findings",),
         "cleaning.label_errors": ("find_label_errors",),
         "estimator.classifier": ("PermLLClassifier",),
         "layer.module": ("PermutationLayer",),

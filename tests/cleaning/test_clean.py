@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import permll
-from permll.cleaning.findings import CSV, Finding, Findings
+from permll.findings import CSV, Finding, Findings
 from permll.training import Callback, Run
 from tests.helpers.mislabeled_data import CLASSES, mislabeled
 
@@ -41,8 +41,8 @@ def forms() -> dict[str, tuple[Any, ...]]:
 
 def check_agreement(found: Findings, folder: Path) -> None:
     """Check that flags, ranks and proposals say the same, in memory and on the disk."""
-    format_list = found.first()
-    flagged = int(found.flagged.sum())
+    format_list = found.head()
+    flagged = int(found.is_issue.sum())
     assert [one.rank for one in format_list] == list(range(1, len(found) + 1))
     assert [one.flagged for one in format_list] == [True] * flagged + [False] * (len(found) - flagged)
     for one in format_list:
@@ -51,7 +51,7 @@ def check_agreement(found: Findings, folder: Path) -> None:
         assert (one.proposed == one.given) == (one.belief == one.quality)
     for row in range(len(found)):
         assert found[row] == format_list[int(found.rank[row]) - 1]
-        assert next(iter(found.chances(row))) == found[row].proposed
+        assert next(iter(found.class_probs(row))) == found[row].proposed_label
     assert Findings.load(folder).first() == format_list
     with (folder / CSV).open(newline="") as file:
         assert list(csv.reader(file)) == [list(Finding._fields), *([str(cell) for cell in one] for one in format_list)]
@@ -63,13 +63,13 @@ def test_wrong_labels_are_found_in_every_form(form: str, tmp_path: Path) -> None
     found = clean(*forms()[form], out=tmp_path / "run")
     assert found.ids == tuple(map(str, range(len(rows.given))))
     assert found.classes == CLASSES
-    assert found.given.tolist() == rows.given.tolist()
+    assert found.given_labels.tolist() == rows.given.tolist()
     check_agreement(found, tmp_path / "run")
-    flagged = set(np.flatnonzero(found.flagged).tolist())
+    flagged = set(np.flatnonzero(found.is_issue).tolist())
     assert len(flagged & rows.wrong) > len(rows.wrong) / 2
     assert len(flagged - rows.wrong) <= 3
     assert len(rows.wrong & set(found.order[: len(rows.wrong)].tolist())) >= 0.9 * len(rows.wrong)
-    assert (found.proposed == rows.true)[sorted(flagged & rows.wrong)].all()
+    assert (found.proposed_labels == rows.true)[sorted(flagged & rows.wrong)].all()
 
 
 @pytest.mark.parametrize("method", ["ce", "elr"])
@@ -98,9 +98,9 @@ def test_a_threshold_says_how_sure_one_wants_to_be(source: Path) -> None:
     for threshold in (1.0, 0.5, 0.1, 0.0):
         found = clean(source, out=run, threshold=threshold, callbacks=[NoStep()])
         assert found.threshold == threshold
-        assert found.quality.tolist() == before.quality.tolist()
+        assert found.label_quality.tolist() == before.quality.tolist()
         check_agreement(found, run)
-        counts.append(int(found.flagged.sum()))
+        counts.append(int(found.is_issue.sum()))
     assert counts == sorted(counts, reverse=True)
     assert counts[0] == int((before.proposed != before.given).sum()) > 0
     assert counts[-1] == 0
@@ -111,7 +111,7 @@ def test_a_finished_run_is_only_read(source: Path) -> None:
     found = clean(source, out=run)
     stamps = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
     again = clean(source, out=run, callbacks=[NoStep()])
-    assert again.first() == found.first()
+    assert again.first() == found.head()
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == stamps
     with pytest.raises(ValueError, match="is a run of another recipe"):
         clean(source, out=run, method="ce")

@@ -12,13 +12,13 @@ import torch
 from PIL import Image
 
 import permll
-from permll.cleaning.findings import Findings
 from permll.cleaning.html_report import HEAVY, looking, write_report
-from permll.cleaning.source_data import samples_of
+from permll.cleaning.source_data import load_source
 from permll.cli.main import main
 from permll.data.dataset import LabeledData
 from permll.data.inputs import LazyImages
 from permll.data.loading import load
+from permll.findings import Findings
 from tests.helpers.mislabeled_data import mislabeled
 from tests.helpers.review_runs import KINDS, make_run
 
@@ -32,10 +32,10 @@ def pictures(page: str) -> list[Image.Image]:
 def test_every_kind_of_data_has_its_look(kind: str, tmp_path: Path) -> None:
     run = make_run(kind, tmp_path)
     findings = Findings.load(run.folder)
-    path = write_report(run.folder, findings, samples_of(run))
+    path = write_report(run.folder, findings, load_source(run))
     assert path == run.folder / "report.html"
     page = path.read_text(encoding="utf-8")
-    count = int(findings.flagged.sum()) + 1  # and one group of duplicates
+    count = int(findings.is_issue.sum()) + 1  # and one group of duplicates
     if kind == "images":
         assert [image.size for image in pictures(page)] == [(120, 90)] * count
     looks = {"images": "of-image", "texts": "of-text", "table": "of-cells", "vectors": "of-vector"}
@@ -49,7 +49,7 @@ def test_pictures_are_small_and_tiny_ones_stay_sharp() -> None:
     noise = Image.fromarray(rng.integers(0, 256, (600, 500, 4), np.uint8), "RGBA")  # the worst to compress
     tiny = Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8))
     data = pictured(noise, tiny)
-    findings = Findings.of_posterior(data.ids, data.classes, data.labels.numpy(), np.eye(2))
+    findings = Findings.from_posterior(data.ids, data.classes, data.labels.numpy(), np.eye(2))
     look = looking(findings, data)
     large, small = look(0), look(1)
     assert (large["small"], small["small"]) == (False, True)
@@ -67,11 +67,11 @@ def pictured(*images: Image.Image) -> LabeledData:
 
 def test_samples_that_are_gone_or_damaged_are_said_not_to_be_shown(tmp_path: Path) -> None:
     run = make_run("images", tmp_path)
-    findings, data = Findings.load(run.folder), samples_of(run)
-    first, second = (next(tmp_path.rglob(findings.first(2)[place].id)) for place in (0, 1))
+    findings, data = Findings.load(run.folder), load_source(run)
+    first, second = (next(tmp_path.rglob(findings.head(2)[place].id)) for place in (0, 1))
     first.write_bytes(first.read_bytes()[:50])
     second.unlink()
-    some = data.take([row for row in range(len(data)) if data.ids[row] != findings.first(3)[2].id])
+    some = data.take([row for row in range(len(data)) if data.ids[row] != findings.head(3)[2].id])
     page = write_report(run.folder, findings, some).read_text(encoding="utf-8")
     cards = page.split('<li class="card"')[1:]
     assert ["It cannot be shown." in card for card in cards[:4]] == [True, True, True, False]
@@ -85,7 +85,7 @@ def test_clean_writes_it_and_the_command_says_where(
     np.savez(source, x=rows.values, y=np.array(rows.labels))
     found = permll.clean(source, out=out, epochs=6, callbacks=[])
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert f"{int(found.flagged.sum())} of 200 labels are flagged" in page
+    assert f"{int(found.is_issue.sum())} of 200 labels are flagged" in page
     assert f"permll review &#x27;{out}&#x27;" in page  # to be pasted as it is
     permll.clean(source, out=out, epochs=6, threshold=0, callbacks=[])
     page = (out / "report.html").read_text(encoding="utf-8")

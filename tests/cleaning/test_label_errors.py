@@ -18,8 +18,8 @@ def noisy(rows: int = 600, classes: int = 3, rate: float = 0.1) -> tuple[np.ndar
 def test_wrong_labels_are_flagged_and_right_ones_are_not() -> None:
     labels, p, wrong = noisy()
     found = find_label_errors(labels, p)
-    assert (found.flagged == wrong).mean() > 0.99
-    assert np.array_equal(found.proposed[found.flagged], p.argmax(1)[found.flagged])
+    assert (found.is_issue == wrong).mean() > 0.99
+    assert np.array_equal(found.proposed_labels[found.is_issue], p.argmax(1)[found.is_issue])
     assert found.metadata["noise"]["low"] <= wrong.mean() <= found.metadata["noise"]["high"]
 
 
@@ -28,7 +28,7 @@ def test_labels_in_words_are_those_of_the_columns() -> None:
     words = np.array(["cat", "dog", "owl"])[labels]
     found = find_label_errors(words.tolist(), p, ids=[f"id-{i}" for i in range(len(p))])
     assert found.classes == ("cat", "dog", "owl")
-    assert np.array_equal(found.flagged, find_label_errors(labels, p).flagged)
+    assert np.array_equal(found.is_issue, find_label_errors(labels, p).flagged)
     assert found.ids[5] == "id-5"
 
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 import permll
-from permll.cleaning.findings import Findings
 from permll.cleaning.prediction_averaging import remembered
 from permll.data import LabeledData
+from permll.findings import Findings
 from permll.training import Callback, Run
 from tests.helpers.mislabeled_data import mislabeled
 
@@ -135,7 +135,7 @@ def test_killed_eight_times_it_finds_the_same_to_the_last_bit(tmp_path: Path) ->
     assert (one.ids, one.trained, one.epoch) == (other.ids, other.trained, other.epoch)
     assert torch.equal(one.log_p, other.log_p)
     found, again = Findings.load(whole), Findings.load(killed)
-    assert again.first() == found.first()
+    assert again.first() == found.head()
     for name in ("candidates", "probabilities", "quality", "reasons", "neighbors"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     assert {**again.metadata, "run": ""} == {**found.metadata, "run": ""}
@@ -185,7 +185,7 @@ def test_rows_that_come_later_and_rows_that_go_are_judged_as_they_are(tmp_path: 
     later = data.take(kept[::-1])
     second = Record()
     found = permll.clean(later, out=tmp_path / "run", epochs=EPOCHS, callbacks=[second])
-    assert (found.ids, found.given.tolist()) == (later.ids, later.labels.tolist())
+    assert (found.ids, found.given_labels.tolist()) == (later.ids, later.labels.tolist())
     memory = remembered(tmp_path / "run")
     assert set(memory.ids) == set(later.ids)
     p = memory.log_p.double().exp()

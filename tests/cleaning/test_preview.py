@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.cleaning.preview import CELLS, SHORT_TEXT, TEXT, VALUES, look_of
+from permll.cleaning.preview import CELLS, SHORT_TEXT, TEXT, VALUES, preview_value
 from permll.cleaning.thumbnails import encode, to_image
 
 
@@ -17,15 +17,15 @@ from permll.cleaning.thumbnails import encode, to_image
     [("x" * (TEXT + 5), TEXT), ({f"c{n}": n for n in range(CELLS + 5)}, CELLS), (torch.arange(VALUES + 5.0), VALUES)],
 )
 def test_what_is_too_long_is_cut_and_says_so(value: object, limit: int) -> None:
-    look = look_of(value, short=False)
+    look = preview_value(value, short=False)
     assert look["more"] == 5
     assert len(next(look[key] for key in ("text", "cells", "values") if key in look)) == limit
-    assert len(look_of("x" * 1000, short=True)["text"]) == SHORT_TEXT
+    assert len(preview_value("x" * 1000, short=True)["text"]) == SHORT_TEXT
 
 
 def test_every_look_is_json_even_of_numbers_that_are_none() -> None:
     for value in (torch.tensor([float("nan"), float("inf"), 1.0]), {"a": float("nan"), "b": float("inf")}, object()):
-        json.dumps(look_of(value, short=False), allow_nan=False)
+        json.dumps(preview_value(value, short=False), allow_nan=False)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "CMYK", "I", "F", "I;16"])

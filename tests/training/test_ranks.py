@@ -14,9 +14,9 @@ from lightning_fabric import Fabric
 from safetensors.torch import load_file
 from torch import Tensor
 
-from permll.cleaning.findings import Findings
 from permll.data import load
 from permll.distributed.process_group import ProcessGroup
+from permll.findings import Findings
 from permll.methods import METHODS
 from permll.training.predictor import load_predictor
 from permll.training.run import Run

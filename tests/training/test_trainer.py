@@ -340,11 +340,11 @@ def test_findings_are_every_label_the_most_suspect_first(tmp_path: Path) -> None
     run = train("digits", "permll", recipe="tiny/digits", epochs=3, out=tmp_path / "run")
     findings = run.findings
     assert sorted(finding.id for finding in findings) == sorted(run.rows[0])
-    assert [finding.quality for finding in findings] == sorted(finding.quality for finding in findings)
+    assert [finding.label_quality for finding in findings] == sorted(finding.label_quality for finding in findings)
     labels = np.load(run.folder / "labels.npz")
     given = dict(zip(labels["ids"], labels["classes"][labels["given"]], strict=True))
-    assert all(finding.given == given[finding.id] for finding in findings)
-    changed = sum(finding.given != finding.proposed for finding in findings)
+    assert all(finding.given_label == given[finding.id] for finding in findings)
+    changed = sum(finding.given_label != finding.proposed_label for finding in findings)
     assert changed == run.metrics[-1]["correction_changed"]
     with pytest.raises(FileNotFoundError, match="has no findings yet: permll train"):
         _ = Run(tmp_path / "none").findings

@@ -15,10 +15,10 @@ def findings_facts(findings: Any) -> dict[str, Any]:
     """Return what there is to say about all labels together, as JSON holds it.
 
     Args:
-        findings: a ``permll.cleaning.findings.Findings``.
+        findings: a ``permll.findings.Findings``.
     """
-    flagged = findings.flagged.nonzero()[0].tolist()
-    given, proposed = findings.given, findings.proposed
+    flagged = findings.is_issue.nonzero()[0].tolist()
+    given, proposed = findings.given_labels, findings.proposed_labels
     pairs = Counter((findings.classes[given[row]], findings.classes[proposed[row]]) for row in flagged)
     sizes, hit = Counter(given.tolist()), Counter(given[flagged].tolist())
     shares = sorted(((hit[k] / sizes[k], k) for k in hit), reverse=True)
@@ -100,5 +100,5 @@ def _suspects(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
     for one in facts["classes"][:CLASSES]:
         yield f"  {short(one['class'])}: {one['flagged']:,} of {one['labels']:,} ({100 * one['share']:.0f} %)"
     yield "To look at first"
-    for one in findings.first(min(SUSPECTS, facts["flagged"])):
+    for one in findings.head(min(SUSPECTS, facts["flagged"])):
         yield f"  {printable(one.id)}: {short(one.given)} -> {short(one.proposed)}  ({100 * one.quality:.1f} % right)"

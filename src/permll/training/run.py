@@ -19,7 +19,7 @@ from permll.utils.files import atomic_write, atomic_write_text
 from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
-    from permll.training.findings import Finding
+    from permll.findings import Findings
 
 LOCK = ".lock"
 
@@ -35,6 +35,14 @@ class Run:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self.checkpoints = Checkpoints(self.folder / "checkpoints")
+
+    @classmethod
+    def open(cls, run: "Run | Path | str") -> "Run":
+        """Return a run that exists."""
+        run = run if isinstance(run, Run) else cls(run)
+        if not run.exists:
+            raise FileNotFoundError(f"{run.folder} is not a run: permll clean DATA --out {run.folder} makes one.")
+        return run
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {'finished' if self.finished else f'{len(self.metrics)} epochs done'})"
@@ -68,11 +76,13 @@ class Run:
         return result
 
     @property
-    def findings(self) -> "list[Finding]":
-        """What a finished run has to say about every label, the most suspect first."""
-        from permll.training.findings import read_findings
+    def findings(self) -> "Findings":
+        """Label quality and proposals for every label; only a finished run has them."""
+        from permll.findings import Findings
 
-        return read_findings(self.folder)
+        if not self.finished:
+            raise FileNotFoundError(f"{self.folder} has no findings yet: permll train {self.folder} resumes it.")
+        return Findings.load(self.folder)
 
     @property
     def rows(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -1,6 +1,7 @@
 """From the first step to the result: evaluate, write down, save; whatever happens to the process."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -9,15 +10,23 @@ from permll.evaluation.evaluator import Evaluator
 from permll.training.callbacks import Callback
 from permll.training.checkpoint import Checkpoints
 from permll.training.data_preparation import Experiment
-from permll.training.findings import write_findings
-from permll.training.noise_estimate import noise_estimates, write_noise_estimate
+from permll.training.method_findings import save_method_findings
 from permll.training.recipe import Recipe
 from permll.training.run import Run
 from permll.training.signals import graceful_shutdown
 from permll.training.trainer import NotFiniteError, Trainer
 
+SaveFindings = Callable[[Trainer, Run], None]
 
-def run_training(run: Run, recipe: Recipe, experiment: Experiment, trainer: Trainer, callbacks: list[Callback]) -> None:
+
+def run_training(
+    run: Run,
+    recipe: Recipe,
+    experiment: Experiment,
+    trainer: Trainer,
+    callbacks: list[Callback],
+    save_findings: SaveFindings = save_method_findings,
+) -> None:
     """Train to the end. Ctrl-C and a request to end save after the step under way, and raise ``KeyboardInterrupt``."""
     evaluator = Evaluator(
         experiment.test,
@@ -73,11 +82,8 @@ def run_training(run: Run, recipe: Recipe, experiment: Experiment, trainer: Trai
         with graceful_shutdown(stop) as asked:
             reached = trainer.run(after_step, after_epoch)
             if reached:
-                labels, quality = trainer.method.labels_and_quality(trainer.predict_logits)
-                estimate = noise_estimates(trainer, labels.cpu())
+                save_findings(trainer, run)
                 if group.is_main:
-                    write_findings(run.folder, trainer.data, labels.cpu(), quality.cpu())
-                    write_noise_estimate(run.folder, estimate)
                     run.finish(
                         {
                             "recipe_hash": recipe.hash,

@@ -22,12 +22,13 @@ from permll.networks import build_network
 from permll.training.callbacks import Callback
 from permll.training.data_preparation import Experiment, PreviousSplit, prepare
 from permll.training.feature_cache import FEATURES
+from permll.training.method_findings import save_method_findings
 from permll.training.predictor import class_name, saved_encoder, write_model_card
 from permll.training.progress import default_watchers
 from permll.training.recipe import AUTO, GIVEN, DataSection, Named, Recipe, differences
 from permll.training.recipe_files import choose_recipe
 from permll.training.run import Run, default_folder
-from permll.training.runner import run_training, save_together
+from permll.training.runner import SaveFindings, run_training, save_together
 from permll.training.trainer import Trainer, restart_epoch
 from permll.training.views import build_views
 
@@ -99,21 +100,46 @@ def train(
         made = network if isinstance(network, nn.Module) else network()
         resolved = resolved.model_copy(update={"network": Named(name=f"{GIVEN}{class_name(made)}")})
     run = Run(out or default_folder(recipe, resolved))
-    if run.exists:
-        resolved = _same_recipe(run, resolved)
     if data is not None and not named and not isinstance(data, LabeledData):
         data = load(data, **resolved.data.options)
     if test is not None and not isinstance(test, LabeledData):
         test = load(test, **resolved.data.options)
-    if run.finished and not isinstance(data, LabeledData):
+    samples = data if isinstance(data, LabeledData) else None
+    return train_recipe(resolved, run, samples, test=test, network=network, callbacks=callbacks)
+
+
+def train_recipe(
+    recipe: Recipe,
+    run: Run,
+    data: LabeledData | None = None,
+    *,
+    test: LabeledData | None = None,
+    network: Network | None = None,
+    callbacks: Iterable[Callback] | None = None,
+    save_findings: SaveFindings = save_method_findings,
+) -> Run:
+    """Start or resume a run; a finished one is only read, once its recipe and samples are known to be these.
+
+    Args:
+        recipe: the resolved recipe.
+        run: the run.
+        data: training data; default what the recipe names.
+        test: test data; default what the recipe names.
+        network: see ``train``.
+        callbacks: see ``train``.
+        save_findings: (trainer, run) -> None, called on all processes at the end of training.
+    """
+    if run.exists:
+        recipe = _same_recipe(run, recipe)
+    if run.finished and data is None:
         return run
     watchers = default_watchers() if callbacks is None else list(callbacks)
     with torch.random.fork_rng(devices=[]):
         run.check_folder()
         before = PreviousSplit(*run.rows, saved_encoder(run)) if run.exists else None
         experiment = prepare(
-            resolved,
-            data if isinstance(data, LabeledData) else None,
+            recipe,
+            data,
             test,
             before,
             features=run.folder / FEATURES,
@@ -122,11 +148,11 @@ def train(
         if run.finished:
             _same_rows(run, experiment)
             return run
-        resolved = _suited(resolved, experiment)
-        trainer = build_trainer(resolved, experiment, network)
+        recipe = resolve_auto(recipe, experiment)
+        trainer = build_trainer(recipe, experiment, network)
         with lost_rank_errors(trainer.group, run.folder), run.locked() if trainer.group.is_main else nullcontext():
-            _resume(run, resolved, experiment, trainer)
-            run_training(run, resolved, experiment, trainer, watchers)
+            _resume(run, recipe, experiment, trainer)
+            run_training(run, recipe, experiment, trainer, watchers, save_findings)
     return run
 
 
@@ -205,7 +231,7 @@ def _same_rows(run: Run, experiment: Experiment) -> None:
         raise ValueError(f"{run.folder} is finished, and was trained on other samples: choose another folder.")
 
 
-def _suited(recipe: Recipe, experiment: Experiment) -> Recipe:
+def resolve_auto(recipe: Recipe, experiment: Experiment) -> Recipe:
     """Choose what the recipe leaves open by the data: the recipe that is written down has no ``auto`` left."""
     inputs, rows = experiment.train.inputs, len(experiment.train)
     recipe = recipe.model_copy(update={"data": experiment.section or recipe.data})
