@@ -1,4 +1,4 @@
-"""``report.html`` of a run: samples of every kind look as they are, whatever became of their files."""
+"""``report.html`` of a run: previews of all kinds of data, and of missing files."""
 
 import base64
 import io
@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 import permll
-from permll.cleaning.html_report import HEAVY, looking, write_report
+from permll.cleaning.html_report import MAX_THUMBNAIL_BYTES, make_report, previews
 from permll.cleaning.source_data import load_source
 from permll.cli.main import main
 from permll.data.dataset import LabeledData
@@ -29,12 +29,10 @@ def pictures(page: str) -> list[Image.Image]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_data_has_its_look(kind: str, tmp_path: Path) -> None:
+def test_report_previews_every_kind_of_data(kind: str, tmp_path: Path) -> None:
     run = make_run(kind, tmp_path)
     findings = Findings.load(run.folder)
-    path = write_report(run.folder, findings, load_source(run))
-    assert path == run.folder / "report.html"
-    page = path.read_text(encoding="utf-8")
+    page = make_report(run, findings, load_source(run))
     count = int(findings.is_issue.sum()) + 1  # and one group of duplicates
     if kind == "images":
         assert [image.size for image in pictures(page)] == [(120, 90)] * count
@@ -44,16 +42,16 @@ def test_every_kind_of_data_has_its_look(kind: str, tmp_path: Path) -> None:
     assert "40 samples, 3 classes" in page
 
 
-def test_pictures_are_small_and_tiny_ones_stay_sharp() -> None:
+def test_report_thumbnails_are_small_and_lossless_if_tiny() -> None:
     rng = np.random.default_rng(0)
     noise = Image.fromarray(rng.integers(0, 256, (600, 500, 4), np.uint8), "RGBA")  # the worst to compress
     tiny = Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8))
     data = pictured(noise, tiny)
     findings = Findings.from_posterior(data.ids, data.classes, data.labels.numpy(), np.eye(2))
-    look = looking(findings, data)
+    look = previews(findings, data)
     large, small = look(0), look(1)
     assert (large["small"], small["small"]) == (False, True)
-    assert len(base64.b64decode(large["address"].split(",")[1])) <= HEAVY
+    assert len(base64.b64decode(large["address"].split(",")[1])) <= MAX_THUMBNAIL_BYTES
     with Image.open(io.BytesIO(base64.b64decode(small["address"].split(",")[1]))) as image:
         np.testing.assert_array_equal(np.asarray(image), np.asarray(tiny))
 
@@ -72,12 +70,12 @@ def test_samples_that_are_gone_or_damaged_are_said_not_to_be_shown(tmp_path: Pat
     first.write_bytes(first.read_bytes()[:50])
     second.unlink()
     some = data.take([row for row in range(len(data)) if data.ids[row] != findings.head(3)[2].id])
-    page = write_report(run.folder, findings, some).read_text(encoding="utf-8")
+    page = make_report(run, findings, some)
     cards = page.split('<li class="card"')[1:]
     assert ["It cannot be shown." in card for card in cards[:4]] == [True, True, True, False]
 
 
-def test_clean_writes_it_and_the_command_says_where(
+def test_clean_command_writes_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = mislabeled()
@@ -100,7 +98,7 @@ def test_clean_writes_it_and_the_command_says_where(
     assert f"Every label: {out / 'findings.csv'}" in printed
 
 
-def test_data_in_memory_cannot_be_reviewed_and_nobody_is_told_to(tmp_path: Path) -> None:
+def test_report_of_data_in_memory_omits_review(tmp_path: Path) -> None:
     rows = mislabeled()
     permll.clean(load(rows.values, labels=rows.labels), out=tmp_path / "run", epochs=6, callbacks=[])
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

@@ -63,7 +63,7 @@ def options(findings: Any) -> str:
 def _card(findings: Any, row: int, look: Look) -> str:
     one = findings[row]
     pair = (int(findings.given_labels[row]), int(findings.proposed_labels[row]))
-    words = " ".join((one.id, one.given, one.proposed)).lower()
+    words = " ".join((one.id, one.given_label, one.proposed_label)).lower()
     shown = one.id if len(one.id) <= _LONGEST else f"…{one.id[1 - _LONGEST :]}"  # the end of a path says most
     return (
         f'<li class="card" data-pair="{pair_key(pair)}" data-words="{escape(words)}">{draw_look(look, shown)}'
@@ -73,9 +73,9 @@ def _card(findings: Any, row: int, look: Look) -> str:
 
 
 def _judged(one: Any) -> str:
-    if one.given == one.proposed:
-        return f'<p class="judged">{_label(one.given, "", one.quality)}</p>'
-    given, proposed = _label(one.given, "was", one.quality), _label(one.proposed, "now", one.belief)
+    if one.given_label == one.proposed_label:
+        return f'<p class="judged">{_label(one.given_label, "", one.label_quality)}</p>'
+    given, proposed = _label(one.given_label, "was", one.label_quality), _label(one.proposed_label, "now", one.confidence)
     return f'<p class="judged">{given} <span class="arrow">→</span> {proposed}</p>'
 
 
