@@ -53,13 +53,9 @@ def make(
 
 @noise.command()
 def read(
-    file: Annotated[
-        Path, typer.Argument(help="Noisy labels: CIFAR-N file, .npz, .npy, .csv, or one label per line.")
-    ],
+    file: Annotated[Path, typer.Argument(help="Noisy labels: CIFAR-N file, .npz, .npy, .csv, or one label per line.")],
     out: Out,
-    which: Annotated[
-        str | None, typer.Option(help="Label set of a CIFAR-N file: aggre, worst, fine, ...")
-    ] = None,
+    which: Annotated[str | None, typer.Option(help="Label set of a CIFAR-N file: aggre, worst, fine, ...")] = None,
     key: Annotated[str | None, typer.Option(help="Array or column of any other file.")] = None,
     labels: Labels = None,
     classes: Classes = None,
