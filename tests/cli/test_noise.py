@@ -38,29 +38,29 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def error_message(shown: subprocess.CompletedProcess[str]) -> str:
+def error_message(result: subprocess.CompletedProcess[str]) -> str:
     """Return the error message, which is one line without traceback."""
-    assert shown.returncode == 1
-    (line,) = shown.stderr.splitlines()
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
     assert line.startswith("permll: ")
     return line
 
 
 def test_noise_make_and_inspect(folder: Path) -> None:
-    shown = run("make", "permll:asym:0.4", "--labels", "labels.npz", "--data-set", "cifar10", "--out", "new/noise.npz",
+    result = run("make", "permll:asym:0.4", "--labels", "labels.npz", "--data-set", "cifar10", "--out", "new/noise.npz",
                 "--picture", "pictures", cwd=folder)  # fmt: skip
-    assert shown.returncode == 0, shown.stderr
+    assert result.returncode == 0, result.stderr
     record = Corruption.load(folder / "new" / "noise.npz")
     expected = corrupt(LABELS, "permll:asym:0.4", seed=42, data_set="cifar10")
     assert record.hash == expected.hash
     assert (record.seed, record.noise["data_set"]) == (42, "cifar10")
     for text in ("permll:asym:0.4", "42", "500 of 10 classes", "40.00 %", "20.00 % (100 wrong)", record.hash, "truck"):
-        assert text in shown.stdout
+        assert text in result.stdout
     assert (folder / "pictures" / "noise.png").read_bytes().startswith(b"\x89PNG")
     assert (folder / "pictures" / "noise.svg").exists()
     again = run("inspect", "new/noise.npz", "--picture", "pictures2", cwd=folder)
     assert again.returncode == 0, again.stderr
-    assert again.stdout.split("pictures")[0] == shown.stdout.split("pictures")[0]
+    assert again.stdout.split("pictures")[0] == result.stdout.split("pictures")[0]
     truck = next(line for line in again.stdout.splitlines() if line.startswith("     truck"))
     assert truck.split() == ["truck", "·", "40", *"·" * 7, "60"]
     assert (folder / "pictures2" / "noise.svg").read_bytes() == (folder / "pictures" / "noise.svg").read_bytes()
@@ -69,8 +69,8 @@ def test_noise_make_and_inspect(folder: Path) -> None:
 def test_noise_inspect_json(folder: Path, noise: Inside) -> None:
     record = corrupt(LABELS, "sym:0.4", seed=7)
     record.save(folder / "noise.npz")
-    shown = noise("inspect", "noise.npz", "--json", cwd=folder)
-    about = json.loads(shown.stdout)
+    result = noise("inspect", "noise.npz", "--json", cwd=folder)
+    about = json.loads(result.stdout)
     assert (about["name"], about["seed"], about["rate"], about["hash"]) == ("sym:0.4", 7, 0.4, record.hash)
     assert [entry["samples"] for entry in about["by_class"]] == [50] * 10
 
@@ -102,20 +102,20 @@ def test_noise_make_on_built_in_data_set(tmp_path: Path, noise: Inside) -> None:
     labels = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 20)).astype(np.uint8)
     (fashion / "train-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, 200) + labels.tobytes())
     (fashion / "train-images-idx3-ubyte").write_bytes(struct.pack(">4i", 0x803, 200, 2, 2) + bytes(800))
-    shown = noise("make", "asym:0.5", "--data", "fashion_mnist", "--root", ".", "--out", "fashion.npz", cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
+    result = noise("make", "asym:0.5", "--data", "fashion_mnist", "--root", ".", "--out", "fashion.npz", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     record = Corruption.load(tmp_path / "fashion.npz")
     assert (record.clean == labels).all()
     assert set(record.noisy[record.changed & (record.clean == 9)]) == {7}
-    boot = next(line for line in shown.stdout.splitlines() if line.startswith("│ Ankle boot"))
+    boot = next(line for line in result.stdout.splitlines() if line.startswith("│ Ankle boot"))
     assert boot.replace("│", "").split() == ["Ankle", "boot", "20", "10", "50.0", "10", "Sneaker"]
 
 
 def test_noise_make_accepts_number_of_classes(folder: Path, noise: Inside) -> None:
-    shown = noise("make", "sym:0.4", "--labels", "labels.txt", "--classes", "25", "--out", "noise.npz", cwd=folder)
-    assert shown.returncode == 0, shown.stderr
+    result = noise("make", "sym:0.4", "--labels", "labels.txt", "--classes", "25", "--out", "noise.npz", cwd=folder)
+    assert result.returncode == 0, result.stderr
     assert Corruption.load(folder / "noise.npz").num_classes == 25
-    assert "the ten of 25 classes with most wrong labels" in shown.stdout
+    assert "the ten of 25 classes with most wrong labels" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -149,27 +149,27 @@ def test_noise_inspect_refuses_other_files(folder: Path, noise: Inside) -> None:
 
 def test_noise_make_checks_matplotlib_first(folder: Path) -> None:
     (folder / "matplotlib.py").write_text("raise ImportError('No module named matplotlib')")
-    shown = run("make", "sym:0.4", "--labels", "labels.txt", "--out", "noise.npz", "--picture", "pictures",
+    result = run("make", "sym:0.4", "--labels", "labels.txt", "--out", "noise.npz", "--picture", "pictures",
                 cwd=folder, PYTHONPATH=str(folder))  # fmt: skip
-    assert error_message(shown) == "permll: figures need matplotlib: pip install 'permll[plots]'"
+    assert error_message(result) == "permll: figures need matplotlib: pip install 'permll[plots]'"
     assert not (folder / "noise.npz").exists()
 
 
 def test_noise_list_shows_kinds_and_conventions(tmp_path: Path) -> None:
     from permll.noise.presets import CONVENTIONS, KINDS
 
-    shown = run("list", cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
+    result = run("list", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
     for name in (*CONVENTIONS, *KINDS):
-        assert f"│ {name} " in shown.stdout
+        assert f"│ {name} " in result.stdout
 
 
 def test_noise_inspect_strips_terminal_escapes(folder: Path, noise: Inside) -> None:
     Corruption(LABELS, LABELS, 10, 0, {"name": "sym\x1b[31m[bold]"}).save(folder / "noise.npz")
-    shown = noise("inspect", "noise.npz", cwd=folder)
-    assert shown.returncode == 0, shown.stderr
-    assert "\x1b" not in shown.stdout
-    assert "sym[31m[bold]" in shown.stdout
+    result = noise("inspect", "noise.npz", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert "\x1b" not in result.stdout
+    assert "sym[31m[bold]" in result.stdout
 
 
 def test_noise_make_refuses_labels_from_one(folder: Path, noise: Inside) -> None:
@@ -184,11 +184,11 @@ def test_noise_make_refuses_labels_from_one(folder: Path, noise: Inside) -> None
 def test_noise_make_accepts_text_labels(folder: Path, noise: Inside) -> None:
     words = ["dog", "cat", "owl", "dog", "cat", "owl"] * 10
     (folder / "words.txt").write_text("\n".join(words))
-    shown = noise("make", "pair:0.5", "--labels", "words.txt", "--out", "noise.npz", "--picture", ".", cwd=folder)
-    assert shown.returncode == 0, shown.stderr
+    result = noise("make", "pair:0.5", "--labels", "words.txt", "--out", "noise.npz", "--picture", ".", cwd=folder)
+    assert result.returncode == 0, result.stderr
     record = Corruption.load(folder / "noise.npz")
     assert (len(record.clean), record.clean[:3].tolist()) == (60, [1, 0, 2])
-    cat = next(line for line in shown.stdout.splitlines() if line.startswith("│ cat"))
+    cat = next(line for line in result.stdout.splitlines() if line.startswith("│ cat"))
     assert cat.replace("│", "").split() == ["cat", "20", "10", "50.0", "20", "dog"]
     about = json.loads(noise("inspect", "noise.npz", "--json", cwd=folder).stdout)
     assert about["class_names"] == ["cat", "dog", "owl"]
@@ -204,15 +204,15 @@ def test_noise_read_imports_noisy_labels(folder: Path, noise: Inside) -> None:
     noisy = LABELS.copy()
     noisy[:50] = 3
     (folder / "noisy.txt").write_text("\n".join(map(str, noisy)))
-    shown = run("read", "noisy.txt", "--labels", "labels.txt", "--out", "noise.npz", cwd=folder)
-    assert shown.returncode == 0, shown.stderr
+    result = run("read", "noisy.txt", "--labels", "labels.txt", "--out", "noise.npz", cwd=folder)
+    assert result.returncode == 0, result.stderr
     record = Corruption.load(folder / "noise.npz")
     assert (record.clean.tolist(), record.noisy.tolist()) == (LABELS.tolist(), noisy.tolist())
     torch.save({"clean_label": LABELS, "worse_label": noisy}, folder / "human.pt")
     command = ("read", "human.pt", "--labels", "labels.txt", "--out", "human.npz")
-    shown = noise(*command, "--which", "worst", cwd=folder)
-    assert shown.returncode == 0, shown.stderr
-    assert "airplane" in shown.stdout
+    result = noise(*command, "--which", "worst", cwd=folder)
+    assert result.returncode == 0, result.stderr
+    assert "airplane" in result.stdout
     assert Corruption.load(folder / "human.npz").hash == record.hash
     assert "--which is for CIFAR-N files" in error_message(
         noise(*command, "--which", "worst", "--key", "y", cwd=folder)
@@ -222,6 +222,6 @@ def test_noise_read_imports_noisy_labels(folder: Path, noise: Inside) -> None:
     )
     digits = load("digits", split="train")
     (folder / "digits.csv").write_text("\n".join(["Noisy_Label", *(digits.classes[k] for k in digits.labels)]))
-    shown = noise("read", "digits.csv", "--data", "digits", "--out", "digits.npz", cwd=folder)
-    assert shown.returncode == 0, shown.stderr
+    result = noise("read", "digits.csv", "--data", "digits", "--out", "digits.npz", cwd=folder)
+    assert result.returncode == 0, result.stderr
     assert Corruption.load(folder / "digits.npz").rate == 0

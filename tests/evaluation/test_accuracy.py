@@ -64,6 +64,6 @@ def test_balanced_accuracy_matches_sklearn(sample: PredictionCase) -> None:
 def test_balanced_accuracy_matches_loop(sample: PredictionCase) -> None:
     right, recalls = sample.p.argmax(1) == sample.y, []
     for label in set(sample.y.tolist()):
-        own = right[sample.y == label].tolist()
-        recalls.append(sum(own) / len(own))
+        hits = right[sample.y == label].tolist()
+        recalls.append(sum(hits) / len(hits))
     assert balanced_accuracy(sample.p, sample.y) == pytest.approx(sum(recalls) / len(recalls), abs=1e-12)

@@ -46,9 +46,9 @@ def test_average_precision_matches_loop_over_thresholds(sample: RankingCase) -> 
         return
     for threshold in sorted(set(sample.quality.tolist())):
         flagged = sample.quality <= threshold
-        found = int((flagged & sample.wrong).sum())
-        expected += (found / wrong - before) * found / int(flagged.sum())
-        before = found / wrong
+        hits = int((flagged & sample.wrong).sum())
+        expected += (hits / wrong - before) * hits / int(flagged.sum())
+        before = hits / wrong
     assert detection.average_precision(sample.quality, sample.wrong) == pytest.approx(expected, abs=1e-12)
 
 

@@ -61,3 +61,36 @@ def test_crowd_answers_have_reported_error_rate() -> None:
     assert 0.24 < expected < 0.28
     voted = np.mean([np.mean(majority_vote(answers, 8, seed=seed) != true) for seed in range(10)])
     assert voted == pytest.approx(0.235, abs=0.01)
+
+
+def test_sample_answer_is_uniform_over_answers() -> None:
+    random = np.random.default_rng(0)
+    answers = np.where(random.random((500, 8)) < 0.3, random.integers(0, 5, (500, 8)), -1)
+    labels = sample_answer(answers, seed=1)
+    for label, row in zip(labels, answers, strict=True):
+        assert label in (set(row[row >= 0]) or {-1})
+    assert (sample_answer(answers, seed=1) == labels).all()
+    assert (sample_answer(answers, seed=2) != labels).any()
+    counts = np.bincount(sample_answer(np.tile([[0, 1, 1, -1]], (30_000, 1)), seed=0))
+    assert counts / 30_000 == pytest.approx([1 / 3, 2 / 3], abs=0.02)
+
+
+def test_majority_vote_counts_answers() -> None:
+    random = np.random.default_rng(0)
+    answers = random.integers(-1, 4, (300, 7))
+    for label, row in zip(majority_vote(answers, 4), answers, strict=True):
+        given = row[row >= 0]
+        if len(given) == 0:
+            assert label == -1
+        else:
+            assert np.count_nonzero(given == label) == np.bincount(given).max()
+    tied = np.tile([[0, 1]], (1000, 1))
+    assert 400 < (majority_vote(tied, 2) == 0).sum() < 600
+    assert (majority_vote(tied, 2, ties="lowest") == 0).all()
+
+
+def test_annotators_refuse_invalid_answers() -> None:
+    with pytest.raises(ValueError, match=r"answer 5 is outside 0\.\.3"):
+        majority_vote([[0, 5]], 4)
+    with pytest.raises(ValueError, match="answers must be class numbers, or -1 for none, of shape"):
+        sample_answer([0, 1], 0)

@@ -111,13 +111,13 @@ def paper_procedure(labels: np.ndarray, rate: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("labels", "classes", "rate", "realised"),
+    ("labels", "classes", "rate", "realized"),
     [(CIFAR10_LABELS, 10, 0.6, 0.54), (CIFAR10_LABELS, 10, 0.2, 0.18), (CIFAR100_LABELS, 100, 0.6, 0.5933)],
 )
-def test_corrupt_cycle_matches_paper_code(labels: np.ndarray, classes: int, rate: float, realised: float) -> None:
+def test_corrupt_cycle_matches_paper_code(labels: np.ndarray, classes: int, rate: float, realized: float) -> None:
     noise = symmetric(classes, rate, include_true=True, pick="per_class", cycle=True)
     record = corrupt(labels, noise, seed=42)
-    assert record.rate == pytest.approx(realised, abs=1e-4)
+    assert record.rate == pytest.approx(realized, abs=1e-4)
     assert (record.noisy == paper_procedure(labels, rate)).all()
     # The selected samples of class i were assigned to i - 1, i, i + 1, ... in turn.
     chosen = int(rate * len(labels) / classes)

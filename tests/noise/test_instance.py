@@ -1,9 +1,8 @@
-"""Instance-dependent noise: rates, dependence on the sample, and the published formulas; answers of annotators."""
+"""Instance-dependent noise: rates, dependence on the sample, and the published formulas."""
 
 import numpy as np
 import pytest
 
-from permll.noise.annotators import majority_vote, sample_answer
 from permll.noise.instance import part_dependent, poly_margin
 
 
@@ -52,40 +51,12 @@ def test_poly_margin_matches_formula(kind: str) -> None:
     assert set(record.noisy) == {0, 1}
 
 
-def test_sample_answer_is_uniform_over_answers() -> None:
-    random = np.random.default_rng(0)
-    answers = np.where(random.random((500, 8)) < 0.3, random.integers(0, 5, (500, 8)), -1)
-    labels = sample_answer(answers, seed=1)
-    for label, row in zip(labels, answers, strict=True):
-        assert label in (set(row[row >= 0]) or {-1})
-    assert (sample_answer(answers, seed=1) == labels).all()
-    assert (sample_answer(answers, seed=2) != labels).any()
-    counts = np.bincount(sample_answer(np.tile([[0, 1, 1, -1]], (30_000, 1)), seed=0))
-    assert counts / 30_000 == pytest.approx([1 / 3, 2 / 3], abs=0.02)
-
-
-def test_majority_vote_counts_answers() -> None:
-    random = np.random.default_rng(0)
-    answers = random.integers(-1, 4, (300, 7))
-    for label, row in zip(majority_vote(answers, 4), answers, strict=True):
-        given = row[row >= 0]
-        if len(given) == 0:
-            assert label == -1
-        else:
-            assert np.count_nonzero(given == label) == np.bincount(given).max()
-    tied = np.tile([[0, 1]], (1000, 1))
-    assert 400 < (majority_vote(tied, 2) == 0).sum() < 600
-    assert (majority_vote(tied, 2, ties="lowest") == 0).all()
-
-
 @pytest.mark.parametrize(
     ("build", "message"),
     [
         (lambda: part_dependent([[np.nan], [0.0]], [0, 1], 2, 0.2, 0), "features of sample 0 are NaN or infinite"),
         (lambda: part_dependent([[1.0], [0.0]], [0, 1], 2, 1.2, 0), "rate must lie in"),
         (lambda: poly_margin([[0.5, 0.5]], [0], "IV", 1.0, 0), "kind must be one of I, II, III; got 'IV'"),
-        (lambda: majority_vote([[0, 5]], 4), "answer 5 is outside 0..3"),
-        (lambda: sample_answer([0, 1], 0), "answers must be class numbers, or -1 for none, of shape"),
     ],
 )
 def test_instance_noise_refuses_invalid_input(build, message: str) -> None:
