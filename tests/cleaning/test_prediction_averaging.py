@@ -28,11 +28,11 @@ class Record(Callback):
     def __init__(self) -> None:
         self.said: dict[int, dict[str, Tensor]] = {}
 
-    def on_start(self, trainer: Any, run: Run) -> None:  # noqa: ARG002
+    def on_train_start(self, trainer: Any, run: Run) -> None:  # noqa: ARG002
         if trainer.epoch > 0:
             self.said[0] = self._look(trainer)
 
-    def on_epoch(self, trainer: Any, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: Any, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         self.said[trainer.epoch] = self._look(trainer)
 
     def _look(self, trainer: Any) -> dict[str, Tensor]:
@@ -153,7 +153,7 @@ class LeaveAfter(Callback):
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
 
-    def on_step(self, trainer: Any) -> None:
+    def on_step_end(self, trainer: Any) -> None:
         if trainer.epoch == self.epochs:
             raise LeftError
 

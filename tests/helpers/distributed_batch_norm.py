@@ -45,9 +45,9 @@ def passed(group: ProcessGroup) -> dict[str, Tensor]:
         for kind, norm in enumerate(norms(x.ndim)):
             name = f"{number}.{kind}"
             shared = norm if group.is_single else convert_batch_norm(norm, torch.device("cpu"))
-            own = x[group.own_rows].clone().requires_grad_()
+            own = x[group.local_rows].clone().requires_grad_()
             out = shared(own)
-            (out * weight[group.own_rows]).sum().backward()
+            (out * weight[group.local_rows]).sum().backward()
             found |= {
                 f"{name}.out": group.gather_rows(out.detach(), len(x)),
                 f"{name}.x": group.gather_rows(own.grad, len(x)),

@@ -7,7 +7,7 @@ from torch import distributed as dist
 from permll.methods.permll import PermLL
 
 
-class Mortal(PermLL):
+class KillablePermLL(PermLL):
     """PermLL, until the end."""
 
     def on_step_end(self) -> None:

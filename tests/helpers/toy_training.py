@@ -94,7 +94,7 @@ class StopAfter(Callback):
     def __init__(self, steps: int) -> None:
         self.left = steps
 
-    def on_step(self, trainer: Trainer) -> None:
+    def on_step_end(self, trainer: Trainer) -> None:
         self.left -= 1
         if self.left == 0:
             trainer.stop()

@@ -16,8 +16,8 @@ from permll.data import LabeledData, Table
 from permll.methods import METHODS, FitInfo, MethodInfo, SampleBuffer
 from permll.methods.ce import CrossEntropy
 from permll.training import Recipe, Run
-from permll.training.data_preparation import Experiment, prepare
-from permll.training.export.export import export_network
+from permll.training.data_preparation import PreparedData, prepare_data
+from permll.training.export.export import export_model
 from permll.training.predictor import load_predictor, write_model_card
 from permll.training.train import build_trainer, train
 from tests.helpers.toy_training import points, quick_recipe, small_net
@@ -55,12 +55,12 @@ print(json.dumps({"differ": differ, "classes": json.loads(session.get_modelmeta(
 """
 
 
-def trained_run(recipe: Recipe, folder: Path, data: LabeledData | None = None, **more: Any) -> tuple[Run, Experiment]:
+def trained_run(recipe: Recipe, folder: Path, data: LabeledData | None = None, **more: Any) -> tuple[Run, PreparedData]:
     """Train, and write the card of the network."""
-    experiment = prepare(recipe, data)
+    prepared = prepare_data(recipe, data)
     run = train(data, recipe=recipe, out=folder, **more)
-    write_model_card(run, build_trainer(run.recipe, experiment, **more), experiment)
-    return run, experiment
+    write_model_card(run, build_trainer(run.recipe, prepared, **more), prepared)
+    return run, prepared
 
 
 def own(**overrides: Any) -> Recipe:
@@ -69,7 +69,7 @@ def own(**overrides: Any) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Experiment]:
+def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, PreparedData]:
     torch.set_num_threads(1)
     return trained_run(quick_recipe(), tmp_path_factory.mktemp("digits") / "run")
 
@@ -80,29 +80,29 @@ def onnx_probabilities(path: Path, samples: Tensor) -> Tensor:
     return torch.from_numpy(session.run(None, {"input": samples.numpy()})[0])
 
 
-def test_what_is_loaded_predicts_what_the_training_predicted(digits: tuple[Run, Experiment]) -> None:
-    run, experiment = digits
-    assert experiment.test is not None
-    trainer = build_trainer(run.recipe, experiment)
+def test_what_is_loaded_predicts_what_the_training_predicted(digits: tuple[Run, PreparedData]) -> None:
+    run, prepared = digits
+    assert prepared.test is not None
+    trainer = build_trainer(run.recipe, prepared)
     state = run.checkpoints.newest()
     assert state is not None
     trainer.load_state_dict(state)
     trained = load_predictor(run)
-    assert torch.equal(trained.predict(experiment.test.inputs, batch_size=256), trainer.predict(experiment.test))
-    assert trained.classes == experiment.train.classes
+    assert torch.equal(trained.predict(prepared.test.inputs, batch_size=256), trainer.predict(prepared.test))
+    assert trained.classes == prepared.train.classes
     assert trained.epoch == 3
     assert not any(network.training for network in trained.networks.values())
     assert (trained.card["method"], trained.encoder) == ("permll", None)
 
 
-def test_files_are_used_where_there_is_no_permll(digits: tuple[Run, Experiment], tmp_path: Path) -> None:
+def test_files_are_used_where_there_is_no_permll(digits: tuple[Run, PreparedData], tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    run, experiment = digits
-    assert experiment.test is not None
-    paths = export_network(run, tmp_path)
+    run, prepared = digits
+    assert prepared.test is not None
+    paths = export_model(run, tmp_path)
     assert [path.name for path in paths] == ["model.safetensors", "model.onnx", "model.pt2", "model.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
-    inputs = experiment.test.inputs
+    inputs = prepared.test.inputs
     np.save(tmp_path / "samples.npy", inputs.batch(torch.arange(len(inputs))).numpy())
     np.save(tmp_path / "expected.npy", load_predictor(run).predict(inputs).numpy())
     shown = subprocess.run(
@@ -112,16 +112,16 @@ def test_files_are_used_where_there_is_no_permll(digits: tuple[Run, Experiment],
     said = json.loads(shown.stdout)
     assert set(said["differ"]) == {"onnx", "one", "torch_export", "safetensors"}
     assert max(said["differ"].values()) < 1e-5
-    assert said["classes"] == list(experiment.train.classes)
+    assert said["classes"] == list(prepared.train.classes)
     assert said["input"] == ["input", ["batch", 1, 8, 8]]
 
 
-def test_what_is_said_about_the_files(digits: tuple[Run, Experiment], tmp_path: Path) -> None:
-    run, experiment = digits
-    paths = export_network(run, tmp_path / "new", formats=["safetensors"])
+def test_what_is_said_about_the_files(digits: tuple[Run, PreparedData], tmp_path: Path) -> None:
+    run, prepared = digits
+    paths = export_model(run, tmp_path / "new", formats=["safetensors"])
     about = json.loads(paths[-1].read_text())
     assert list(about["how_to_load"]) == ["model.safetensors"]
-    assert about["classes"] == list(experiment.train.classes)
+    assert about["classes"] == list(prepared.train.classes)
     assert (about["input"]["shape"], about["input"]["dtype"]) == (["batch", 1, 8, 8], "uint8")
     assert about["preprocessing"]["in_words"] == "(value / 255 - mean) / std for each channel."
     assert about["network"]["name"] == "mlp"
@@ -132,10 +132,10 @@ def test_what_is_said_about_the_files(digits: tuple[Run, Experiment], tmp_path: 
 
 
 def test_several_networks_are_one_mean(tmp_path: Path) -> None:
-    run, experiment = trained_run(own(method__networks=3), tmp_path / "run", points())
-    export_network(run, tmp_path / "out")
-    samples = experiment.train.inputs.batch(torch.arange(7))
-    expected = load_predictor(run).predict(experiment.train.inputs)[:7]
+    run, prepared = trained_run(own(method__networks=3), tmp_path / "run", points())
+    export_model(run, tmp_path / "out")
+    samples = prepared.train.inputs.batch(torch.arange(7))
+    expected = load_predictor(run).predict(prepared.train.inputs)[:7]
     graph = torch.export.load(tmp_path / "out" / "model.pt2").module()
     assert torch.allclose(graph(samples), expected, atol=1e-5)
     assert torch.allclose(onnx_probabilities(tmp_path / "out" / "model.onnx", samples), expected, atol=1e-5)
@@ -154,13 +154,13 @@ def test_large_images_are_cropped_in_the_graph(tmp_path: Path) -> None:
     network = {"name": "cnn", "widths": [4]}
     source = str(tmp_path / "images")
     recipe = own(network=network, data__source=source, views__resize=41, training__batch_size=4)
-    run, experiment = trained_run(recipe, tmp_path / "run")
+    run, prepared = trained_run(recipe, tmp_path / "run")
     card = json.loads((run.folder / "network.json").read_text())
     assert card["view"][0] == {"step": "centre_crop", "size": 35}
     assert (card["input_shape"], card["seen"]["shape"], card["seen"]["size"]) == ([3, 35, 35], [3, 41, 41], 41)
-    export_network(run, tmp_path / "out")
-    expected = load_predictor(run).predict(experiment.train.inputs)
-    samples = experiment.train.inputs.batch(torch.arange(8))
+    export_model(run, tmp_path / "out")
+    expected = load_predictor(run).predict(prepared.train.inputs)
+    samples = prepared.train.inputs.batch(torch.arange(8))
     graph = torch.export.load(tmp_path / "out" / "model.pt2").module()
     assert torch.allclose(graph(samples), expected, atol=1e-5)
     assert torch.allclose(onnx_probabilities(tmp_path / "out" / "model.onnx", samples), expected, atol=1e-5)
@@ -178,17 +178,17 @@ def table(rows: int = 40) -> LabeledData:
 
 def test_a_table_leaves_with_its_encoder(tmp_path: Path) -> None:
     data = table()
-    run, experiment = trained_run(own(), tmp_path / "run", data)
-    paths = export_network(run, tmp_path / "out", ["torch_export"])
+    run, prepared = trained_run(own(), tmp_path / "run", data)
+    paths = export_model(run, tmp_path / "out", ["torch_export"])
     assert [path.name for path in paths] == ["model.pt2", "encoder.npz", "model.json"]
     about = json.loads(paths[-1].read_text())
     assert [column["name"] for column in about["encoding"]["columns"]] == ["size", "colour"]
     trained = load_predictor(run)
     assert trained.encoder is not None
-    vectors = experiment.train.inputs.batch(torch.arange(40))
+    vectors = prepared.train.inputs.batch(torch.arange(40))
     assert torch.equal(trained.encoder(data.inputs).values, vectors)
     expected = trained.predict(data.inputs)
-    assert torch.equal(trained.predict(experiment.train.inputs), expected), "encoded before or here"
+    assert torch.equal(trained.predict(prepared.train.inputs), expected), "encoded before or here"
     assert torch.allclose(torch.export.load(paths[0]).module()(vectors), expected, atol=1e-5)
 
 
@@ -212,16 +212,16 @@ def test_a_method_that_predicts_in_its_own_way(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(
         METHODS, "teacher", MethodInfo("teacher", "Teacher", "an idea", None, "none", f"{__name__}:Teacher")
     )
-    run, experiment = trained_run(own(method={"name": "teacher"}), tmp_path / "run", points())
-    trainer = build_trainer(run.recipe, experiment)
+    run, prepared = trained_run(own(method={"name": "teacher"}), tmp_path / "run", points())
+    trainer = build_trainer(run.recipe, prepared)
     state = run.checkpoints.newest()
     assert state is not None
     trainer.load_state_dict(state)
-    expected = trainer.predict(experiment.train)
-    assert torch.equal(load_predictor(run).predict(experiment.train.inputs), expected)
-    paths = export_network(run, tmp_path / "out", ["safetensors", "torch_export"])
+    expected = trainer.predict(prepared.train)
+    assert torch.equal(load_predictor(run).predict(prepared.train.inputs), expected)
+    paths = export_model(run, tmp_path / "out", ["safetensors", "torch_export"])
     program = torch.export.load(paths[1])
-    samples = experiment.train.inputs.batch(torch.arange(60))
+    samples = prepared.train.inputs.batch(torch.arange(60))
     assert torch.allclose(program.module()(samples), expected, atol=1e-5)
     kept = {name: tensor.numel() for name, tensor in program.state_dict.items() if "memory" in name}
     assert sum(kept.values()) == 0, "nothing about the training samples"
@@ -230,7 +230,7 @@ def test_a_method_that_predicts_in_its_own_way(tmp_path: Path, monkeypatch: pyte
 
 def test_a_network_that_was_given_must_be_given_again(tmp_path: Path) -> None:
     network = small_net(4, 3)
-    run, experiment = trained_run(own(), tmp_path / "run", points(), network=network)
+    run, prepared = trained_run(own(), tmp_path / "run", points(), network=network)
     with pytest.raises(ValueError, match=r"trained a network of yours, torch.nn.*Sequential: in Python, give"):
         load_predictor(run)
     with pytest.raises(ValueError, match=r"do not fit this .*Sequential: .*size mismatch"):
@@ -241,9 +241,9 @@ def test_a_network_that_was_given_must_be_given_again(tmp_path: Path) -> None:
     assert torch.equal(fresh[0].weight, before), "the caller's stays as it was"
     network.eval()
     rows = torch.arange(60)
-    seen = trained.view(experiment.train.inputs.batch(rows), rows)
-    assert torch.equal(trained.predict(experiment.train.inputs), network(seen).softmax(-1))
-    export_network(run, tmp_path / "out", ["safetensors"], network=fresh)
+    seen = trained.view(prepared.train.inputs.batch(rows), rows)
+    assert torch.equal(trained.predict(prepared.train.inputs), network(seen).softmax(-1))
+    export_model(run, tmp_path / "out", ["safetensors"], network=fresh)
 
 
 class Untraceable(nn.Module):
@@ -260,13 +260,13 @@ def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, monkeypatch: pytest
         load_predictor(Run(tmp_path / "nothing"))
     run, _ = trained_run(own(), tmp_path / "run", points(), network=Untraceable())
     with pytest.raises(ValueError, match=r"'onx' is no format, did you mean onnx\?"):
-        export_network(run, tmp_path / "out", ["onx"])  # type: ignore[list-item]
+        export_model(run, tmp_path / "out", ["onx"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match=r"cannot be written as a graph: .*formats=\['safetensors'\]"):
-        export_network(run, tmp_path / "out", ["torch_export"], network=Untraceable())
+        export_model(run, tmp_path / "out", ["torch_export"], network=Untraceable())
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "onnxscript", None)
         with pytest.raises(ImportError, match=r"pip install 'permll\[export\]'"):
-            export_network(run, tmp_path / "other")
+            export_model(run, tmp_path / "other")
     assert not (tmp_path / "other").exists()
     (run.folder / "network.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"has no network.json"):

@@ -14,8 +14,8 @@ from permll.data import Images, LabeledData, LazyImages, Texts, Vectors, load
 from permll.data.decoding import OpenFile
 from permll.data.readers.inference_inputs import read_unlabeled
 from permll.training import Callback, Recipe, Run, features
-from permll.training.data_preparation import prepare
-from permll.training.export.export import export_network
+from permll.training.data_preparation import prepare_data
+from permll.training.export.export import export_model
 from permll.training.predictor import load_predictor
 from permll.training.recipe_files import load_recipe
 from permll.training.train import train
@@ -52,7 +52,7 @@ class Heard(Callback):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def on_data(self, said: str) -> None:
+    def on_message(self, said: str) -> None:
         self.lines.append(said)
 
 
@@ -63,7 +63,7 @@ def test_photographs_are_made_small_once(tmp_path: Path) -> None:
     run = train(recipe=own_recipe(data__source=str(folder)), out=tmp_path / "run", callbacks=[heard])
     assert heard.lines == [f"24 images, median 91 x 70: {SAID}"]
     assert (run.recipe.data.pixels, run.recipe.data.backbone, run.recipe.network.name) == (64, None, "resnet8")
-    inputs = prepare(run.recipe).train.inputs
+    inputs = prepare_data(run.recipe).train.inputs
     assert isinstance(inputs, Images)
     assert inputs.pixels.shape[1:] == (3, 64, 64)
     assert not (run.folder / "features").exists()
@@ -86,12 +86,12 @@ def test_grey_photographs_stay_grey(tmp_path: Path) -> None:
     folder = write_photographs(tmp_path / "photos", gray=True)
     color = load(write_photographs(tmp_path / "colour", 4))
     recipe = own_recipe(data__source=str(folder))
-    experiment = prepare(recipe)
-    assert isinstance(experiment.train.inputs, Images)
-    assert experiment.train.inputs.pixels.shape[1:] == (1, 64, 64)
+    prepared = prepare_data(recipe)
+    assert isinstance(prepared.train.inputs, Images)
+    assert prepared.train.inputs.pixels.shape[1:] == (1, 64, 64)
     with pytest.raises(ValueError, match="the training images are grey, but not all of those to validate or test on"):
-        prepare(recipe, test=color)
-    mixed = prepare(own_recipe(data__source=str(tmp_path / "colour"), data__validation=None), test=load(folder))
+        prepare_data(recipe, test=color)
+    mixed = prepare_data(own_recipe(data__source=str(tmp_path / "colour"), data__validation=None), test=load(folder))
     assert mixed.test is not None
     assert mixed.test.inputs.batch(torch.arange(1)).shape == (1, 3, 64, 64)
 
@@ -149,7 +149,7 @@ def test_features_survive_a_kill_and_are_the_same_for_new_images(
     assert torch.allclose(new.inputs.values, known.values, atol=1e-5)
     assert torch.allclose(trained.predict(new.inputs), trained.predict(data.inputs), atol=1e-5)
     assert not (run.folder / "features").exists(), "to predict changes nothing in a run"
-    about = export_network(run, tmp_path / "out", ["safetensors"])[-1].read_text()
+    about = export_model(run, tmp_path / "out", ["safetensors"])[-1].read_text()
     assert "vectors that encoder.npz makes of images" in about
     assert '"name": "timm:test_resnet"' in about
 

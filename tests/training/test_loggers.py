@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from permll.training import Run
-from permll.training.loggers import scalars, tracker
+from permll.training.loggers import scalars, make_logger
 from permll.training.train import train
 from tests.helpers.toy_training import StopAfter, files, quick_recipe
 
@@ -50,7 +50,7 @@ def test_numbers_are_grouped_and_what_is_no_number_is_left_out() -> None:
 def test_tensorboard_reads_what_was_measured(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     untracked = train(recipe=quick_recipe(), out=tmp_path / "untracked")
-    run = train(recipe=quick_recipe(), out=tmp_path / "run", callbacks=[tracker("tensorboard")])
+    run = train(recipe=quick_recipe(), out=tmp_path / "run", callbacks=[make_logger("tensorboard")])
     assert files(run.folder) == files(untracked.folder)
     read = events(run.folder / "tensorboard")
     found = {tag: {event.step: event.value for event in read.Scalars(tag)} for tag in read.Tags()["scalars"]}
@@ -64,11 +64,11 @@ def test_an_interrupted_training_is_one_curve_in_tensorboard(tmp_path: Path) -> 
     pytest.importorskip("tensorboard")
     recipe = quick_recipe(training__epochs=4)
     train(recipe=recipe, out=tmp_path / "run", callbacks=[StopAfter(25)])  # begun without a tracker
-    train(recipe=recipe, out=tmp_path / "run", callbacks=[tracker("tensorboard"), StopAfter(20)])
+    train(recipe=recipe, out=tmp_path / "run", callbacks=[make_logger("tensorboard"), StopAfter(20)])
     # A machine that lost its newest checkpoint trains an epoch again.
     run = Run(tmp_path / "run")
     run.checkpoints.paths()[-1].unlink()
-    run = train(recipe=recipe, out=tmp_path / "run", callbacks=[tracker("tensorboard")])
+    run = train(recipe=recipe, out=tmp_path / "run", callbacks=[make_logger("tensorboard")])
     read = events(run.folder / "tensorboard")
     for tag, curve in expected(run).items():
         assert [(event.step, event.value) for event in read.Scalars(tag)] == list(curve.items())
@@ -77,8 +77,8 @@ def test_an_interrupted_training_is_one_curve_in_tensorboard(tmp_path: Path) -> 
 def test_wandb_keeps_what_was_measured_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    train(recipe=quick_recipe(), out=tmp_path / "run", callbacks=[tracker("wandb"), StopAfter(25)])
-    run = train(recipe=quick_recipe(), out=tmp_path / "run", callbacks=[tracker("wandb")])
+    train(recipe=quick_recipe(), out=tmp_path / "run", callbacks=[make_logger("wandb"), StopAfter(25)])
+    run = train(recipe=quick_recipe(), out=tmp_path / "run", callbacks=[make_logger("wandb")])
     untracked = train(recipe=quick_recipe(), out=tmp_path / "untracked")
     assert files(run.folder) == files(untracked.folder)
     first, second = sorted((run.folder / "wandb").glob("offline-run-*/run-*.wandb"))

@@ -110,7 +110,7 @@ def test_norms_count_the_rows_of_all_ranks(ranks: int, tmp_path: Path) -> None:
 
 
 def permll(*arguments: str | Path, end: str = "0 -1 0", command: str = "train") -> subprocess.CompletedProcess[str]:
-    """Run the command line, with an end that ``Mortal`` meets."""
+    """Run the command line, with an end that ``KillablePermLL`` meets."""
     environment = os.environ | {"END": end, "NO_COLOR": "1", "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-m", "permll", command, *map(str, arguments)]
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, env=environment)
@@ -119,7 +119,7 @@ def permll(*arguments: str | Path, end: str = "0 -1 0", command: str = "train") 
 def begun(out: Path, **settings: Any) -> list[str]:
     """Return the arguments of a training of four epochs, nineteen steps each."""
     more = {"training.precision": "64-true", "training.accelerator": "cpu", "network.widths": [32], **settings}
-    arguments = ["tiny/digits", "--method", "tests.helpers.killable_process:Mortal", "--epochs", "4", "--out", str(out)]
+    arguments = ["tiny/digits", "--method", "tests.helpers.killable_process:KillablePermLL", "--epochs", "4", "--out", str(out)]
     return arguments + as_arguments(more)
 
 

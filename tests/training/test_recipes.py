@@ -15,8 +15,8 @@ from permll.data.registry import SETS
 from permll.methods import METHODS, find_method
 from permll.networks import NETWORKS
 from permll.training.optimizers import OPTIMIZERS, build_optimizer
-from permll.training.recipe import Recipe, differences, read_recipe
-from permll.training.recipe_files import load_recipe, method_changes, recipe_names
+from permll.training.recipe import Recipe, recipe_diff, parse_recipe
+from permll.training.recipe_files import load_recipe, method_overrides, recipe_names
 from tests.helpers.toy_training import quick_recipe
 
 EVERY = pytest.mark.parametrize("name", recipe_names())
@@ -148,7 +148,7 @@ def test_wrong_values_are_named_with_what_would_be_right(overrides: dict[str, An
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(ValueError, match=r"data is missing.*network is missing.*training is missing"):
-        read_recipe({"title": "nothing"}, "recipe x")
+        parse_recipe({"title": "nothing"}, "recipe x")
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_method_brings_its_settings_for_tier_data_and_noise(tmp_path: Path) ->
 def test_what_a_method_changes_is_what_there_is(method: str) -> None:
     """Every section of a method's file gives a recipe that can be checked, and settings that the method has."""
     info = find_method(method)
-    for tier, content in method_changes(method).items():
+    for tier, content in method_overrides(method).items():
         for name in recipe_names():
             if name.startswith(f"{tier}/"):
                 recipe = load_recipe(name, {"method.name": method})
@@ -213,8 +213,8 @@ def test_what_differs_between_recipes_is_named() -> None:
         quick_recipe(),
         quick_recipe(training__epochs=9, training__seed=4, optimizer__lr=0.3, method__name="ce"),
     )
-    assert differences(one, quick_recipe(training__epochs=9)) == "training.epochs 3 and 9"
-    assert differences(one, other).endswith(", ...")
+    assert recipe_diff(one, quick_recipe(training__epochs=9)) == "training.epochs 3 and 9"
+    assert recipe_diff(one, other).endswith(", ...")
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -206,7 +206,7 @@ def test_extended_and_filtered_data_find_their_rows_by_id(tmp_path: Path) -> Non
     loops: list[Any] = []
 
     class Look(Callback):
-        def on_start(self, trainer: Any, run: Run) -> None:  # noqa: ARG002
+        def on_train_start(self, trainer: Any, run: Run) -> None:  # noqa: ARG002
             loops.append((trainer.data.ids, trainer.method.layer.alpha.clone(), trainer.method.layer.init))
 
     run = train(data.take(kept[::-1]), recipe=own(), out=tmp_path / "run", callbacks=[Look()])
@@ -352,7 +352,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
 
 def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:
     class Second(Callback):
-        def on_step(self, trainer: Any) -> None:
+        def on_step_end(self, trainer: Any) -> None:
             trainer.stop()
             train(recipe=quick_recipe(), out=tmp_path / "run")
 
@@ -366,11 +366,11 @@ def test_a_signal_in_python_saves_and_ends_what_watches(number: int, tmp_path: P
     ended: list[Run] = []
 
     class Signal(Callback):
-        def on_step(self, trainer: Any) -> None:
+        def on_step_end(self, trainer: Any) -> None:
             if trainer.step == 5:
                 os.kill(os.getpid(), number)
 
-        def on_end(self, run: Run) -> None:
+        def on_train_end(self, run: Run) -> None:
             ended.append(run)
 
     before = signal.getsignal(number)

@@ -4,8 +4,8 @@ from collections.abc import Container
 
 from permll.data.dataset import LabeledData
 from permll.data.readers.input_spec import kind_of
-from permll.training.feature_cache import settle_features
-from permll.training.recipe import Named, Recipe
+from permll.training.feature_cache import resolve_features
+from permll.training.recipe import ComponentSection, Recipe
 
 FEWEST_HELD_OUT = 10  # fewer tell nothing about the noise: labels would be changed at random
 ENOUGH_HELD_OUT = 500  # tell the noise rate to two points or so; a fifth of the rows is given for that, then a tenth
@@ -38,14 +38,14 @@ def adapt_recipe_like(recipe: Recipe, begun: Recipe, settled: Container[str] = (
 def adapt_recipe(recipe: Recipe, data: LabeledData, settled: Container[str] = ()) -> Recipe:
     """Return the recipe for these samples: for their number and, where PermLL sees pixels, with a warm-up."""
     recipe = adapt_recipe_to_size(recipe, len(data), data.num_classes, settled)
-    pixels = kind_of(data.inputs) == "images" and not settle_features(recipe, data.inputs).backbone
+    pixels = kind_of(data.inputs) == "images" and not resolve_features(recipe, data.inputs).backbone
     return _warmed_up(recipe, WARM_UP, settled) if pixels else recipe
 
 
 def _warmed_up(recipe: Recipe, share: object, settled: Container[str]) -> Recipe:
     if recipe.method.name != "permll" or "method.warm_up" in settled:
         return recipe
-    method = Named.model_validate({**recipe.method.model_dump(), "warm_up": share})
+    method = ComponentSection.model_validate({**recipe.method.model_dump(), "warm_up": share})
     return recipe.model_copy(update={"method": method})
 
 

@@ -16,8 +16,8 @@ from permll.data.loading import load
 from permll.data.readers.types import ReadKeywords, check_keywords
 from permll.distributed.process_group import is_main_process
 from permll.training.callbacks import Callback
-from permll.training.progress import default_watchers
-from permll.training.recipe_files import choose_recipe
+from permll.training.progress import default_callbacks
+from permll.training.recipe_files import resolve_recipe
 from permll.training.run import Run, default_folder
 from permll.training.train import train
 
@@ -81,7 +81,7 @@ def clean(
     named = isinstance(data, str | Path) and labels is None
     if named:
         changes |= {"data.source": str(data)} | {f"data.options.{name}": value for name, value in reading.items()}
-    recipe = choose_recipe(RECIPE, changes)
+    recipe = resolve_recipe(RECIPE, changes)
     run = Run(out or default_folder(data if named else None, recipe))
     if run.exists:
         recipe = adapt_recipe_like(recipe, run.recipe, changes)
@@ -91,7 +91,7 @@ def clean(
     samples = _samples(data, labels, recipe.data.root, reading)
     if not run.exists:
         recipe = adapt_recipe(recipe, samples, changes)
-    watchers = default_watchers() if callbacks is None else list(callbacks)
+    watchers = default_callbacks() if callbacks is None else list(callbacks)
     train(None if named else samples, recipe=recipe, out=run.folder, callbacks=[*watchers, Memory()])
     findings = judge(run, samples, threshold)
     if is_main_process():  # of several ranks, all know

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from permll.functional.noise_rate import WarmFit, warm_fit
 from permll.training.callbacks import Callback
-from permll.training.predictor import choose_weights
+from permll.training.predictor import save_best_weights
 from permll.training.run import Run
 from permll.utils.files import atomic_write
 
@@ -50,9 +50,9 @@ class Memory(Callback):
     The weights of the best epoch become those of the run, where rows are held out that can tell which it is.
     """
 
-    everywhere = True  # all ranks predict
+    all_ranks = True  # all ranks predict
 
-    def on_start(self, trainer: "Trainer", run: Run) -> None:
+    def on_train_start(self, trainer: "Trainer", run: Run) -> None:
         """Take up what an earlier process remembered; what it could not write down any more is looked at again."""
         self._run, self._path = run, run.folder / MEMORY
         self._ids = (*trainer.data.ids, *(() if trainer.validation is None else trainer.validation.ids))
@@ -64,7 +64,7 @@ class Memory(Callback):
         if self._epochs < trainer.epoch:
             self._look(trainer)
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Add an epoch."""
         self._look(trainer)
 
@@ -85,7 +85,7 @@ class Memory(Callback):
                 trainer.validation is not None and trainer.group.is_main
             ):  # before the numbers: what is seen again is chosen again
                 networks = {name: network.state_dict() for name, network in trainer.method.networks.items()}
-                choose_weights(self._run, networks, trainer.epoch)
+                save_best_weights(self._run, networks, trainer.epoch)
         if trainer.group.is_main:
             self._save(len(trainer.data))
 

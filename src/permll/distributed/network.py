@@ -49,7 +49,7 @@ class DistributedNetwork(nn.Module):
             self._last = self.rows
             return self.group.gather_rows(self._forward(x), self.rows)
         self._last = len(x)
-        return self.group.gather_rows(self._forward(x[self.group.own_rows]), len(x))
+        return self.group.gather_rows(self._forward(x[self.group.local_rows]), len(x))
 
     def gather_features(self, features: Tensor) -> Tensor:
         """Return for all rows what a layer inside the network computed for this process's rows in the last call."""

@@ -43,7 +43,7 @@ class ProcessGroup:
         return self.rank == 0
 
     @property
-    def own_rows(self) -> slice:
+    def local_rows(self) -> slice:
         """The rows of this process, of a batch or table that all processes share."""
         return slice(self.rank, None, self.size)
 
@@ -88,7 +88,7 @@ def is_main_process() -> bool:
 class _GatherRows(Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, total: int, rank: int, size: int) -> Tensor:
-        ctx.own_rows = slice(rank, None, size)
+        ctx.local_rows = slice(rank, None, size)
         most = -(-total // size)
         padded = own
         if len(own) < most:
@@ -97,4 +97,4 @@ class _GatherRows(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        return gradient[ctx.own_rows], None, None, None
+        return gradient[ctx.local_rows], None, None, None

@@ -31,9 +31,9 @@ class Placement:
     sharded: bool = False
 
     @property
-    def own_rows(self) -> slice:
+    def local_rows(self) -> slice:
         """The rows that this process holds."""
-        return self.group.own_rows if self.sharded else slice(None)
+        return self.group.local_rows if self.sharded else slice(None)
 
     def is_local(self, index: Tensor) -> Tensor:
         """Return a mask (B,) of the rows that this process holds."""

@@ -18,7 +18,7 @@ from permll.estimator.preprocessing import Features, MixedFrame, fit_features, i
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
 from permll.training.predictor import Predictor
-from permll.training.progress import Lines, default_watchers
+from permll.training.progress import TextLog, default_callbacks
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
 
@@ -118,7 +118,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs = features(X)
         recipe = self._recipe(labels, inputs.values.shape[1], seed)
         weights = weights_of(self.trained_.method) if again else None
-        watchers = default_watchers() if self.verbose == 1 else [Lines()] if self.verbose else []
+        watchers = default_callbacks() if self.verbose == 1 else [TextLog()] if self.verbose else []
         try:
             predictor, findings, rate = learn(inputs, labels, recipe, weights=weights, callbacks=watchers)
         except KeyboardInterrupt:

@@ -86,7 +86,7 @@ class _BeginWith(Callback):
     def __init__(self, weights: Weights) -> None:
         self._weights = weights
 
-    def on_start(self, trainer: "Trainer", run: "Run") -> None:  # noqa: ARG002
+    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:  # noqa: ARG002
         """Load them."""
         networks = trainer.method.networks
         if set(networks) != set(self._weights):

@@ -16,19 +16,19 @@ class Callback:
             scan has to be everywhere, since all ranks take part in it, and to write on the first alone.
     """
 
-    everywhere: ClassVar[bool] = False
+    all_ranks: ClassVar[bool] = False
 
-    def on_data(self, said: str) -> None:
+    def on_message(self, said: str) -> None:
         """Follow the reading of data; ``said`` is what was understood and chosen, in a sentence."""
 
-    def on_start(self, trainer: "Trainer", run: "Run") -> None:
+    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
         """Follow the preparations."""
 
-    def on_step(self, trainer: "Trainer") -> None:
+    def on_step_end(self, trainer: "Trainer") -> None:
         """Follow a step."""
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
         """Follow an epoch and its evaluation."""
 
-    def on_end(self, run: "Run") -> None:
+    def on_train_end(self, run: "Run") -> None:
         """Follow the end, reached or not."""

@@ -15,13 +15,13 @@ from permll.data.registry import SETS
 from permll.data.splits import stratified
 from permll.noise.apply_noise import with_noise
 from permll.noise.corruption import Corruption
-from permll.training.feature_cache import keeping, made_small, named_encoder, settle_features
+from permll.training.feature_cache import keeping, made_small, named_encoder, resolve_features
 from permll.training.recipe import DataSection, Recipe
 from permll.utils.messages import format_list
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment:
+class PreparedData:
     """Data for one training.
 
     Args:
@@ -58,7 +58,7 @@ class PreviousSplit:
     encoder: Encoder | None
 
 
-def prepare(
+def prepare_data(
     recipe: Recipe,
     data: LabeledData | None = None,
     test: LabeledData | None = None,
@@ -66,7 +66,7 @@ def prepare(
     *,
     features: Path | None = None,
     notify: Callable[[str], None] | None = None,
-) -> Experiment:
+) -> PreparedData:
     """Load, split, encode and put noise on the labels.
 
     Args:
@@ -81,7 +81,7 @@ def prepare(
     if data is None and not section.source:
         raise ValueError("the recipe names no data: give some, in Python permll.fit(..., data=...).")
     whole = load(section.source, root=section.root, **section.options) if data is None else data
-    section = settle_features(recipe, whole.inputs, notify)
+    section = resolve_features(recipe, whole.inputs, notify)
     whole = _resized(whole, recipe, section)
     train, validation = _split(whole, section) if previous is None else _split_as_before(whole, section, previous)
     if test is None and data is None:
@@ -98,7 +98,7 @@ def prepare(
             f"the test data have other classes than the training data: {test.classes} and {train.classes}."
         )
     official = isinstance(section.validation, str) and section.source in SETS
-    experiment = Experiment(
+    prepared = PreparedData(
         train,
         validation,
         test,
@@ -108,7 +108,7 @@ def prepare(
         validation_is_clean=official,
         section=section,
     )
-    return _with_noise(experiment, section, whole) if section.noise else experiment
+    return _with_noise(prepared, section, whole) if section.noise else prepared
 
 
 def _resized(data: LabeledData, recipe: Recipe, section: DataSection, channels: int | None = None) -> LabeledData:
@@ -118,9 +118,9 @@ def _resized(data: LabeledData, recipe: Recipe, section: DataSection, channels: 
     return made_small(data, section.pixels, channels) if section.pixels else data
 
 
-def _with_noise(experiment: Experiment, section: DataSection, whole: LabeledData) -> Experiment:
+def _with_noise(prepared: PreparedData, section: DataSection, whole: LabeledData) -> PreparedData:
     """Put noise on the labels to train on and, unless they are to stay clean, on those to validate by."""
-    train, validation, trusted = experiment.train, experiment.validation, experiment.trusted
+    train, validation, trusted = prepared.train, prepared.validation, prepared.trusted
     clean = train.labels
     record = _record_for_all(section.noise, whole, train)
     if record is not None:  # made before, for all rows: each part takes its own of it
@@ -132,15 +132,15 @@ def _with_noise(experiment: Experiment, section: DataSection, whole: LabeledData
         train = train.relabel(clean.where(trusted, train.labels))
         if len(record.clean) == len(train):
             record = replace(record, noisy=train.labels.numpy())
-    clean_validation = experiment.clean_validation
-    if validation is not None and not experiment.validation_is_clean:
+    clean_validation = prepared.clean_validation
+    if validation is not None and not prepared.validation_is_clean:
         clean_validation = validation.labels
         if len(record.clean) == len(whole) != len(train):
             validation = validation.relabel([noisy[name] for name in validation.ids])
         else:
             validation, _ = with_noise(validation, section.noise, section.noise_seed + 1)
     return replace(
-        experiment, train=train, validation=validation, noise=record, clean=clean, clean_validation=clean_validation
+        prepared, train=train, validation=validation, noise=record, clean=clean, clean_validation=clean_validation
     )
 
 

@@ -32,7 +32,7 @@ _BLOCK = 256  # rows that are computed between two writings
 _LOOKED_AT = 100  # so many images tell how large they are
 
 
-def settle_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], None] | None = None) -> DataSection:
+def resolve_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], None] | None = None) -> DataSection:
     """Return the recipe's section on data with nothing left open: what stands for the samples is written down.
 
     Args:

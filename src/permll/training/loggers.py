@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 _GROUPS = ("test", "noisy_validation", "clean_validation", "correction", "detection")
 
 
-def tracker(name: str) -> Callback:
+def make_logger(name: str) -> Callback:
     """Return the observer called ``name``: ``"tensorboard"`` or ``"wandb"``.
 
     A package that is missing is named here, before any training.
 
     Examples:
-        >>> tracker("tensorbord")
+        >>> make_logger("tensorbord")
         Traceback (most recent call last):
         ValueError: 'tensorbord' is no tracker, did you mean tensorboard? There are tensorboard, wandb.
     """
-    if name not in TRACKERS:
+    if name not in LOGGERS:
         raise ValueError(
-            f"{name!r} is no tracker{did_you_mean(name, TRACKERS) or '.'} There are {', '.join(TRACKERS)}."
+            f"{name!r} is no tracker{did_you_mean(name, LOGGERS) or '.'} There are {', '.join(LOGGERS)}."
         )
-    return TRACKERS[name]()
+    return LOGGERS[name]()
 
 
 def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -45,7 +45,7 @@ def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
     return {_grouped(name): float(value) for name, value in numbers.items()}
 
 
-class TensorBoard(Callback):
+class TensorBoardLogger(Callback):
     """Events in the run's folder, below ``tensorboard``: ``tensorboard --logdir RUNS``."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class TensorBoard(Callback):
         self._open: Callable[..., Any] = SummaryWriter
         self._writer: Any = None
 
-    def on_start(self, trainer: "Trainer", run: "Run") -> None:
+    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
         """Write all epochs there are: those of an earlier start are hidden, some may have been trained again."""
         if not trainer.fabric.is_global_zero:
             return
@@ -66,12 +66,12 @@ class TensorBoard(Callback):
         for entry in run.metrics:
             self._write(entry)
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Write the epoch."""
         if self._writer is not None:
             self._write(metrics)
 
-    def on_end(self, run: "Run") -> None:  # noqa: ARG002
+    def on_train_end(self, run: "Run") -> None:  # noqa: ARG002
         """Close the file."""
         if self._writer is not None:
             self._writer.close()
@@ -82,7 +82,7 @@ class TensorBoard(Callback):
         self._writer.flush()  # a process that is killed leaves what it has seen
 
 
-class WeightsAndBiases(Callback):
+class WandbLogger(Callback):
     """A run of the project ``permll``, or of ``WANDB_PROJECT``. ``WANDB_MODE=offline`` keeps it in the run's folder."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class WeightsAndBiases(Callback):
             raise _missing("W&B", "wandb") from missing
         self._run: Any = None
 
-    def on_start(self, trainer: "Trainer", run: "Run") -> None:
+    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
         """Open the run, or go on with the one of an earlier start, and add the epochs that it does not have."""
         if not trainer.fabric.is_global_zero:
             return
@@ -109,12 +109,12 @@ class WeightsAndBiases(Callback):
             if entry["epoch"] >= self._run.step:
                 self._run.log(scalars(entry), step=entry["epoch"])
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Log the epoch."""
         if self._run is not None:
             self._run.log(scalars(metrics), step=metrics["epoch"])
 
-    def on_end(self, run: "Run") -> None:
+    def on_train_end(self, run: "Run") -> None:
         """Add the reported numbers of a finished run, and close."""
         if self._run is None:
             return
@@ -124,7 +124,7 @@ class WeightsAndBiases(Callback):
         self._run.finish()
 
 
-TRACKERS: dict[str, Callable[[], Callback]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+LOGGERS: dict[str, Callable[[], Callback]] = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger}
 
 
 def _grouped(name: str) -> str:

@@ -32,7 +32,7 @@ from permll.utils.files import atomic_write, atomic_write_text
 from permll.utils.progress import progress
 
 if TYPE_CHECKING:
-    from permll.training.data_preparation import Experiment
+    from permll.training.data_preparation import PreparedData
     from permll.training.trainer import Trainer
 
 CARD, ENCODER, CHOSEN = "network.json", "encoder.npz", "chosen.safetensors"
@@ -124,7 +124,7 @@ class Predictor:
         return found
 
 
-def write_model_card(run: Run, trainer: "Trainer", experiment: "Experiment") -> None:
+def write_model_card(run: Run, trainer: "Trainer", prepared: "Experiment") -> None:
     """Write into the run's folder what its networks are and what they take; with the weights, that is all of them.
 
     ``network.json`` has the architecture, the classes, the plain view with its numbers, and what samples looked like;
@@ -132,9 +132,9 @@ def write_model_card(run: Run, trainer: "Trainer", experiment: "Experiment") -> 
     """
     if trainer.fabric.global_rank != 0:
         return
-    recipe, view, inputs = run.recipe, trainer.views["plain"], experiment.train.inputs
+    recipe, view, inputs = run.recipe, trainer.views["plain"], prepared.train.inputs
     resized = {"image_size": recipe.data.pixels} if recipe.data.pixels else {}
-    input_spec = InputSpec.of(experiment.train, experiment.encoder, recipe.data.options | resized)
+    input_spec = InputSpec.of(prepared.train, prepared.encoder, recipe.data.options | resized)
     shape = view(inputs.batch(torch.arange(1)), torch.arange(1)).shape[1:]
     settings = {key: value for key, value in recipe.network.settings.items() if key != "pretrained"}
     card = {
@@ -142,14 +142,14 @@ def write_model_card(run: Run, trainer: "Trainer", experiment: "Experiment") -> 
         "method": recipe.method.name,
         "networks": list(trainer.method.network_names),
         "network": {"name": recipe.network.name, "options": settings, "class": _class_of(trainer.method)},
-        "classes": list(experiment.train.classes),
+        "classes": list(prepared.train.classes),
         "input_shape": list(shape),
         "view": steps_of(view),
         "seen": input_spec.to_dict(),
     }
-    if experiment.encoder is not None:
+    if prepared.encoder is not None:
         with atomic_write(run.folder / ENCODER) as file:
-            np.savez(file, **experiment.encoder.to_arrays())  # type: ignore[arg-type]
+            np.savez(file, **prepared.encoder.to_arrays())  # type: ignore[arg-type]
     atomic_write_text(run.folder / CARD, json.dumps(card, indent=2) + "\n")
 
 
@@ -179,7 +179,7 @@ def load_predictor(run: Run, network: nn.Module | None = None) -> Predictor:
     return Predictor(method, view_of(card["view"]), tuple(card["classes"]), input_spec, card, epoch)
 
 
-def choose_weights(run: Run, networks: Mapping[str, Mapping[str, Tensor]], epoch: int) -> None:
+def save_best_weights(run: Run, networks: Mapping[str, Mapping[str, Tensor]], epoch: int) -> None:
     """Write down the weights of an epoch that was chosen: from now on they are what the training has come to."""
     from safetensors.torch import save
 
@@ -189,7 +189,7 @@ def choose_weights(run: Run, networks: Mapping[str, Mapping[str, Tensor]], epoch
 
 
 def chosen_weights(run: Run) -> tuple[dict[str, dict[str, Tensor]], int] | None:
-    """Return the weights of every network and their epoch, as ``choose_weights`` wrote them; None if nobody chose."""
+    """Return the weights of every network and their epoch, as ``save_best_weights`` wrote them; None if nobody chose."""
     from safetensors import safe_open
 
     path = run.folder / CHOSEN
@@ -267,7 +267,7 @@ def _fit_info(run: Run) -> FitInfo:
     with np.load(run.folder / "labels.npz", allow_pickle=False) as saved:
         labels, ids, classes = torch.from_numpy(saved["given"]), saved["ids"].tolist(), saved["classes"]
     training = run.recipe.training
-    steps = number_of_batches(len(labels), training.rows_of_a_batch)
+    steps = number_of_batches(len(labels), training.resolved_batch_size)
     return FitInfo(labels, tuple(ids), len(classes), training.epochs, steps)
 
 

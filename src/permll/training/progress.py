@@ -14,36 +14,36 @@ if TYPE_CHECKING:
     from permll.training.trainer import Trainer
 
 
-class JsonLines(Callback):
+class JsonLog(Callback):
     """A line of JSON for every epoch."""
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Print it."""
         _say(json.dumps(metrics), sys.stdout)
 
 
-class Lines(Callback):
+class TextLog(Callback):
     """A plain line for every epoch, where there is no terminal."""
 
-    def on_data(self, said: str) -> None:
+    def on_message(self, said: str) -> None:
         """Print it."""
         _say(said, sys.stderr)
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
         """Print it."""
         _say(f"epoch {trainer.epoch} of {trainer.epochs}: {shown(metrics)}", sys.stderr)
 
 
-class Display(Callback):
+class ProgressBar(Callback):
     """A bar with the last epoch's numbers."""
 
     _bar: "Progress | None" = None
 
-    def on_data(self, said: str) -> None:
+    def on_message(self, said: str) -> None:
         """Print it."""
         _say(said, sys.stderr)
 
-    def on_start(self, trainer: "Trainer", run: "Run") -> None:
+    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
         """Open it where the run stands."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -61,26 +61,26 @@ class Display(Callback):
         self._task = self._bar.add_task(run.folder.name, total=trainer.epochs, completed=trainer.epoch, numbers=numbers)
         self._bar.start()
 
-    def on_step(self, trainer: "Trainer") -> None:
+    def on_step_end(self, trainer: "Trainer") -> None:
         """Move it by a step."""
         assert self._bar is not None
         self._bar.update(self._task, completed=trainer.epoch + trainer.fraction)
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
         """Show the epoch's numbers."""
         assert self._bar is not None
         self._bar.update(self._task, completed=trainer.epoch, numbers=shown(metrics))
 
-    def on_end(self, run: "Run") -> None:  # noqa: ARG002
+    def on_train_end(self, run: "Run") -> None:  # noqa: ARG002
         """Close it, if it was opened."""
         if self._bar is not None:
             self._bar.stop()
 
 
-def default_watchers() -> list[Callback]:
+def default_callbacks() -> list[Callback]:
     """Return a bar where somebody can see it: on a terminal or in a notebook."""
     in_notebook = "ipykernel" in sys.modules
-    return [Display()] if in_notebook or sys.stderr.isatty() else []
+    return [ProgressBar()] if in_notebook or sys.stderr.isatty() else []
 
 
 def _say(line: str, where: TextIO) -> None:

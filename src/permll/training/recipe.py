@@ -21,7 +21,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Named(BaseModel):
+class ComponentSection(BaseModel):
     """A name and the settings that go with it: which ones there are, what is named knows."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -133,7 +133,7 @@ class TrainingSection(Section):
         return devices
 
     @property
-    def rows_of_a_batch(self) -> int:
+    def resolved_batch_size(self) -> int:
         """The size of a batch, once it is known."""
         assert self.batch_size != "auto", "fit chooses it by the data"
         return self.batch_size
@@ -146,9 +146,9 @@ class Recipe(Section):
     tier: Literal["tiny", "mini", "lite", "paper", "own"] = "own"
     data: DataSection
     views: ViewsSection = ViewsSection()
-    network: Named
-    method: Named
-    optimizer: Named
+    network: ComponentSection
+    method: ComponentSection
+    optimizer: ComponentSection
     schedule: ScheduleSection = ScheduleSection()
     training: TrainingSection
 
@@ -173,7 +173,7 @@ class Recipe(Section):
         return content
 
 
-def differences(one: Recipe, other: Recipe) -> str:
+def recipe_diff(one: Recipe, other: Recipe) -> str:
     """Say in what two recipes differ: "training.epochs 3 and 5"."""
     first, second = (_flat(recipe.model_dump(mode="json", exclude_none=True)) for recipe in (one, other))
     keys = [key for key in {**first, **second} if first.get(key) != second.get(key) and key != "title"]
@@ -187,7 +187,7 @@ def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def read_recipe(content: Mapping[str, Any], where: str) -> Recipe:
+def parse_recipe(content: Mapping[str, Any], where: str) -> Recipe:
     """Return a checked recipe; all that is wrong with it in one sentence, unknown keys with the nearest known."""
     try:
         return Recipe.model_validate(content)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from permll.data.registry import SETS
-from permll.training.recipe import Recipe, read_recipe
+from permll.training.recipe import Recipe, parse_recipe
 from permll.utils.messages import did_you_mean
 
 Content = dict[str, Any]
@@ -42,14 +42,14 @@ def load_recipe(name: str | Path, overrides: Mapping[str, Any] | None = None) ->
         whole = _merged(*frame, *changes)
         method = whole.get("method", {}).get("name", "")
         frame = [*frame, {"method": {"name": method}}, *_of_method(method, whole)]
-    return read_recipe(_merged(*frame, *changes), f"recipe {name}")
+    return parse_recipe(_merged(*frame, *changes), f"recipe {name}")
 
 
-def choose_recipe(recipe: Recipe | Path | str | None, changes: Mapping[str, Any]) -> Recipe:
+def resolve_recipe(recipe: Recipe | Path | str | None, changes: Mapping[str, Any]) -> Recipe:
     """Return a recipe with changes by dotted keys; None stands for ``auto/default``, which takes any data."""
     if isinstance(recipe, Recipe):
         content = recipe.model_dump(mode="json", exclude_none=True)
-        return read_recipe(_merged(content, *_nested(changes)), "the recipe") if changes else recipe
+        return parse_recipe(_merged(content, *_nested(changes)), "the recipe") if changes else recipe
     if recipe is None and changes.get("data.source") in SETS:
         changes = {"data.test": "test", **changes}  # a built-in set has one
     return load_recipe(recipe or "auto/default", changes)
@@ -62,7 +62,7 @@ def recipe_names() -> list[str]:
     )
 
 
-def method_changes(method: str) -> Content:
+def method_overrides(method: str) -> Content:
     """Return what the file of a method says, by tier; nothing if it has none."""
     file = _built_in().get(_METHODS + method)
     return {} if file is None else tomllib.loads(file.read_text())
@@ -96,7 +96,7 @@ def _chain(name: str) -> tuple[list[Content], list[Content]]:
 def _of_method(method: str, recipe: Mapping[str, Any]) -> Iterator[Content]:
     """Yield what a method changes in a recipe: for its tier, its data, its kind of noise."""
     data = recipe.get("data", {})
-    level: Any = method_changes(method)
+    level: Any = method_overrides(method)
     noise = str(data.get("noise", "")).split(":")
     kind = next((word for word in noise if word in ("sym", "asym")), "")
     for word in (recipe.get("tier", ""), str(data.get("source", "")), kind):

@@ -21,7 +21,7 @@ from permll.utils.messages import format_list
 if TYPE_CHECKING:
     from permll.training.findings import Finding
 
-LOCK = ".lock"
+LOCK_FILE = ".lock"
 
 
 class Run:
@@ -136,7 +136,7 @@ class Run:
             return
         self.check_folder()
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / LOCK).open("w") as file:
+        with (self.folder / LOCK_FILE).open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -161,7 +161,7 @@ class Run:
 
     def check_folder(self) -> None:
         """Refuse a folder that holds anything but a run, or the beginning of one that was killed before it was one."""
-        ours = {"labels.npz", "noise.npz", "features", LOCK}
+        ours = {"labels.npz", "noise.npz", "features", LOCK_FILE}
         if self.exists or not self.folder.exists():
             return
         if any(path.name not in ours and path.suffix != ".part" for path in self.folder.iterdir()):

@@ -8,7 +8,7 @@ from torch import Tensor
 from permll.evaluation.evaluator import Evaluator
 from permll.training.callbacks import Callback
 from permll.training.checkpoint import Checkpoints
-from permll.training.data_preparation import Experiment
+from permll.training.data_preparation import PreparedData
 from permll.training.findings import write_findings
 from permll.training.noise_estimate import noise_estimates, write_noise_estimate
 from permll.training.recipe import Recipe
@@ -17,29 +17,29 @@ from permll.training.signals import graceful_shutdown
 from permll.training.trainer import NotFiniteError, Trainer
 
 
-def run_training(run: Run, recipe: Recipe, experiment: Experiment, trainer: Trainer, callbacks: list[Callback]) -> None:
+def run_training(run: Run, recipe: Recipe, prepared: PreparedData, trainer: Trainer, callbacks: list[Callback]) -> None:
     """Train to the end. Ctrl-C and a request to end save after the step under way, and raise ``KeyboardInterrupt``."""
     evaluator = Evaluator(
-        experiment.test,
-        experiment.validation,
-        experiment.clean,
-        experiment.clean_validation,
-        experiment.validation_is_clean,
+        prepared.test,
+        prepared.validation,
+        prepared.clean,
+        prepared.clean_validation,
+        prepared.validation_is_clean,
     )
     saved = time.monotonic()
 
     group = trainer.group
-    callbacks = [callback for callback in callbacks if group.is_main or callback.everywhere]
+    callbacks = [callback for callback in callbacks if group.is_main or callback.all_ranks]
 
     def save() -> None:
         nonlocal saved
         _refuse_broken_weights(trainer)
-        save_together(run.checkpoints, trainer)
+        save_checkpoint(run.checkpoints, trainer)
         saved = time.monotonic()
 
     def after_step(trainer: Trainer) -> None:
         for callback in callbacks:
-            callback.on_step(trainer)
+            callback.on_step_end(trainer)
         if trainer.save_now:
             save()
 
@@ -58,7 +58,7 @@ def run_training(run: Run, recipe: Recipe, experiment: Experiment, trainer: Trai
             run.add_metrics(entry)
         save()
         for callback in callbacks:
-            callback.on_epoch(trainer, entry)
+            callback.on_epoch_end(trainer, entry)
 
     def stop(times: int) -> None:
         """End after the step under way; asked once more, at once."""
@@ -68,7 +68,7 @@ def run_training(run: Run, recipe: Recipe, experiment: Experiment, trainer: Trai
 
     trainer.is_save_due = lambda: time.monotonic() - saved > 60 * recipe.training.checkpoint_minutes
     for callback in callbacks:
-        callback.on_start(trainer, run)
+        callback.on_train_start(trainer, run)
     try:
         with graceful_shutdown(stop) as asked:
             reached = trainer.run(after_step, after_epoch)
@@ -90,12 +90,12 @@ def run_training(run: Run, recipe: Recipe, experiment: Experiment, trainer: Trai
                 save()
     finally:
         for callback in callbacks:
-            callback.on_end(run)
+            callback.on_train_end(run)
     if not reached and (asked or not group.is_single):  # of ranks, another one may have been asked
         raise KeyboardInterrupt(f"stopped and saved; permll train {run.folder} goes on.")
 
 
-def save_together(checkpoints: Checkpoints, trainer: Trainer) -> None:
+def save_checkpoint(checkpoints: Checkpoints, trainer: Trainer) -> None:
     """Write a checkpoint: the first rank all that they have in common, the others the rows that are theirs."""
     state = trainer.state_dict()
     if trainer.sharded:

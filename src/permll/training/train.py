@@ -20,14 +20,14 @@ from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
 from permll.networks import build_network
 from permll.training.callbacks import Callback
-from permll.training.data_preparation import Experiment, PreviousSplit, prepare
+from permll.training.data_preparation import PreparedData, PreviousSplit, prepare_data
 from permll.training.feature_cache import FEATURES
 from permll.training.predictor import class_name, saved_encoder, write_model_card
-from permll.training.progress import default_watchers
-from permll.training.recipe import AUTO, GIVEN, DataSection, Named, Recipe, differences
-from permll.training.recipe_files import choose_recipe
+from permll.training.progress import default_callbacks
+from permll.training.recipe import AUTO, GIVEN, DataSection, ComponentSection, Recipe, recipe_diff
+from permll.training.recipe_files import resolve_recipe
 from permll.training.run import Run, default_folder
-from permll.training.runner import run_training, save_together
+from permll.training.runner import run_training, save_checkpoint
 from permll.training.trainer import Trainer, restart_epoch
 from permll.training.views import build_views
 
@@ -94,10 +94,10 @@ def train(
     changes = {name: value for name, value in given.items() if value is not None} | options | dict(overrides or {})
     if recipe is None and data is None:
         raise ValueError("no training data: pass data, or a recipe that names some (permll recipes list).")
-    resolved = choose_recipe(recipe, changes)
+    resolved = resolve_recipe(recipe, changes)
     if network is not None:
         made = network if isinstance(network, nn.Module) else network()
-        resolved = resolved.model_copy(update={"network": Named(name=f"{GIVEN}{class_name(made)}")})
+        resolved = resolved.model_copy(update={"network": ComponentSection(name=f"{GIVEN}{class_name(made)}")})
     run = Run(out or default_folder(recipe, resolved))
     if run.exists:
         resolved = _same_recipe(run, resolved)
@@ -107,11 +107,11 @@ def train(
         test = load(test, **resolved.data.options)
     if run.finished and not isinstance(data, LabeledData):
         return run
-    watchers = default_watchers() if callbacks is None else list(callbacks)
+    watchers = default_callbacks() if callbacks is None else list(callbacks)
     with torch.random.fork_rng(devices=[]):
         run.check_folder()
         before = PreviousSplit(*run.rows, saved_encoder(run)) if run.exists else None
-        experiment = prepare(
+        prepared = prepare_data(
             resolved,
             data if isinstance(data, LabeledData) else None,
             test,
@@ -120,17 +120,17 @@ def train(
             notify=None if run.exists else _to_all(watchers),
         )
         if run.finished:
-            _same_rows(run, experiment)
+            _same_rows(run, prepared)
             return run
-        resolved = _suited(resolved, experiment)
-        trainer = build_trainer(resolved, experiment, network)
+        resolved = _suited(resolved, prepared)
+        trainer = build_trainer(resolved, prepared, network)
         with lost_rank_errors(trainer.group, run.folder), run.locked() if trainer.group.is_main else nullcontext():
-            _resume(run, resolved, experiment, trainer)
-            run_training(run, resolved, experiment, trainer, watchers)
+            _resume(run, resolved, prepared, trainer)
+            run_training(run, resolved, prepared, trainer, watchers)
     return run
 
 
-def build_trainer(recipe: Recipe, experiment: Experiment, network: Network | None = None) -> Trainer:
+def build_trainer(recipe: Recipe, prepared: PreparedData, network: Network | None = None) -> Trainer:
     """Return the loop of a recipe on its data, at the beginning."""
     training = recipe.training
     if training.threads:
@@ -143,13 +143,13 @@ def build_trainer(recipe: Recipe, experiment: Experiment, network: Network | Non
         num_nodes=training.num_nodes,
         strategy=training.strategy,
         precision=training.precision,
-        batch_size=training.rows_of_a_batch,
+        batch_size=training.resolved_batch_size,
         single_process_reason=reason and f"{info.name} {reason}",
     )
     torch.manual_seed(training.seed)
-    views = build_views(experiment.train.inputs, recipe.views)
+    views = build_views(prepared.train.inputs, recipe.views)
     method = info.build(**recipe.method.settings)
-    build = _network_builder(recipe, experiment, views, network)
+    build = _network_builder(recipe, prepared, views, network)
     if isinstance(network, nn.Module) and len(method.network_names) > 1:
         raise ValueError(
             f"{recipe.method.name} trains {len(method.network_names)} networks: give a function that makes one, "
@@ -158,20 +158,20 @@ def build_trainer(recipe: Recipe, experiment: Experiment, network: Network | Non
     for name in method.network_names:
         method.networks[name] = build(name, 0)
     if network is not None:
-        _try_out(method.networks[method.network_names[0]], experiment, views)
+        _try_out(method.networks[method.network_names[0]], prepared, views)
     return Trainer(
         fabric,
         method,
-        experiment.train,
+        prepared.train,
         views,
         optimizer=recipe.optimizer.model_dump(),
         schedule=recipe.schedule.model_dump(),
         epochs=training.epochs,
-        batch_size=training.rows_of_a_batch,
+        batch_size=training.resolved_batch_size,
         seed=training.seed,
         workers=training.workers,
-        validation=None if experiment.validation_is_clean else experiment.validation,
-        trusted=experiment.trusted,
+        validation=None if prepared.validation_is_clean else prepared.validation,
+        trusted=prepared.trusted,
         placement=training.placement,
         fresh=None if isinstance(network, nn.Module) else build,
     )
@@ -186,7 +186,7 @@ def _same_recipe(run: Run, asked: Recipe) -> Recipe:
         asked = asked.with_training(batch_size=begun.training.batch_size)
     if asked.hash != begun.hash:
         raise ValueError(
-            f"{run.folder} is a run of another recipe ({differences(begun, asked)}): choose another folder, or permll "
+            f"{run.folder} is a run of another recipe ({recipe_diff(begun, asked)}): choose another folder, or permll "
             f"train {run.folder}."
         )
     return asked
@@ -199,16 +199,16 @@ def _settled(asked: DataSection, begun: DataSection) -> DataSection:
     return asked.model_copy(update={name: getattr(begun, name) for name in ("pixels", "backbone", "weights")})
 
 
-def _same_rows(run: Run, experiment: Experiment) -> None:
+def _same_rows(run: Run, prepared: PreparedData) -> None:
     """Refuse other data than those a finished run was trained on."""
-    if not run.check(experiment.train, experiment.validation):
+    if not run.check(prepared.train, prepared.validation):
         raise ValueError(f"{run.folder} is finished, and was trained on other samples: choose another folder.")
 
 
-def _suited(recipe: Recipe, experiment: Experiment) -> Recipe:
+def _suited(recipe: Recipe, prepared: PreparedData) -> Recipe:
     """Choose what the recipe leaves open by the data: the recipe that is written down has no ``auto`` left."""
-    inputs, rows = experiment.train.inputs, len(experiment.train)
-    recipe = recipe.model_copy(update={"data": experiment.section or recipe.data})
+    inputs, rows = prepared.train.inputs, len(prepared.train)
+    recipe = recipe.model_copy(update={"data": prepared.section or recipe.data})
     if recipe.network.name == AUTO:
         if isinstance(inputs, Images):
             name = "cnn" if inputs.pixels.shape[2] < 24 else "resnet8"
@@ -225,16 +225,16 @@ def _suited(recipe: Recipe, experiment: Experiment) -> Recipe:
 def _to_all(callbacks: Iterable[Callback]) -> Callable[[str], None]:
     def notify(what: str) -> None:
         for callback in callbacks:
-            callback.on_data(what)
+            callback.on_message(what)
 
     return notify
 
 
 def _network_builder(
-    recipe: Recipe, experiment: Experiment, views: Mapping[str, Any], network: Network | None
+    recipe: Recipe, prepared: PreparedData, views: Mapping[str, Any], network: Network | None
 ) -> Callable[[str, int], nn.Module]:
     """Return what makes a network from its name and the number of a stage, each with weights of its own."""
-    data, rows = experiment.train, torch.arange(1)
+    data, rows = prepared.train, torch.arange(1)
     shape = tuple(views["plain"](data.inputs.batch(rows), rows).shape[1:])
 
     def build(name: str, stage: int) -> nn.Module:
@@ -263,10 +263,10 @@ def _network_builder(
     return build
 
 
-def _try_out(network: nn.Module, experiment: Experiment, views: Mapping[str, Any]) -> None:
+def _try_out(network: nn.Module, prepared: PreparedData, views: Mapping[str, Any]) -> None:
     """Refuse a network of the user's that does not take the samples, or does not give a score for every class."""
     rows = torch.arange(2)
-    x = views["plain"](experiment.train.inputs.batch(rows), rows)
+    x = views["plain"](prepared.train.inputs.batch(rows), rows)
     was_training = network.training
     try:
         with torch.no_grad():
@@ -277,18 +277,18 @@ def _try_out(network: nn.Module, experiment: Experiment, views: Mapping[str, Any
         raise ValueError(f"the network does not take samples of shape {shape}: {reason}.") from None
     finally:
         network.train(was_training)
-    wanted = (2, experiment.train.num_classes)
+    wanted = (2, prepared.train.num_classes)
     if found != wanted:
         raise ValueError(f"the network must give a score for every class, shape {wanted} for 2 samples; got {found}.")
 
 
-def _resume(run: Run, recipe: Recipe, experiment: Experiment, trainer: Trainer) -> None:
+def _resume(run: Run, recipe: Recipe, prepared: PreparedData, trainer: Trainer) -> None:
     """Begin the run, or stand where it was left; of several ranks, the first writes and all read."""
     group = trainer.group
     if not run.exists and group.is_main:
-        run.begin(recipe, experiment.train, experiment.noise, experiment.validation)
+        run.begin(recipe, prepared.train, prepared.noise, prepared.validation)
     group.barrier()
-    same = run.check(experiment.train, experiment.validation)
+    same = run.check(prepared.train, prepared.validation)
     if not same and recipe.data.noise:
         raise ValueError(
             f"{run.folder} put noise on the labels of other samples: noise cannot be drawn for some of them alone."
@@ -304,10 +304,10 @@ def _resume(run: Run, recipe: Recipe, experiment: Experiment, trainer: Trainer) 
             raise ValueError(f"{run.folder} was begun with another network: {reason}.") from None
     group.barrier()
     if not same:  # first the state of these rows, then their names: killed in between, it finds them once more
-        save_together(run.checkpoints, trainer)
+        save_checkpoint(run.checkpoints, trainer)
     if not group.is_main:
         return
     if not same:
-        run.save_split(experiment.train, experiment.validation)
-    write_model_card(run, trainer, experiment)
+        run.save_split(prepared.train, prepared.validation)
+    write_model_card(run, trainer, prepared)
     run.truncate_metrics(trainer.epoch)

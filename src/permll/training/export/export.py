@@ -56,7 +56,7 @@ class Classifier(nn.Module):
         return torch.stack([network(x).float().softmax(-1) for network in self.networks]).mean(0)
 
 
-def export_network(
+def export_model(
     run: Run,
     out: Path | str,
     formats: Sequence[Format] = ("safetensors", "onnx", "torch_export"),
