@@ -16,7 +16,6 @@ from torch import Tensor
 
 from permll.functional.noise_rate import WarmFit, warm_fit
 from permll.training.callbacks import Callback
-from permll.training.predictor import save_best_weights
 from permll.training.run import Run
 from permll.utils.files import atomic_write
 
@@ -85,7 +84,7 @@ class Memory(Callback):
                 trainer.validation is not None and trainer.group.is_main
             ):  # before the numbers: what is seen again is chosen again
                 networks = {name: network.state_dict() for name, network in trainer.method.networks.items()}
-                save_best_weights(self._run, networks, trainer.epoch)
+                self._run.checkpoints.save_best(trainer.epoch, networks)
         if trainer.group.is_main:
             self._save(len(trainer.data))
 

@@ -86,11 +86,11 @@ class DistributedNetwork(nn.Module):
 def batch_coupling_as(networks: nn.ModuleDict, batch_coupling: BatchCoupling) -> Iterator[None]:
     """Evaluate distributed networks with another batch coupling within the block; other networks are unaffected."""
     distributed = [network for network in networks.values() if isinstance(network, DistributedNetwork)]
-    before = [network.batch_coupling for network in distributed]
+    previous = [network.batch_coupling for network in distributed]
     for network in distributed:
         network.batch_coupling = batch_coupling
     try:
         yield
     finally:
-        for network, was in zip(distributed, before, strict=True):
-            network.batch_coupling = was
+        for network, value in zip(distributed, previous, strict=True):
+            network.batch_coupling = value
