@@ -171,8 +171,8 @@ def _describe_choice(section: DataSection, inputs: LazyImages | Texts) -> str:
     elif section.pixels == SMALL:
         extra = "" if importlib.util.find_spec("timm") else " (pip install permll[vision])"
         choice = (
-            f"a small network on {SMALL}-pixel images, since no pretrained weights were found; --backbone timm:NAME uses "
-            f"better features{extra}"
+            f"a small network on {SMALL}-pixel images, since no pretrained weights were found; --backbone timm:NAME "
+            f"uses better features{extra}"
         )
     else:
         choice = f"a network on images of {section.pixels or inputs.size} pixels"

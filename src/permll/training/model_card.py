@@ -54,8 +54,8 @@ def read_model_card(run: Run) -> dict[str, Any]:
     run.check_format()
     if not (run.folder / MODEL_CARD).is_file():
         raise FileNotFoundError(
-            f"{run.folder} has no {MODEL_CARD}: permll train {run.folder} writes it if the run is not finished; otherwise "
-            "train it again."
+            f"{run.folder} has no {MODEL_CARD}: permll train {run.folder} writes it if the run is not finished; "
+            "otherwise train it again."
         )
     card: dict[str, Any] = json.loads((run.folder / MODEL_CARD).read_text())
     return card

@@ -35,14 +35,10 @@ class TextLog(Callback):
         self.on_message(f"epoch {trainer.epoch} of {trainer.epochs}: {format_metrics(metrics)}")
 
 
-class ProgressBar(Callback):
+class ProgressBar(TextLog):
     """Progress bar with the main metrics of the last epoch."""
 
     _bar: "Progress | None" = None
-
-    def on_message(self, text: str) -> None:
-        """Print the message."""
-        print(text, file=sys.stderr, flush=True)  # noqa: T201
 
     def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
         """Open the bar at the current epoch."""

@@ -15,7 +15,7 @@ AUTO = "auto"  # value of a setting that is chosen by the data
 USER_NETWORK = "given:"  # prefix of the class name of a network that was passed as an object
 
 # Settings that were renamed after results were recorded; hashes use the former names, so that results keep theirs.
-_FORMER_NAMES = {
+FORMER_NAMES = {
     "views": {"normalize": "normalise"},
     "method": {"correct_after": "turn_after", "neighbors": "neighbours"},
 }
@@ -167,7 +167,7 @@ class Recipe(Section):
         for name in _NOT_HASHED:
             content["training"].pop(name, None)
         content["training"]["strategy"] = AUTO  # a constant, for the same hashes as ever
-        for section, names in _FORMER_NAMES.items():
+        for section, names in FORMER_NAMES.items():
             content[section] = {names.get(key, key): value for key, value in content[section].items()}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -146,7 +146,7 @@ class Run:
             )
 
     def check_data(self, data: LabeledData, validation: LabeledData | None = None) -> bool:
-        """Refuse data that contradict those of the run; return whether training samples and their order are the same."""
+        """Refuse data that contradict those of the run; return whether training samples and their order are equal."""
         saved = self.labels
         if saved.classes != data.classes:
             raise ValueError(
@@ -187,7 +187,7 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run's lock, which the operating system releases when the process ends; raise if another one has it."""
+        """Hold the run's lock, which the system releases when the process ends; raise if another process has it."""
         try:
             import fcntl
         except ImportError:  # Windows
