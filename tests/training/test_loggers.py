@@ -123,7 +123,7 @@ def log_records(content: bytes) -> Iterator[bytes]:
 )
 def test_missing_logger_package_is_named(name: str, package: str, what: str, tmp_path: Path) -> None:
     (tmp_path / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")
-    code = f"from permll.training.loggers import tracker; tracker({name!r})"
+    code = f"from permll.training.loggers import make_logger; make_logger({name!r})"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
     message = process.stderr.splitlines()[-1]
