@@ -3,7 +3,7 @@
 A child process trains, and writes a byte to a pipe before each of these points: s a step, c the sync of a checkpoint,
 m that of a line of metrics, b between that line and its checkpoint, w the sync of any other file. The parent reads
 these bytes and kills it at those that KILLS names, one child after the other; a capital letter waits for an epoch
-first. The last child is not killed. Children are forked from a process that has imported everything, which saves seconds for each.
+first. The last child is not killed. Children are forked from a process that has imported everything, which is faster.
 """
 
 import json
