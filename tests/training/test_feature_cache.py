@@ -126,9 +126,11 @@ def test_cached_features_survive_an_interrupt(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(feature_cache, "BLOCK_ROWS", 8)
     recipe = auto_recipe(data__backbone=TINY, data__weights=str(weights))
     messages = Messages()
-    whole = train(counted_images(folder)[0], recipe=recipe, out=tmp_path / "whole", callbacks=[messages])
+    uninterrupted = train(
+        counted_images(folder)[0], recipe=recipe, out=tmp_path / "uninterrupted", callbacks=[messages]
+    )
     assert messages.lines == ["24 images, median size 91 x 70: a small network on features of timm:test_resnet"]
-    assert whole.recipe.network.name == "mlp"
+    assert uninterrupted.recipe.network.name == "mlp"
     data, opened = counted_images(folder, limit=24 + 14)  # 24 for the median size
     with pytest.raises(KeyboardInterrupt):
         train(data, recipe=recipe, out=tmp_path / "run", callbacks=[])
@@ -137,7 +139,7 @@ def test_cached_features_survive_an_interrupt(tmp_path: Path, monkeypatch: pytes
     data, opened = counted_images(folder)
     run = train(data, recipe=recipe, out=tmp_path / "run", callbacks=[])
     assert opened.opened == 24 + 16
-    assert run_bytes(run.folder) == run_bytes(whole.folder)
+    assert run_bytes(run.folder) == run_bytes(uninterrupted.folder)
     weights.unlink()
     predictor = load_predictor(run)
     assert predictor.encoder is not None

@@ -42,7 +42,7 @@ def train_and_kill(out: Path, kills: str, **changes: Any) -> list[int]:
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     torch.set_num_threads(1)
-    run = train(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=tmp_path_factory.mktemp("run") / "whole")
+    run = train(recipe=quick_recipe(training__checkpoint_minutes=1e-9), out=tmp_path_factory.mktemp("run") / "full")
     return run_bytes(run.folder)
 
 
@@ -54,11 +54,11 @@ def test_run_killed_ten_times_ends_in_the_same_bits(uninterrupted: dict[str, byt
 @pytest.mark.slow
 def test_dividemix_killed_within_passes_ends_in_the_same_bits(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"method__name": "dividemix", "data__train": 740}  # 24 steps in an epoch
-    whole = train(recipe=quick_recipe(training__checkpoint_minutes=1e-9, **changes), out=tmp_path / "whole")
-    warm_up = next(row["step"] for row in whole.metrics if row["epoch"] == 1)
+    full = train(recipe=quick_recipe(training__checkpoint_minutes=1e-9, **changes), out=tmp_path / "full")
+    warm_up = next(row["step"] for row in full.metrics if row["epoch"] == 1)
     *deaths, _ = train_and_kill(tmp_path / "run", "sSScsc", **changes)
     assert sum(death > warm_up + 3 for death in deaths) >= 3, "killed after the warm-up, in passes over divided rows"
-    assert run_bytes(tmp_path / "run") == run_bytes(whole.folder)
+    assert run_bytes(tmp_path / "run") == run_bytes(full.folder)
 
 
 def test_stopped_run_ends_in_the_same_bits(uninterrupted: dict[str, bytes], tmp_path: Path) -> None:
@@ -124,11 +124,11 @@ def alpha_by_id(run: Run) -> dict[str, list[float]]:
 
 def test_resume_with_reordered_data_gives_the_same_bits(tmp_path: Path) -> None:
     data = points(90)
-    whole = train(data, recipe=RECIPE, out=tmp_path / "whole")
+    full = train(data, recipe=RECIPE, out=tmp_path / "full")
     train(data, recipe=RECIPE, out=tmp_path / "run", callbacks=[StopAfter(3)])
     shuffled = data.take(torch.randperm(90, generator=torch.Generator().manual_seed(1)))
     run = train(shuffled, recipe=RECIPE, out=tmp_path / "run")
-    assert run_bytes(run.folder) == run_bytes(whole.folder)
+    assert run_bytes(run.folder) == run_bytes(full.folder)
 
 
 def test_resume_with_other_samples_finds_state_by_id(tmp_path: Path) -> None:

@@ -127,23 +127,25 @@ def test_on_stage_start_sees_the_previous_and_the_best_weights() -> None:
 
 @pytest.mark.parametrize("steps", [1, 4, 8, 9, 12, 13, 16, 17, 20])
 def test_stages_resume_from_any_step(steps: int, tmp_path: Path) -> None:
-    whole = staged_trainer()
-    run_steps(whole, 22)
+    uninterrupted = staged_trainer()
+    run_steps(uninterrupted, 22)
     first = staged_trainer()
     run_steps(first, steps)
     path = save_state(tmp_path / "state.safetensors", first.state_dict())
     second = staged_trainer()
     second.load_state_dict(load_state(path))
     run_steps(second, 22 - steps)
-    assert equal_states(whole.state_dict(), second.state_dict())
+    assert equal_states(uninterrupted.state_dict(), second.state_dict())
 
 
 def test_interrupted_run_with_stages_ends_in_the_same_bits(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"epochs": 6, "overrides": {"optimizer.lr": 0.01, "training.batch_size": 16}}
-    whole = train(points(), Staged, out=tmp_path / "whole", **settings)
+    uninterrupted = train(points(), Staged, out=tmp_path / "uninterrupted", **settings)
     for steps in (7, 9, 1):
         train(points(), Staged, out=tmp_path / "run", callbacks=[StopAfter(steps)], **settings)
-    assert run_bytes(train(points(), Staged, out=tmp_path / "run", **settings).folder) == run_bytes(whole.folder)
+    assert run_bytes(train(points(), Staged, out=tmp_path / "run", **settings).folder) == run_bytes(
+        uninterrupted.folder
+    )
 
 
 class Short(Method):

@@ -38,7 +38,7 @@ class Predictor:
             predictions need it.
         view: plain view, from samples as they are read to inputs of the networks.
         classes: names of the c classes.
-        input_spec: what samples must look like.
+        input_spec: required form of samples.
         card: model card of the run, see ``write_model_card``.
         epoch: number of epochs that the networks were trained.
     """
@@ -177,7 +177,7 @@ def _load_weights(module: nn.Module, weights: Mapping[str, Tensor], run: Run) ->
 
 
 def _fit_info(run: Run) -> FitInfo:
-    """Return what the method was told at the start of training."""
+    """Return the ``FitInfo`` of the start of training."""
     labels, training = run.labels, run.recipe.training
     steps = number_of_batches(len(labels.ids), training.resolved_batch_size)
     return FitInfo(labels.labels, labels.ids, len(labels.classes), training.epochs, steps)

@@ -17,7 +17,15 @@ USER_NETWORK = "given:"  # prefix of the class name of a network that was passed
 # Settings that were renamed after results were recorded; hashes use the former names, so that results keep theirs.
 FORMER_NAMES = {
     "views": {"normalize": "normalise"},
-    "method": {"correct_after": "turn_after", "neighbors": "neighbours"},
+    "method": {
+        "consistency_view": "against",
+        "correct_after": "turn_after",
+        "min_fraction": "least",
+        "mixup_on": "blends",
+        "neighbors": "neighbours",
+        "refine_labels": "supported",
+        "start_before": "earlier",
+    },
 }
 # Settings of the section training that do not change results.
 _NOT_HASHED = ("threads", "workers", "checkpoint_minutes", "devices", "num_nodes", "placement", "strategy")
