@@ -19,14 +19,18 @@ from permll.training.export.export import export_model
 from permll.training.predictor import load_predictor
 from permll.training.recipe_files import load_recipe
 from permll.training.train import train
+from tests.helpers.tiny_encoders import TINY, block_downloads, tiny_sentence_model, write_weights
 from tests.helpers.toy_training import run_bytes
-from tests.networks.test_backbone import TINY, nothing_downloaded, write_weights  # noqa: F401
-from tests.networks.test_sentences import tiny_model
 
 DOWNSCALED = (
     "a small network on 64-pixel images, since no pretrained weights were found; --backbone timm:NAME uses better "
     "features"
 )
+
+
+@pytest.fixture
+def no_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    block_downloads(tmp_path, monkeypatch)
 
 
 def write_images(folder: Path, count: int = 24, *, gray: bool = False) -> Path:
@@ -57,7 +61,7 @@ class Messages(Callback):
         self.lines.append(text)
 
 
-@pytest.mark.usefixtures("nothing_downloaded")
+@pytest.mark.usefixtures("no_downloads")
 def test_large_images_are_downscaled_once(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "photos")
     messages = Messages()
@@ -82,7 +86,7 @@ def test_large_images_are_downscaled_once(tmp_path: Path) -> None:
     assert again.finished, "the same command has the same choices"
 
 
-@pytest.mark.usefixtures("nothing_downloaded")
+@pytest.mark.usefixtures("no_downloads")
 def test_gray_images_stay_gray(tmp_path: Path) -> None:
     folder = write_images(tmp_path / "photos", gray=True)
     color = load(write_images(tmp_path / "color", 4))
@@ -171,7 +175,7 @@ def test_cache_is_separate_for_other_weights(tmp_path: Path) -> None:
 
 
 def test_sentence_encoder_embeds_texts(tmp_path: Path) -> None:
-    folder = tiny_model(tmp_path / "tiny")
+    folder = tiny_sentence_model(tmp_path / "tiny")
     texts = Texts(("good film", "bad film", "this film is good", "this label is bad") * 6)
     data = LabeledData(texts, torch.arange(24) % 2, ("good", "bad"), tuple(map(str, range(24))))
     messages = Messages()
@@ -220,7 +224,7 @@ def test_folder_in_use_is_refused_before_features(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
-@pytest.mark.usefixtures("nothing_downloaded")
+@pytest.mark.usefixtures("no_downloads")
 def test_commands_clean_and_predict_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, run = write_images(tmp_path / "photos"), tmp_path / "run"
     app(["clean", str(folder), "--epochs", "1", "--out", str(run)], standalone_mode=False)
