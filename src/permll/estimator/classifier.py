@@ -17,7 +17,7 @@ from permll.estimator.fitting import fit, network_weights, predict_proba
 from permll.estimator.preprocessing import Features, MixedFrame, fit_features, is_mixed_frame
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
-from permll.training.progress import Lines, default_watchers
+from permll.training.progress import TextLog, default_callbacks
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
 
@@ -117,7 +117,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs = features(X)
         recipe = self._recipe(labels, inputs.values.shape[1], seed)
         weights = network_weights(self.method_) if again else None
-        watchers = default_watchers() if self.verbose == 1 else [Lines()] if self.verbose else []
+        watchers = default_callbacks() if self.verbose == 1 else [TextLog()] if self.verbose else []
         try:
             fitted = fit(inputs, labels, recipe, weights=weights, callbacks=watchers)
         except KeyboardInterrupt:

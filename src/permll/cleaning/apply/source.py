@@ -81,7 +81,7 @@ def source_of(run: Run, findings: Findings) -> Source | None:
         source = read_source(path, {name: value for name, value in section.options.items() if name != "split"})
     except ValueError as problem:
         raise ValueError(f"{path} cannot be read any more as {run.folder} read it: {problem}") from None
-    known = None if section.train is not None else {*run.rows[0], *run.rows[1]}
+    known = None if section.train is not None else set(run.labels.by_id())
     return _compare(source, findings, run.folder, known)
 
 
