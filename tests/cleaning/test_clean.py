@@ -123,7 +123,7 @@ def test_clean_recognizes_data_in_memory(tmp_path: Path) -> None:
     again = clean(rows.values, rows.labels, out=tmp_path / "run", callbacks=[NoStep()])
     for name in ("given_labels", "top_classes", "top_probs", "label_quality", "neighbors"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    with pytest.raises(ValueError, match="was begun with other labels for 1 sample"):
+    with pytest.raises(ValueError, match="was started with other labels for 1 sample"):
         clean(rows.values, [*rows.labels[:-1], "ant" if rows.labels[-1] != "ant" else "bee"], out=tmp_path / "run")
 
 

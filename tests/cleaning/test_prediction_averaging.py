@@ -69,8 +69,8 @@ def test_predictions_are_averaged_up_to_best_epoch(held_out: float | None, tmp_p
         torch.testing.assert_close(p, mean, rtol=1e-5, atol=1e-7)
 
 
-# Cleans a file in children that kill themselves where they are told to: in a step, after the checkpoint of an epoch and
-# before it is remembered, or in the writing of a file. Forked from a parent that has imported everything.
+# Cleans a file in children that kill themselves: in a step, between the checkpoint of an epoch and its predictions, or
+# while a file is written. Forked from a parent that has imported everything.
 SCRIPT = """
 import os, signal, sys
 import torch
@@ -94,14 +94,16 @@ def child(out, wanted, left):
         def on_step_end(self, loop):
             pass_by("step")
 
-        def on_epoch_end(self, loop, metrics):  # the checkpoint is there, and nobody has looked yet
+        def on_epoch_end(self, loop, metrics):  # the checkpoint is written, the predictions are not
             pass_by("epoch")
 
     sync = os.fsync
 
     def fatal_sync(descriptor):
         path = os.readlink(f"/proc/self/fd/{descriptor}")
-        pass_by("checkpoint" if "checkpoints" in path else os.path.basename(path).removeprefix(".").split(".")[0])
+        name = os.path.basename(path)
+        if name.startswith(".part."):  # .part.PID.NAME
+            pass_by("checkpoint" if "checkpoints" in path else name.split(".")[3])
         sync(descriptor)
 
     os.fsync = fatal_sync
