@@ -52,7 +52,7 @@ def test_is_the_mean_of_all_epochs_up_to_the_best(held_out: float | None, tmp_pa
         samples(), out=tmp_path / "run", epochs=EPOCHS, callbacks=[record], overrides={"data.validation": held_out}
     )
     memory = remembered(tmp_path / "run")
-    train, validation = Run(tmp_path / "run").rows
+    train, validation = Run(tmp_path / "run").labels.ids, Run(tmp_path / "run").labels.validation_ids
     assert memory.ids == (*train, *validation)
     assert memory.trained == len(train)
     assert (len(validation) > 0) == (held_out is not None)
@@ -85,10 +85,10 @@ def child(out, wanted, left):
             os.kill(os.getpid(), signal.SIGKILL)
 
     class Watch(Callback):
-        def on_step(self, loop):
+        def on_step_end(self, loop):
             pass_by("step")
 
-        def on_epoch(self, loop, metrics):  # the checkpoint is there, and nobody has looked yet
+        def on_epoch_end(self, loop, metrics):  # the checkpoint is there, and nobody has looked yet
             pass_by("epoch")
 
     sync = os.fsync
