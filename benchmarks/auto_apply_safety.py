@@ -49,15 +49,15 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
         after[one.row] = int(one.after)
     changed = after != data.given
     noise = found.metadata["noise"]
-    quality, right = found.quality, data.given == data.truth
+    quality, right = found.label_quality, data.given == data.truth
     return {
         "set": name,
         "seed": seed,
         "rows": len(after),
         "wrong": int((~right).sum()),
         "estimated": round(noise["rate"] * len(after)),
-        "flagged": int(found.flagged.sum()),
-        "flagged_wrong": int((found.flagged & ~right).sum()),
+        "flagged": int(found.is_issue.sum()),
+        "flagged_wrong": int((found.is_issue & ~right).sum()),
         "changed": int(changed.sum()),
         "mended": int((changed & (after == data.truth)).sum()),
         "broken": int((changed & right).sum()),

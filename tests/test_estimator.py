@@ -90,11 +90,13 @@ def test_it_finds_what_clean_finds(tmp_path: Path) -> None:
     options = {"training__threads": 1, "data__split_seed": seed}
     vectors = fit_features(X, seed)(X).values.numpy()
     findings = permll.clean(vectors, y, out=tmp_path / "run", epochs=4, seed=seed, callbacks=[], **options)
-    np.testing.assert_array_equal(model.label_quality_, findings.quality)
-    np.testing.assert_array_equal(model.corrected_labels_ != y, findings.flagged)
-    np.testing.assert_array_equal(model.corrected_labels_[findings.flagged], findings.proposed[findings.flagged])
+    np.testing.assert_array_equal(model.label_quality_, findings.label_quality)
+    np.testing.assert_array_equal(model.corrected_labels_ != y, findings.is_issue)
+    np.testing.assert_array_equal(
+        model.corrected_labels_[findings.is_issue], findings.proposed_labels[findings.is_issue]
+    )
     assert model.noise_rate_ == findings.metadata["noise"]["rate"]
-    assert 5 < findings.flagged.sum() < 60
+    assert 5 < findings.is_issue.sum() < 60
 
 
 def test_text_labels_are_like_numbers(blobs: tuple[NDArray[Any], NDArray[Any]], small: PermLLClassifier) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from permll.cleaning.findings import Finding
+from permll.findings import Finding
 from tests.cli.conftest import Here, Inside
 from tests.cli.test_commands import run
 from tests.helpers.mislabeled_data import CLASSES, mislabeled

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from lightning_fabric import Fabric
-
 from permll.cleaning.findings import Findings
+
 from permll.cli.main import app
 from permll.data import load
 from permll.training import Run, load_predictor

@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 
 import permll
-from permll.cleaning.findings import Findings
-from permll.cleaning.source_data import samples_of
+from permll.cleaning.source_data import load_source
+from permll.findings import Findings
 from permll.training.run import Run
 
 ROWS = 24
@@ -65,13 +65,13 @@ def table_and_run(folder: Path, proposals: Mapping[str, tuple[str, float]]) -> P
 
 
 def save_findings(run: Run, proposals: Mapping[str, tuple[str, float]]) -> Findings:
-    data = samples_of(run)
+    data = load_source(run)
     posterior = np.full((len(data), data.num_classes), 0.02 / max(data.num_classes - 1, 1))
     posterior[np.arange(len(data)), data.labels.numpy()] = 0.98
     for name, (label, probability) in proposals.items():
         row = data.ids.index(name)
         posterior[row] = (1 - probability) / (data.num_classes - 1)
         posterior[row, data.classes.index(label)] = probability
-    findings = Findings.of_posterior(data.ids, data.classes, data.labels.numpy(), posterior)
+    findings = Findings.from_posterior(data.ids, data.classes, data.labels.numpy(), posterior)
     findings.save(run.folder)
     return findings

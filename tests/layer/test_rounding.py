@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permll.layer.rounding import chances, stochastic_bfloat16
+from permll.layer.rounding import class_probs, stochastic_bfloat16
 
 
 @given(st.floats(-(2.0**100), 2.0**100, width=32), st.integers(0, 65535))
@@ -32,10 +32,10 @@ def test_the_mean_of_many_is_the_number(x: float) -> None:
     values = torch.full((4000, 1), x)
     gap = float((values[:1] * 2**-8).abs())  # the distance of neighbors, or half of it
     for found in (
-        stochastic_bfloat16(values, chances(torch.arange(4000), 1, torch.tensor(1))),
-        stochastic_bfloat16(values.T, chances(torch.tensor([5]), 4000, torch.tensor(1))),
+        stochastic_bfloat16(values, class_probs(torch.arange(4000), 1, torch.tensor(1))),
+        stochastic_bfloat16(values.T, class_probs(torch.tensor([5]), 4000, torch.tensor(1))),
         torch.cat(
-            [stochastic_bfloat16(values[:1], chances(torch.tensor([5]), 1, torch.tensor(n))) for n in range(4000)]
+            [stochastic_bfloat16(values[:1], class_probs(torch.tensor([5]), 1, torch.tensor(n))) for n in range(4000)]
         ),
     ):
         assert found.unique().numel() == 2
@@ -43,10 +43,10 @@ def test_the_mean_of_many_is_the_number(x: float) -> None:
 
 
 def test_chances_are_even_and_unlike_one_another() -> None:
-    found = chances(torch.arange(500), 200, torch.tensor(3))
+    found = class_probs(torch.arange(500), 200, torch.tensor(3))
     assert found.unique().numel() > 0.6 * 65536 * (1 - 2.718 ** (-100_000 / 65536)) / 0.78
     assert abs(float(found.double().mean()) - 32767.5) < 4 * 65536 / 12**0.5 / 100_000**0.5
-    for other in (chances(torch.arange(500), 200, torch.tensor(4)), found.roll(1, 0), found.roll(1, 1)):
+    for other in (class_probs(torch.arange(500), 200, torch.tensor(4)), found.roll(1, 0), found.roll(1, 1)):
         both = torch.corrcoef(torch.stack([found.flatten().double(), other.flatten().double()]))[0, 1]
         assert abs(float(both)) < 4 / 100_000**0.5
-    assert torch.equal(found, chances(torch.arange(500), 200, torch.tensor(3)))
+    assert torch.equal(found, class_probs(torch.arange(500), 200, torch.tensor(3)))

@@ -94,5 +94,5 @@ def test_it_runs_on_a_table_of_two_classes(method: str, tmp_path: Path) -> None:
     path.write_text("\n".join(["height,colour,kind", *rows]))
     more = {"data.noise": "sym:0.2", "data.trusted": 20} if "trusted" in METHODS[method].needs else {}
     run = train(path, method, out=tmp_path / "run", epochs=6, label="kind", overrides=more)
-    assert {finding.proposed for finding in run.findings} <= {"yes", "no"}
+    assert {finding.proposed_label for finding in run.findings} <= {"yes", "no"}
     assert run.metrics[-1]["noisy_validation_accuracy"] > 0.5

@@ -13,7 +13,7 @@ from permll.bench.settings import Column, check_tier, chosen_columns, table1_col
 from permll.methods import find_method
 from permll.report.tables.titles import REAL
 from permll.training.recipe import Recipe
-from permll.training.recipe_files import resolve_recipe, load_recipe
+from permll.training.recipe_files import load_recipe, resolve_recipe
 from permll.utils.messages import did_you_mean
 
 WHAT = ("table1", "table2", "figure3", "all")

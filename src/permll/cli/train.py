@@ -39,7 +39,7 @@ def train(
     """Train as a recipe says. Ctrl-C saves; permll train RUN goes on."""
     from permll.distributed.process_group import is_main_process
     from permll.training.loggers import make_logger
-    from permll.training.progress import ProgressBar, JsonLog, TextLog
+    from permll.training.progress import JsonLog, ProgressBar, TextLog
     from permll.training.recipe_files import resolve_recipe
     from permll.training.run import Run, default_folder
     from permll.training.train import train

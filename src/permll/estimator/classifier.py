@@ -13,11 +13,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from permll.cleaning.auto_config import adapt_recipe_to_size
 from permll.cleaning.clean import RECIPE
-from permll.estimator.fitting import learn, probabilities, weights_of
+from permll.estimator.fitting import fit, network_weights, predict_proba
 from permll.estimator.preprocessing import Features, MixedFrame, fit_features, is_mixed_frame
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
-from permll.training.predictor import Predictor
 from permll.training.progress import TextLog, default_callbacks
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
@@ -59,7 +58,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         noise_rate_: the estimated share of wrong labels.
         n_features_in_: columns of X.
         feature_names_in_: their names, where X had some.
-        trained_: the networks, and what they take.
+        method_: the trained method with its networks.
 
     Examples:
         >>> from sklearn.datasets import make_blobs
@@ -73,7 +72,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     classes_: NDArray[Any]
-    trained_: Predictor
+    method_: Method
     _features: Features
 
     def __init__(
@@ -108,7 +107,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X: (N, F) numbers, dense or sparse, or a frame.
             y: (N,) labels, numbers or text.
         """
-        again = self.warm_start and hasattr(self, "trained_")
+        again = self.warm_start and hasattr(self, "method_")
         X, given = self._read(X, y, reset=not again)
         classes, labels = _numbered(given)
         if again and not np.array_equal(classes, self.classes_):
@@ -117,23 +116,25 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features = self._features if again else fit_features(X, seed)
         inputs = features(X)
         recipe = self._recipe(labels, inputs.values.shape[1], seed)
-        weights = weights_of(self.trained_.method) if again else None
+        weights = network_weights(self.method_) if again else None
         watchers = default_callbacks() if self.verbose == 1 else [TextLog()] if self.verbose else []
         try:
-            predictor, findings, rate = learn(inputs, labels, recipe, weights=weights, callbacks=watchers)
+            fitted = fit(inputs, labels, recipe, weights=weights, callbacks=watchers)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt from None  # not "saved, goes on": nothing is kept
-        self.classes_, self._features, self.trained_, self.noise_rate_ = classes, features, predictor, rate
-        self.label_quality_ = findings.quality.astype(np.float64)
-        self.corrected_labels_ = classes[np.where(findings.flagged, findings.proposed, findings.given)]
+            raise KeyboardInterrupt from None
+        self.classes_, self._features = classes, features
+        self.method_, self._transform, findings, self.noise_rate_ = fitted
+        self.label_quality_ = findings.label_quality.astype(np.float64)
+        labels_after = np.where(findings.is_issue, findings.proposed_labels, findings.given_labels)
+        self.corrected_labels_ = classes[labels_after]
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the probability (N, c) of every class, in the order of ``classes_``."""
         check_is_fitted(self)
         X = self._read(X, reset=False)
-        found: NDArray[np.float64] = probabilities(self.trained_, self._features(X)).numpy()
-        return found
+        probs: NDArray[np.float64] = predict_proba(self.method_, self._transform, self._features(X)).numpy()
+        return probs
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class (N,) of each row."""
@@ -143,7 +144,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether ``fit`` came to its end."""
-        return hasattr(self, "trained_")
+        return hasattr(self, "method_")
 
     def __sklearn_tags__(self) -> Any:
         """Say what X may be."""

@@ -22,7 +22,7 @@ from permll.utils.files import atomic_write, atomic_write_text, is_partial
 from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
-    from permll.training.findings import Finding
+    from permll.findings import Findings
 
 FORMAT = 2  # of the files in a run's folder; written into recipe.toml
 LOCK_FILE = ".lock"
@@ -63,6 +63,14 @@ class Run:
         self.folder = Path(folder)
         self.checkpoints = Checkpoints(self.folder / "checkpoints")
 
+    @classmethod
+    def open(cls, run: "Run | Path | str") -> "Run":
+        """Return a run that exists."""
+        run = run if isinstance(run, Run) else cls(run)
+        if not run.exists:
+            raise FileNotFoundError(f"{run.folder} is not a run: permll clean DATA --out {run.folder} makes one.")
+        return run
+
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {'finished' if self.finished else f'{len(self.metrics)} epochs done'})"
 
@@ -102,11 +110,13 @@ class Run:
         return result
 
     @property
-    def findings(self) -> "list[Finding]":
-        """The findings of a finished run about every label, most suspect first."""
-        from permll.training.findings import read_findings
+    def findings(self) -> "Findings":
+        """Label quality and proposals for every label of a finished run."""
+        from permll.findings import Findings
 
-        return read_findings(self.folder)
+        if not self.finished:
+            raise FileNotFoundError(f"{self.folder} has no findings yet: permll train {self.folder} resumes it.")
+        return Findings.load(self.folder)
 
     @property
     def labels(self) -> GivenLabels:

@@ -1,6 +1,7 @@
 """``run_training``: the training loop with checkpoints, evaluation, metrics and callbacks, in the folder of a run."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -9,13 +10,14 @@ from permll.evaluation.evaluator import Evaluator
 from permll.training.callbacks import Callback
 from permll.training.checkpoint import Checkpoints
 from permll.training.data_preparation import PreparedData
-from permll.training.findings import write_findings
+from permll.training.method_findings import save_method_findings
 from permll.training.model_card import write_model_card
-from permll.training.noise_estimate import noise_estimates, write_noise_estimate
 from permll.training.recipe import Recipe
 from permll.training.run import Run
 from permll.training.signals import graceful_shutdown
 from permll.training.trainer import NotFiniteError, Trainer, restart_epoch
+
+SaveFindings = Callable[[Trainer, Run], None]  # writes the findings of a finished training; a collective call
 
 
 def start_or_resume(run: Run, recipe: Recipe, prepared: PreparedData, trainer: Trainer) -> None:
@@ -49,7 +51,14 @@ def start_or_resume(run: Run, recipe: Recipe, prepared: PreparedData, trainer: T
     run.truncate_metrics(trainer.epoch)
 
 
-def run_training(run: Run, recipe: Recipe, prepared: PreparedData, trainer: Trainer, callbacks: list[Callback]) -> None:
+def run_training(
+    run: Run,
+    recipe: Recipe,
+    prepared: PreparedData,
+    trainer: Trainer,
+    callbacks: list[Callback],
+    save_findings: SaveFindings = save_method_findings,
+) -> None:
     """Train to the end. SIGINT and SIGTERM save after the current step, and raise ``KeyboardInterrupt``."""
     evaluator = Evaluator(
         prepared.test, prepared.validation, prepared.clean, prepared.clean_validation, prepared.validation_is_clean
@@ -99,7 +108,11 @@ def run_training(run: Run, recipe: Recipe, prepared: PreparedData, trainer: Trai
         with graceful_shutdown(on_signal) as signals:
             finished = trainer.run(after_step, after_epoch)
             if finished:
-                _write_results(run, recipe, trainer, evaluator)
+                save_findings(trainer, run)
+                if group.is_main:
+                    settings = trainer.method.resolved_params()
+                    run.finish({"recipe_hash": recipe.hash, "settings": settings, **evaluator.summarize(run.metrics)})
+                group.barrier()
             else:
                 save()
     finally:
@@ -118,17 +131,6 @@ def save_checkpoint(checkpoints: Checkpoints, trainer: Trainer) -> None:
         trainer.group.barrier()
     if trainer.group.is_main:
         checkpoints.save(trainer.step, state)
-
-
-def _write_results(run: Run, recipe: Recipe, trainer: Trainer, evaluator: Evaluator) -> None:
-    labels, quality = trainer.method.labels_and_quality(trainer.predict_logits)
-    estimates = noise_estimates(trainer, labels.cpu())
-    if trainer.group.is_main:
-        write_findings(run.folder, trainer.data, labels.cpu(), quality.cpu())
-        write_noise_estimate(run.folder, estimates)
-        settings = trainer.method.resolved_params()
-        run.finish({"recipe_hash": recipe.hash, "settings": settings, **evaluator.summarize(run.metrics)})
-    trainer.group.barrier()
 
 
 def _check_weights(trainer: Trainer) -> None:

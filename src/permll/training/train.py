@@ -19,12 +19,13 @@ from permll.training.build import Network, build_trainer
 from permll.training.callbacks import Callback, check_callbacks
 from permll.training.data_preparation import PreviousSplit, prepare_data
 from permll.training.feature_cache import FEATURES_FOLDER
+from permll.training.method_findings import save_method_findings
 from permll.training.model_card import class_name, read_encoder
 from permll.training.progress import default_callbacks
 from permll.training.recipe import USER_NETWORK, ComponentSection, Recipe
 from permll.training.recipe_files import resolve_recipe
 from permll.training.run import Run, default_folder
-from permll.training.runner import run_training, start_or_resume
+from permll.training.runner import SaveFindings, run_training, start_or_resume
 
 
 def train(
@@ -93,18 +94,43 @@ def train(
         name = class_name(network if isinstance(network, nn.Module) else network())
         resolved = resolved.model_copy(update={"network": ComponentSection(name=f"{USER_NETWORK}{name}")})
     run = Run(out or default_folder(recipe, resolved))
-    if run.exists:
-        resolved = match_run(resolved, run)
     train_data = None if data is None or is_source else _to_data(data, resolved)
-    if run.finished and train_data is None:
-        return run
     test_data = None if test is None else _to_data(test, resolved)
+    return train_recipe(resolved, run, train_data, test=test_data, network=network, callbacks=active)
+
+
+def train_recipe(
+    recipe: Recipe,
+    run: Run,
+    data: LabeledData | None = None,
+    *,
+    test: LabeledData | None = None,
+    network: Network | None = None,
+    callbacks: Iterable[Callback] = (),
+    save_findings: SaveFindings = save_method_findings,
+) -> Run:
+    """Start or resume a run; a finished one is only read, after a check of its recipe and samples.
+
+    Args:
+        recipe: the resolved recipe.
+        run: the run.
+        data: training data; default: what the recipe names.
+        test: test data; default: what the recipe names.
+        network: see ``train``.
+        callbacks: see ``train``.
+        save_findings: writes the findings at the end of training.
+    """
+    active = check_callbacks(callbacks)
+    if run.exists:
+        recipe = match_run(recipe, run)
+    if run.finished and data is None:
+        return run
     with torch.random.fork_rng(devices=[]):
         run.check_folder()
         prepared = prepare_data(
-            resolved,
-            train_data,
-            test_data,
+            recipe,
+            data,
+            test,
             _previous_split(run),
             features=run.folder / FEATURES_FOLDER,
             notify=None if run.exists else lambda text: _notify(active, text),
@@ -113,11 +139,11 @@ def train(
             if not run.check_data(prepared.train, prepared.validation):
                 raise ValueError(f"{run.folder} is finished, and was trained on other samples: choose another folder.")
             return run
-        resolved = fill_auto_settings(resolved, prepared)
-        trainer = build_trainer(resolved, prepared, network)
+        recipe = fill_auto_settings(recipe, prepared)
+        trainer = build_trainer(recipe, prepared, network)
         with lost_rank_errors(trainer.group, run.folder), run.locked() if trainer.group.is_main else nullcontext():
-            start_or_resume(run, resolved, prepared, trainer)
-            run_training(run, resolved, prepared, trainer, active)
+            start_or_resume(run, recipe, prepared, trainer)
+            run_training(run, recipe, prepared, trainer, active, save_findings)
     return run
 
 

@@ -223,14 +223,14 @@ class Trainer:
         module, data = self.method.networks[network], self.validation if held_out else self.data
         assert data is not None
         with self.stages.best_weights(network) if best else nullcontext():
-            return self._evaluate(module, data, view, rows)
+            return self.evaluate(module, data, view, rows)
 
     def predict(self, data: LabeledData) -> Tensor:
         """Return the method's predicted probabilities (N, c)."""
-        return self._evaluate(self.method.predict, data)
+        return self.evaluate(self.method.predict, data)
 
     @torch.no_grad()
-    def _evaluate(
+    def evaluate(
         self, function: Callable[[Tensor], Tensor], data: LabeledData, view: str = "plain", rows: Tensor | None = None
     ) -> Tensor:
         was_training = self.method.training

@@ -16,8 +16,8 @@ import permll
 from permll.cleaning.apply import apply, plan
 from permll.cleaning.apply.output_path import atomic_output
 from permll.cleaning.decisions import FILE, Decisions
-from permll.cleaning.findings import Findings
 from permll.data import load
+from permll.findings import Findings
 from permll.training.run import Run
 from tests.helpers.apply_runs import PROPOSALS, ROWS, animal, image_folder, make_run, numbers, table_text
 
@@ -178,7 +178,7 @@ def test_noise_that_a_run_put_on_a_file_is_not_written_to_it(tmp_path: Path) -> 
     noisy = permll.train(str(tmp_path / "data.csv"), "permll", out=tmp_path / "run", epochs=1, callbacks=[], noise="sym:0.2", overrides={"data.options": options})  # fmt: skip
     data = load(tmp_path / "data.csv", **options)
     posterior = torch.nn.functional.one_hot((data.labels + 1) % 3, 3)
-    Findings.of_posterior(data.ids, data.classes, data.labels, posterior).save(noisy.folder)
+    Findings.from_posterior(data.ids, data.classes, data.labels, posterior).save(noisy.folder)
     with pytest.raises(ValueError, match=r"put noise \(sym:0\.2\) on the labels .* clean the data without noise\."):
         apply(noisy, tmp_path / "new.csv", auto=True)
 
@@ -206,7 +206,7 @@ def test_data_in_memory_get_their_labels_by_id(tmp_path: Path) -> None:
     data = permll.data.load(numbers(), labels=[animal(row) for row in range(ROWS)])
     run = permll.train(data, "permll", out=tmp_path / "run", epochs=1, callbacks=[])
     posterior = torch.nn.functional.one_hot((data.labels + (torch.arange(ROWS) == 2)) % 3, 3)
-    Findings.of_posterior(data.ids, data.classes, data.labels, posterior).save(run.folder)
+    Findings.from_posterior(data.ids, data.classes, data.labels, posterior).save(run.folder)
     applied = apply(run, tmp_path / "new.csv", auto=True)
     assert (applied.changed, applied.commands) == (1, ())
     assert list(rows_of(tmp_path / "new.csv")[2].values()) == ["2", "cat", "owl", "auto"]

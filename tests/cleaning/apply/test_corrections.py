@@ -17,7 +17,7 @@ from permll.cleaning.apply.corrections import (
     count_sources,
 )
 from permll.cleaning.decisions import VERDICTS, Decision
-from permll.cleaning.findings import Findings
+from permll.findings import Findings
 
 CLASSES = ("cat", "dog", "owl")
 WORDS = {"keep": "kept", "accept": "accepted", "choose": "chosen", "unsure": "unsure"}
@@ -31,11 +31,13 @@ def situations(draw: st.DrawFn) -> tuple[Findings, dict[str, Decision]]:
     posterior = np.array(weights, float) ** 3
     posterior /= posterior.sum(1, keepdims=True)
     labels = draw(st.lists(st.integers(0, 2), min_size=rows, max_size=rows))
-    found = Findings.of_posterior([f"n{row}" for row in range(rows)], CLASSES, labels, posterior)
+    found = Findings.from_posterior([f"n{row}" for row in range(rows)], CLASSES, labels, posterior)
     decisions = {}
     for row in draw(st.sets(st.integers(0, rows - 1))):
         verdict = draw(st.sampled_from(VERDICTS))
-        label = {"accept": found[row].proposed, "choose": draw(st.sampled_from(CLASSES))}.get(verdict, found[row].given)
+        label = {"accept": found[row].proposed_label, "choose": draw(st.sampled_from(CLASSES))}.get(
+            verdict, found[row].given_label
+        )
         decisions[f"n{row}"] = Decision(f"n{row}", verdict, label, "Ada", "2024-05-01T10:00:00+00:00")
     return found, decisions
 
@@ -68,14 +70,18 @@ def test_auto_takes_flagged_proposals_that_are_probable_enough_and_no_others(sit
     taken = {one.id for one in corrections(findings, decisions, True, least) if one.source == "auto"}
     expected = {
         finding.id
-        for finding in findings.first()
-        if finding.flagged and finding.belief >= least and finding.id not in decisions
+        for finding in findings.head()
+        if finding.is_issue and finding.confidence >= least and finding.id not in decisions
     }
     assert taken == expected
     for one in corrections(findings, decisions, True, least):
         if one.source == "auto":
             finding = findings[one.row]
-            assert (one.before, one.after, one.probability) == (finding.given, finding.proposed, finding.belief)
+            assert (one.before, one.after, one.probability) == (
+                finding.given_label,
+                finding.proposed_label,
+                finding.confidence,
+            )
             assert one.changes
             assert one.reviewer == ""
 
@@ -103,16 +109,16 @@ def test_counts_and_the_list_of_changes_agree(situation: Any, auto: bool, least:
 
 def test_a_probability_that_is_written_as_0_95_is_at_least_0_95() -> None:
     # float32 holds a little less than 0.95
-    findings = Findings.of_posterior(["a"], CLASSES, [0], [[0.03, 0.95, 0.02]])
-    assert float(findings.belief[0]) < 0.95
+    findings = Findings.from_posterior(["a"], CLASSES, [0], [[0.03, 0.95, 0.02]])
+    assert float(findings.confidence[0]) < 0.95
     assert [one.after for one in corrections(findings, {}, True, 0.95)] == ["dog"]
 
 
 def test_a_chosen_label_has_its_own_probability() -> None:
-    findings = Findings.of_posterior(["a"], CLASSES, [0], [[0.1, 0.7, 0.2]], keep=2)
+    findings = Findings.from_posterior(["a"], CLASSES, [0], [[0.1, 0.7, 0.2]], keep=2)
     said = Decision("a", "choose", "owl", "Ada", "now")
     assert corrections(findings, {"a": said})[0].probability == 0.2
-    kept = Findings.of_posterior(["a"], CLASSES, [0], [[0.1, 0.7, 0.2]], keep=1)
+    kept = Findings.from_posterior(["a"], CLASSES, [0], [[0.1, 0.7, 0.2]], keep=1)
     assert corrections(kept, {"a": said})[0].probability is None
     assert "a,cat,owl,chosen,,Ada,now\n" in list(change_lines(corrections(kept, {"a": said})))
     assert corrections(kept, {"a": said._replace(verdict="keep", label="cat")})[0].probability == 0.1
@@ -120,13 +126,13 @@ def test_a_chosen_label_has_its_own_probability() -> None:
 
 @pytest.mark.parametrize("least", [-0.1, 1.5, float("nan")])
 def test_what_is_no_probability_is_refused(least: float) -> None:
-    findings = Findings.of_posterior(["a"], CLASSES, [0], [[0.1, 0.7, 0.2]])
+    findings = Findings.from_posterior(["a"], CLASSES, [0], [[0.1, 0.7, 0.2]])
     with pytest.raises(ValueError, match="between 0 and 1"):
         corrections(findings, {}, True, least)
 
 
 def test_decisions_about_other_data_are_refused_not_lost() -> None:
-    findings = Findings.of_posterior(["a"], CLASSES, [0], [[0.1, 0.7, 0.2]])
+    findings = Findings.from_posterior(["a"], CLASSES, [0], [[0.1, 0.7, 0.2]])
     said = Decision("b", "accept", "dog", "Ada", "now")
     with pytest.raises(ValueError, match=r"1 sample \(b\) that the findings do not know"):
         corrections(findings, {"b": said})

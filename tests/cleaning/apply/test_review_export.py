@@ -18,8 +18,8 @@ from PIL import Image
 import permll
 from permll.cleaning.apply import export
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.findings import Findings
 from permll.data import load
+from permll.findings import Findings
 from permll.training.run import Run
 from tests.helpers.apply_runs import PROPOSALS, ROWS, animal, image_folder, make_run, numbers, table_text
 
@@ -108,7 +108,7 @@ def test_data_in_memory_go_by_id(tmp_path: Path) -> None:
     data = permll.data.load(numbers(), labels=[animal(row) for row in range(ROWS)])
     run = permll.train(data, "permll", out=tmp_path / "run", epochs=1, callbacks=[])
     posterior = torch.nn.functional.one_hot((data.labels + (torch.arange(ROWS) == 2)) % 3, 3)
-    Findings.of_posterior(data.ids, data.classes, data.labels, posterior).save(run.folder)
+    Findings.from_posterior(data.ids, data.classes, data.labels, posterior).save(run.folder)
     export(run, tmp_path / "tasks.json", "label-studio")
     assert [task["data"]["id"] for task in checked_tasks(tmp_path / "tasks.json")] == ["2"]
 

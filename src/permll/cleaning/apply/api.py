@@ -23,9 +23,8 @@ from permll.cleaning.apply.output_path import atomic_output, changes_path, refus
 from permll.cleaning.apply.parquet_writer import write_parquet
 from permll.cleaning.apply.source import Source, source_of
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.findings import Findings
-from permll.cleaning.opening import opened
 from permll.data.readers.types import pluralize
+from permll.findings import Findings
 from permll.training.run import Run
 from permll.utils.messages import format_list
 
@@ -104,7 +103,8 @@ def apply(
 
 def plan(run: Run | Path | str, *, auto: bool = False, min_probability: float = MIN_PROBABILITY) -> Plan:
     """Return what ``apply`` would do; nothing is written. Data that changed since are refused."""
-    run, findings = opened(run)
+    run = Run.open(run)
+    findings = Findings.load(run.folder)
     decisions = Decisions(run.folder).current()
     if not decisions and not auto:
         raise ValueError(
@@ -113,7 +113,7 @@ def plan(run: Run | Path | str, *, auto: bool = False, min_probability: float = 
         )
     found = corrections(findings, decisions, auto, min_probability)
     if not found:
-        proposals = findings.conservative_confidence[findings.flagged].tolist()
+        proposals = findings.conservative_confidence[findings.is_issue].tolist()
         best = f"the highest of {len(proposals):,} is {max(proposals):.4g}" if proposals else "no label is flagged"
         raise ValueError(
             f"nothing changes, as no proposal of {run.folder} has a probability of {min_probability} or more ({best}): "
@@ -207,7 +207,7 @@ def _notes(planned: Plan, copied: int) -> list[str]:
             notes.append(f"Not taken over: {pluralize(note['count'], note['what'])} ({note['why']}): {some}.")
     if source is not None and source.unreadable:
         notes.append(f"Taken over as they are, though nobody can open them: {format_list(source.unreadable, 'image')}.")
-    given = Counter(planned.findings.classes[k] for k in planned.findings.given.tolist())
+    given = Counter(planned.findings.classes[k] for k in planned.findings.given_labels.tolist())
     left = given + Counter()
     for one in planned.found:
         left[one.before] -= 1

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from permll.cleaning.decisions import Decision
-from permll.cleaning.findings import Findings
+from permll.findings import Findings
 from permll.utils.messages import format_list
 
 MIN_PROBABILITY = 0.95
@@ -65,7 +65,7 @@ def corrections(
         min_probability: how probable, in [0, 1].
 
     Examples:
-        >>> found = Findings.of_posterior(["a", "b"], ["cat", "dog"], [0, 0], [[0.02, 0.98], [0.3, 0.7]])
+        >>> found = Findings.from_posterior(["a", "b"], ["cat", "dog"], [0, 0], [[0.02, 0.98], [0.3, 0.7]])
         >>> [one.id for one in corrections(found, {}, auto=True)]
         ['a']
         >>> said = Decision("a", "keep", "cat", "Ada", "2024-05-01T10:00:00+00:00")
@@ -80,7 +80,7 @@ def corrections(
     if auto:
         chosen |= {
             row
-            for row in findings.flagged.nonzero()[0].tolist()
+            for row in findings.is_issue.nonzero()[0].tolist()
             if findings.conservative_confidence[row] >= min_probability
         }
     return [_one(findings, row, decisions.get(findings.ids[row])) for row in sorted(chosen)]
@@ -118,12 +118,12 @@ def _cells(one: Correction) -> tuple[object, ...]:
 def _one(findings: Findings, row: int, decision: Decision | None) -> Correction:
     finding = findings[row]
     if decision is None:
-        return Correction(row, finding.id, finding.given, finding.proposed, "auto", finding.belief)
-    after = decision.label if decision.verdict in ("accept", "choose") else finding.given
-    probability = findings.chances(row).get(after, finding.quality if after == finding.given else None)
+        return Correction(row, finding.id, finding.given_label, finding.proposed_label, "auto", finding.confidence)
+    after = decision.label if decision.verdict in ("accept", "choose") else finding.given_label
+    probability = findings.class_probs(row).get(after, finding.label_quality if after == finding.given_label else None)
     rounded = None if probability is None else round(probability, 6)
     source = _WORDS[decision.verdict]
-    return Correction(row, finding.id, finding.given, after, source, rounded, decision.reviewer, decision.at)
+    return Correction(row, finding.id, finding.given_label, after, source, rounded, decision.reviewer, decision.at)
 
 
 def _refuse_foreign(findings: Findings, decisions: Mapping[str, Decision]) -> None:

@@ -52,7 +52,7 @@ def plain(cell: bytes) -> str:
 
     Examples:
         >>> plain(b' 007'), plain(b'"notify ""yes"" now"')
-        ('007', 'say "yes" now')
+        ('007', 'notify "yes" now')
     """
     if cell.startswith(b'"'):
         inside, _, after = cell[1:].rpartition(b'"')

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from permll.cleaning.apply.source import Source
-from permll.cleaning.source_data import samples_of
+from permll.cleaning.source_data import load_source
 from permll.data.decoding import OpenFile
 from permll.data.inputs import Images, Inputs, LazyImages, Table, Texts, Vectors
 from permll.training.run import Run
@@ -34,7 +34,7 @@ def shown(run: Run, source: Source | None, ids: Sequence[str]) -> Shown:
     if source is not None:
         inputs, rows = source.found.inputs, source.rows
     elif run.recipe.data.source:
-        data = samples_of(run)
+        data = load_source(run)
         inputs, rows = data.inputs, {name: row for row, name in enumerate(data.ids)}
     else:
         return Shown("nothing", dict.fromkeys(ids))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from permll.cleaning.apply.corrections import GIVEN, Correction
 from permll.cleaning.apply.label_values import LABEL
-from permll.cleaning.findings import Findings
 from permll.data.readers.feature_columns import MARKS
+from permll.findings import Findings
 
 ID = "id"
 
@@ -18,7 +18,7 @@ def write_ids(findings: Findings, found: Sequence[Correction], out: Path) -> Non
     with out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([ID, LABEL, *MARKS])
-        for row, (name, k) in enumerate(zip(findings.ids, findings.given.tolist(), strict=True)):
+        for row, (name, k) in enumerate(zip(findings.ids, findings.given_labels.tolist(), strict=True)):
             before = findings.classes[k]
             one = decided.get(row)
             writer.writerow([name, before, before, GIVEN] if one is None else [name, one.after, before, one.source])

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from permll.cleaning.apply.export_samples import Shown
-from permll.cleaning.findings import Finding
+from permll.findings import Finding
 
 CONTROL, OBJECT = "label", "sample"  # the names that tasks and configuration share
 _FIELDS = {"path": "image", "pixels": "image", "text": "text", "row": "row", "nothing": "id"}
@@ -40,19 +40,19 @@ def tasks(found: Sequence[Finding], samples: Shown, images: Images | None) -> li
         {
             "data": {
                 **finding._asdict(),
-                "note": f"Given: {finding.given}",
+                "note": f"Given: {finding.given_label}",
                 **_field(samples, finding.id, images),
             },
             "predictions": [
                 {
                     "model_version": "permll",
-                    "score": finding.belief,
+                    "score": finding.confidence,
                     "result": [
                         {
                             "from_name": CONTROL,
                             "to_name": OBJECT,
                             "type": "choices",
-                            "value": {"choices": [finding.proposed]},
+                            "value": {"choices": [finding.proposed_label]},
                         }
                     ],
                 }

@@ -13,8 +13,7 @@ from permll.cleaning.apply.label_studio import configuration, image_places, task
 from permll.cleaning.apply.output_path import atomic_output, refuse_place
 from permll.cleaning.apply.source import source_of
 from permll.cleaning.decisions import Decision, Decisions
-from permll.cleaning.findings import Finding, Findings
-from permll.cleaning.opening import opened
+from permll.findings import Finding, Findings
 from permll.training.run import Run
 
 Tool = Literal["label-studio", "csv"]
@@ -48,7 +47,8 @@ def export(run: Run | Path | str, out: Path | str, tool: Tool, limit: int | None
         tool: ``"label-studio"`` or ``"csv"``.
         limit: how many; by default all that are flagged.
     """
-    run, findings = opened(run)
+    run = Run.open(run)
+    findings = Findings.load(run.folder)
     out = Path(out)
     if tool not in TOOLS:
         raise ValueError(f"labels are exported as one of {', '.join(TOOLS)}, got {tool!r}.")
@@ -86,7 +86,7 @@ def to_look_at(findings: Findings, decisions: dict[str, Decision], limit: int | 
     settled = {name for name, decision in decisions.items() if decision.verdict != "unsure"}
     rows = [row for row in findings.order.tolist() if findings.ids[row] not in settled]
     if limit is None:
-        return [findings[row] for row in rows if findings.flagged[row]]
+        return [findings[row] for row in rows if findings.is_issue[row]]
     return [findings[row] for row in rows[:limit]]
 
 

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from permll.cleaning.findings import Findings
-from permll.cleaning.source_data import path_of
+from permll.cleaning.source_data import source_path
 from permll.data.inputs import LazyImages, Texts
 from permll.data.readers.arrays import open_arrays
 from permll.data.readers.assemble import assemble, plain_values
@@ -17,6 +16,7 @@ from permll.data.readers.options import parse_options
 from permll.data.readers.read import find_source
 from permll.data.readers.types import RawData, ReadOptions
 from permll.data.verify import unreadable
+from permll.findings import Findings
 from permll.training.run import Run
 from permll.utils.messages import format_list
 
@@ -69,7 +69,7 @@ class Source:
 
 def source_of(run: Run, findings: Findings) -> Source | None:
     """Return the rows that findings are about, if they are as they were; None for sets by name and data in memory."""
-    section, path = run.recipe.data, path_of(run)
+    section, path = run.recipe.data, source_path(run)
     if path is None:
         return None
     if section.noise:
@@ -118,7 +118,7 @@ def _compare(source: Source, findings: Findings, folder: Path, known: set[str] |
         folder: of the run.
         known: ids that the run knew; None where it knew only some of them.
     """
-    given = {name: findings.classes[k] for name, k in zip(findings.ids, findings.given.tolist(), strict=True)}
+    given = {name: findings.classes[k] for name, k in zip(findings.ids, findings.given_labels.tolist(), strict=True)}
     gone = [name for name in given if name not in source.rows]
     other = [name for name, label in given.items() if name in source.rows and source.labels[source.rows[name]] != label]
     more = [name for name in source.rows if name not in given and known is not None and name not in known]
