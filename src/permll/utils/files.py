@@ -1,12 +1,11 @@
 """Atomic file writes: a reader sees the old file or the new one, never a part of it."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
-
-_PARTIAL = ".part."  # prefix of temporary files; the suffix stays, since some writers look at it
 
 
 @contextmanager
@@ -15,7 +14,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     A block that raises leaves ``path`` as it was, and no temporary file.
     """
-    partial = path.with_name(f"{_PARTIAL}{os.getpid()}.{path.name}")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part{path.suffix}")  # some writers look at the suffix
     try:
         yield partial
         _sync(partial)
@@ -51,7 +50,7 @@ def atomic_write_text(path: Path, content: str) -> None:
 
 def is_partial(path: Path) -> bool:
     """Return whether this is a temporary file of ``atomic_path``, left behind by a process that was killed."""
-    return path.name.startswith(_PARTIAL)
+    return re.fullmatch(r"\..+\.\d+\.part(\.\w+)?", path.name) is not None
 
 
 def _sync(path: Path) -> None:
