@@ -48,7 +48,7 @@ def test_hooks_are_those_of_the_documentation() -> None:
 
 def test_callback_with_unknown_hook_is_refused(tmp_path: Path) -> None:
     class Misspelled(Callback):
-        def on_epoch_end(self, trainer: Trainer, metrics: Mapping[str, Any]) -> None: ...
+        def on_epoch(self, trainer: Trainer, metrics: Mapping[str, Any]) -> None: ...
 
     with pytest.raises(
         TypeError, match=r"Misspelled\.on_epoch is not a hook, did you mean on_epoch_end\? The hooks are"
