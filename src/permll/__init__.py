@@ -10,6 +10,7 @@ from permll._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from permll import data as data
+    from permll import functional as functional
     from permll import noise as noise
     from permll.cleaning.clean import clean as clean
     from permll.cleaning.findings import Findings as Findings
@@ -25,6 +26,7 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "data": (),
+        "functional": (),
         "noise": (),
         "cleaning.clean": ("clean",),
         "cleaning.findings": ("Findings",),

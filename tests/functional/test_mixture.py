@@ -17,9 +17,9 @@ from permll.functional.mixture import (
     Mixture,
     fit_beta_mixture,
     fit_gaussian_mixture,
-    loss_range,
+    loss_percentile_range,
+    mislabeled_posterior,
     scale_losses,
-    wrong_posterior,
 )
 
 positive = st.floats(0.05, 20)
@@ -131,7 +131,7 @@ def test_gaussian_em_from_the_same_start_is_scikit_learns(
     parts = theirs.means_[:, 0], theirs.covariances_[:, 0, 0], theirs.weights_
     for ours, part in zip(found, parts, strict=True):
         np.testing.assert_allclose(ours.numpy(), part, rtol=1e-9)
-    posterior = wrong_posterior(x, found, monotone=False)
+    posterior = mislabeled_posterior(x, found, monotone=False)
     np.testing.assert_allclose(posterior.numpy(), theirs.predict_proba(x.numpy()[:, None])[:, 1], atol=1e-9)
 
 
@@ -181,7 +181,7 @@ def betas(draw: st.DrawFn) -> BetaMixture:
 def test_the_posterior_is_the_ratio_of_the_densities(mixture: Mixture) -> None:
     x = torch.linspace(0.02, 0.98, 9, dtype=torch.float64)
     expected = slow_posterior(x, mixture)
-    torch.testing.assert_close(wrong_posterior(x, mixture, monotone=False), expected, atol=1e-9, rtol=1e-7)
+    torch.testing.assert_close(mislabeled_posterior(x, mixture, monotone=False), expected, atol=1e-9, rtol=1e-7)
 
 
 @given(st.one_of(gaussians(), betas()))
@@ -189,7 +189,7 @@ def test_monotone_it_never_falls_and_is_held_at_its_extremum(mixture: Mixture) -
     x = torch.linspace(0.001, 0.999, 2001, dtype=torch.float64)
     if isinstance(mixture, GaussianMixture):
         x = 40 * x - 20
-    plain, mended = (wrong_posterior(x, mixture, monotone=monotone) for monotone in (False, True))
+    plain, mended = (mislabeled_posterior(x, mixture, monotone=monotone) for monotone in (False, True))
     assert bool((mended.diff() >= -1e-12).all())
     low, high = mixture.rising()
     inside = (x >= low) & (x <= high)
@@ -203,20 +203,20 @@ def test_monotone_it_never_falls_and_is_held_at_its_extremum(mixture: Mixture) -
 def test_the_authors_table_says_the_same(mixture: BetaMixture) -> None:
     """They hold a table of 100 places at its maximum from there on; where the maximum is inside, so do we."""
     x = torch.linspace(1e-3, 1 - 1e-3, 100, dtype=torch.float64)
-    table = wrong_posterior(x, mixture, monotone=False)
+    table = mislabeled_posterior(x, mixture, monotone=False)
     table[table.argmax() :] = table.max()
     if mixture.rising()[0] == 0:
-        torch.testing.assert_close(wrong_posterior(x, mixture), table, atol=2e-2, rtol=0)
+        torch.testing.assert_close(mislabeled_posterior(x, mixture), table, atol=2e-2, rtol=0)
 
 
 def test_a_mixture_without_an_upper_hump_finds_nothing_wrong() -> None:
     none = BetaMixture(pair(1, 1), pair(1, 1), pair(1, 0))
-    assert torch.equal(wrong_posterior(torch.rand(5), none), torch.zeros(5))
+    assert torch.equal(mislabeled_posterior(torch.rand(5), none), torch.zeros(5))
 
 
 @given(st.one_of(gaussians(), betas()), st.lists(st.integers(0, 3), max_size=3))
 def test_the_posterior_has_the_shape_of_the_losses(mixture: Mixture, shape: list[int]) -> None:
-    assert wrong_posterior(torch.full(shape, 0.5), mixture).shape == tuple(shape)
+    assert mislabeled_posterior(torch.full(shape, 0.5), mixture).shape == tuple(shape)
 
 
 @pytest.mark.parametrize("many", [0.3, 0.3 + 1e-11])
@@ -246,7 +246,7 @@ def test_whatever_the_values_a_fit_is_finite_or_none(values: list[float]) -> Non
         assert mixture.mean[0] <= mixture.mean[1]
         assert mixture.weight.sum().item() == pytest.approx(1)
         assert bool((mixture.weight > 0).all())
-        posterior = wrong_posterior(x.clamp(1e-3, 1 - 1e-3), mixture)
+        posterior = mislabeled_posterior(x.clamp(1e-3, 1 - 1e-3), mixture)
         assert bool(((posterior >= 0) & (posterior <= 1)).all())
     if gaussian is not None:
         assert bool((gaussian.variance >= 1e-6).all())
@@ -278,7 +278,7 @@ def test_a_hump_at_one_place_keeps_a_width() -> None:
     for fit in (fit_gaussian_mixture, fit_beta_mixture):
         mixture = fit(x)
         assert mixture is not None
-        posterior = wrong_posterior(x, mixture)
+        posterior = mislabeled_posterior(x, mixture)
         assert bool((posterior[:90] < 0.01).all())
         assert bool((posterior[90:] > 0.95).all())
 
@@ -294,7 +294,7 @@ def test_humps_that_fall_together_are_none() -> None:
 
 def test_losses_are_scaled_by_their_percentiles() -> None:
     losses = 5 * torch.rand(333)
-    low, high = loss_range(losses)
+    low, high = loss_percentile_range(losses)
     expected = np.percentile(losses.double().numpy(), (5, 95))
     assert (low, high) == pytest.approx(tuple(expected))
     for loss, scaled in zip(losses.tolist(), scale_losses(losses, low, high).tolist(), strict=True):
@@ -303,6 +303,6 @@ def test_losses_are_scaled_by_their_percentiles() -> None:
 
 def test_losses_that_are_all_alike_or_none_give_no_mixture() -> None:
     for losses in (torch.full((9,), 0.7), torch.full((9,), math.nan), torch.empty(0)):
-        scaled = scale_losses(losses, *loss_range(losses))
+        scaled = scale_losses(losses, *loss_percentile_range(losses))
         assert fit_beta_mixture(scaled) is None
         assert fit_gaussian_mixture(scaled) is None

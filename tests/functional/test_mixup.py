@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from permll.data.transforms import mixup
-from permll.functional.mixup import Share, blend, bootstrapped_targets, guided_share, mixed_cross_entropy
+from permll.functional.mixup import Share, bootstrapped_targets, guided_mixup_weight, mixup_blend, mixup_cross_entropy
 
 
 def shares(rows: int) -> list[Share]:
@@ -25,12 +25,12 @@ def test_blends_are_what_loops_make(shape: tuple[int, ...]) -> None:
     values, partner = torch.rand(6, *shape, dtype=torch.float64), torch.randperm(6)
     for share in shares(6):
         expected = torch.stack([of(share, i) * values[i] + (1 - of(share, i)) * values[partner[i]] for i in range(6)])
-        torch.testing.assert_close(blend(values, partner, share), expected)
+        torch.testing.assert_close(mixup_blend(values, partner, share), expected)
 
 
 def test_blends_are_those_of_a_drawn_mix() -> None:
     mix, values = mixup(torch.arange(7), 0.9, per_sample=True), torch.rand(7, 2, 3)
-    assert torch.equal(blend(values, *mix), mix(values))
+    assert torch.equal(mixup_blend(values, *mix), mix(values))
 
 
 def slow_cross_entropy(logits: Tensor, targets: Tensor, partner: Tensor, share: Share) -> list[float]:
@@ -53,7 +53,7 @@ def test_mixed_losses_are_what_loops_make(classes: int, hard: bool) -> None:
     targets = torch.randint(classes, (6,)) if hard else torch.rand(6, classes, dtype=torch.float64).softmax(-1)
     partner = torch.randperm(6)
     for share in shares(6):
-        found = mixed_cross_entropy(logits, targets, partner, share)
+        found = mixup_cross_entropy(logits, targets, partner, share)
         assert found.tolist() == pytest.approx(slow_cross_entropy(logits, targets, partner, share))
 
 
@@ -61,16 +61,16 @@ def test_the_gradient_is_the_prediction_less_the_blended_target() -> None:
     logits = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
     targets, partner = torch.rand(6, 4, dtype=torch.float64).softmax(-1), torch.randperm(6)
     share = torch.rand(6, dtype=torch.float64)
-    mixed_cross_entropy(logits, targets, partner, share).sum().backward()
+    mixup_cross_entropy(logits, targets, partner, share).sum().backward()
     assert logits.grad is not None
-    torch.testing.assert_close(logits.grad, logits.detach().softmax(-1) - blend(targets, partner, share))
+    torch.testing.assert_close(logits.grad, logits.detach().softmax(-1) - mixup_blend(targets, partner, share))
 
 
 @given(st.lists(st.floats(1e-4, 1), min_size=1, max_size=8), st.randoms())
 def test_guided_shares_of_a_pair_sum_to_one(right: list[float], random: object) -> None:
     partner = list(range(len(right)))
     random.shuffle(partner)  # type: ignore[attr-defined]
-    found = guided_share(torch.tensor(right, dtype=torch.float64), torch.tensor(partner)).tolist()
+    found = guided_mixup_weight(torch.tensor(right, dtype=torch.float64), torch.tensor(partner)).tolist()
     for i, j in enumerate(partner):
         assert found[i] == pytest.approx(right[i] / (right[i] + right[j]))
         if partner[j] == i:

@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture
 
-from permll.functional.morph import NONE, add_to_history, memorized, rate_from_areas
+from permll.functional.morph import NO_PREDICTION, is_memorized, noise_rate_from_loss_areas, update_prediction_history
 
 
 @given(st.lists(st.integers(-1, 3), min_size=1, max_size=8), st.integers(0, 3))
 def test_memorised_is_what_a_counter_says(row: list[int], label: int) -> None:
-    counts = Counter(value for value in row if value != NONE)
+    counts = Counter(value for value in row if value != NO_PREDICTION)
     own = counts.pop(label, 0)
     history = torch.tensor([row, row[::-1]], dtype=torch.int32)
-    assert memorized(history, torch.tensor([label, label])).tolist() == [own > max(counts.values(), default=0)] * 2
+    assert is_memorized(history, torch.tensor([label, label])).tolist() == [own > max(counts.values(), default=0)] * 2
 
 
 def test_histories_forget_the_oldest() -> None:
-    history = torch.full((2, 3), NONE, dtype=torch.int32)
+    history = torch.full((2, 3), NO_PREDICTION, dtype=torch.int32)
     for predicted in ([5, 1], [6, 2], [7, 3], [8, 4]):
-        history = add_to_history(history, torch.tensor(predicted))
+        history = update_prediction_history(history, torch.tensor(predicted))
     assert history.tolist() == [[6, 7, 8], [2, 3, 4]]
     assert history.dtype == torch.int32
 
@@ -37,7 +37,7 @@ def two_humps(wrong: int, gap: float) -> torch.Tensor:
 @pytest.mark.parametrize("wrong", [300, 800, 1200])
 def test_the_rate_is_that_of_a_fitted_mixture(wrong: int) -> None:
     areas = two_humps(wrong, 12.0)
-    found = rate_from_areas(areas)
+    found = noise_rate_from_loss_areas(areas)
     assert found == pytest.approx(wrong / 2000, abs=0.01)
     scaled = (areas - areas.min()) / (areas.max() - areas.min())
     fitted = GaussianMixture(2, reg_covar=5e-4, random_state=0).fit(scaled[:, None].numpy())
@@ -47,8 +47,8 @@ def test_the_rate_is_that_of_a_fitted_mixture(wrong: int) -> None:
 
 def test_the_scale_of_losses_does_not_matter() -> None:
     areas = two_humps(700, 5.0).double()
-    assert rate_from_areas(40 * areas + 3) == pytest.approx(rate_from_areas(areas), rel=1e-6)
+    assert noise_rate_from_loss_areas(40 * areas + 3) == pytest.approx(noise_rate_from_loss_areas(areas), rel=1e-6)
 
 
 def test_without_two_values_there_is_no_rate() -> None:
-    assert rate_from_areas(torch.full((7,), 2.5)) is None
+    assert noise_rate_from_loss_areas(torch.full((7,), 2.5)) is None

@@ -11,11 +11,11 @@ from torch.testing import assert_close
 
 from permll.functional.negative import (
     complementary_labels,
-    is_settled,
     log_complement,
-    negative_learning,
-    negative_learning_plus,
-    positive_learning_plus,
+    negative_learning_loss,
+    negative_learning_plus_loss,
+    only_top_above_chance,
+    positive_learning_plus_loss,
 )
 from tests.functional.test_robust import softmax
 from tests.helpers.layer_strategies import Samples, samples
@@ -64,8 +64,8 @@ def test_log_complement_is_the_logarithm_of_what_the_others_have(sample: Samples
 @given(MODERATE, st.integers(1, 6))
 def test_negative_learning_sums_over_the_complementary_labels(sample: Samples, draws: int) -> None:
     drawn = complementary(sample, draws)
-    found = negative_learning(sample.logits, drawn)
-    plus = negative_learning_plus(sample.logits, drawn)
+    found = negative_learning_loss(sample.logits, drawn)
+    plus = negative_learning_plus_loss(sample.logits, drawn)
     for row, logits in enumerate(sample.logits.tolist()):
         p = softmax(logits)
         left = [1 - p[k] for k in drawn[row].tolist()]
@@ -76,8 +76,8 @@ def test_negative_learning_sums_over_the_complementary_labels(sample: Samples, d
 @given(MODERATE)
 def test_the_gradients_of_negative_learning(sample: Samples) -> None:
     logits, drawn = sample.logits.clone().requires_grad_(), complementary(sample, 1)
-    plain = gradient(negative_learning(logits, drawn), logits)
-    plus = gradient(negative_learning_plus(logits, drawn), logits)
+    plain = gradient(negative_learning_loss(logits, drawn), logits)
+    plus = gradient(negative_learning_plus_loss(logits, drawn), logits)
     for row in range(len(logits)):
         p, own = sample.probabilities[row], int(drawn[row, 0])
         for k in range(len(p)):
@@ -90,7 +90,7 @@ def test_the_gradients_of_negative_learning(sample: Samples) -> None:
 def test_on_the_mean_over_the_complementary_labels_nl_plus_pulls_as_the_absolute_error(sample: Samples) -> None:
     logits, classes = sample.logits.clone().requires_grad_(), sample.logits.shape[1]
     everyone = (sample.labels[:, None] + torch.arange(1, classes)) % classes
-    found = gradient(negative_learning_plus(logits, everyone), logits) / (classes - 1)
+    found = gradient(negative_learning_plus_loss(logits, everyone), logits) / (classes - 1)
     absolute = gradient(1 - logits.softmax(1).gather(1, sample.labels[:, None]), logits)
     assert_close(found, absolute / (classes - 1), rtol=1e-9, atol=1e-12)
 
@@ -99,19 +99,19 @@ def test_on_the_mean_over_the_complementary_labels_nl_plus_pulls_as_the_absolute
 def test_certainty_of_a_complementary_label_is_still_pushed_away(dtype: torch.dtype) -> None:
     """Where 1 - p is below what the dtype can tell from 0."""
     logits = torch.tensor([[100.0, 0.0, 1.0]], dtype=dtype, requires_grad=True)
-    losses = negative_learning(logits, torch.tensor([[0]]))
+    losses = negative_learning_loss(logits, torch.tensor([[0]]))
     assert_close(losses, torch.tensor([100 - math.log(1 + math.e)], dtype=dtype))
     others = torch.tensor([0.0, 1.0], dtype=dtype).softmax(0)
     expected = torch.cat([torch.ones(1, dtype=dtype), -others])[None]
     assert_close(gradient(losses, logits), expected, rtol=1e-4, atol=0.0)
-    plus = gradient(negative_learning_plus(logits, torch.tensor([[0]])), logits)
+    plus = gradient(negative_learning_plus_loss(logits, torch.tensor([[0]])), logits)
     assert plus.abs().max() < 1e-30, "NL+ leaves alone what the network is sure of"
 
 
 @given(MODERATE, st.integers(0, 3))
 def test_positive_learning_plus_is_its_formula_and_pulls_until_all_but_sure(sample: Samples, doublings: int) -> None:
     logits = sample.logits.clone().requires_grad_()
-    losses = positive_learning_plus(logits, doublings)
+    losses = positive_learning_plus_loss(logits, doublings)
     pulled = gradient(losses, logits)
     for row, values in enumerate(sample.logits.tolist()):
         p = softmax(values)
@@ -126,7 +126,7 @@ def test_positive_learning_plus_is_its_formula_and_pulls_until_all_but_sure(samp
 
 @given(MODERATE)
 def test_settled_means_that_every_other_class_is_below_chance(sample: Samples) -> None:
-    found = is_settled(sample.logits)
+    found = only_top_above_chance(sample.logits)
     for row, logits in enumerate(sample.logits.tolist()):
         p = softmax(logits)
         p.remove(max(p))
@@ -134,4 +134,4 @@ def test_settled_means_that_every_other_class_is_below_chance(sample: Samples) -
 
 
 def test_a_tie_is_not_settled() -> None:
-    assert is_settled(torch.tensor([[0.0, 0.0], [0.1, 0.0]])).tolist() == [False, True]
+    assert only_top_above_chance(torch.tensor([[0.0, 0.0], [0.1, 0.0]])).tolist() == [False, True]

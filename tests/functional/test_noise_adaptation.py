@@ -12,13 +12,13 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from permll.functional.noise_adaptation import (
-    adapted_loss,
-    conditional_columns,
-    label_columns,
-    nearest_stochastic,
+    conditional_transition_columns,
+    log_transition_columns,
+    noise_layer_loss,
+    noise_layer_posterior,
+    project_to_stochastic,
     relationship_graph,
-    strongest_per_row,
-    true_class_posterior,
+    top_k_per_row,
 )
 
 FEW = settings(max_examples=40)
@@ -58,8 +58,8 @@ def slow_posterior(logits: Tensor, label: int, theta: list[list[float]]) -> tupl
 @FEW
 def test_loss_and_posterior_are_sums_over_classes(layer: Layer) -> None:
     theta = [softmax(row) for row in layer.W.tolist()]
-    columns = label_columns(layer.W.log_softmax(1), layer.labels)
-    losses, beliefs = adapted_loss(layer.logits, columns), true_class_posterior(layer.logits, columns)
+    columns = log_transition_columns(layer.W.log_softmax(1), layer.labels)
+    losses, beliefs = noise_layer_loss(layer.logits, columns), noise_layer_posterior(layer.logits, columns)
     for n, label in enumerate(layer.labels.tolist()):
         loss, r = slow_posterior(layer.logits[n], label, theta)
         assert losses[n].item() == pytest.approx(loss, rel=1e-10)
@@ -71,9 +71,9 @@ def test_loss_and_posterior_are_sums_over_classes(layer: Layer) -> None:
 def test_gradients_pull_network_and_layer_to_the_posterior(layer: Layer) -> None:
     """∂/∂z = p - r, and ∂/∂W_ij = Σ_n r_i (Θ_ij - [j = y])."""
     logits, W = layer.logits.clone().requires_grad_(), layer.W.clone().requires_grad_()
-    columns = label_columns(W.log_softmax(1), layer.labels)
-    by_logits, by_W = torch.autograd.grad(adapted_loss(logits, columns).sum(), (logits, W))
-    r, theta = true_class_posterior(layer.logits, columns.detach()), layer.W.softmax(1)
+    columns = log_transition_columns(W.log_softmax(1), layer.labels)
+    by_logits, by_W = torch.autograd.grad(noise_layer_loss(logits, columns).sum(), (logits, W))
+    r, theta = noise_layer_posterior(layer.logits, columns.detach()), layer.W.softmax(1)
     assert_close(by_logits, layer.logits.softmax(1) - r, **EXACT)
     shares, beliefs = theta.tolist(), list(zip(layer.labels.tolist(), r.tolist(), strict=True))
     for i, j in product(range(len(theta)), repeat=2):
@@ -84,12 +84,12 @@ def test_gradients_pull_network_and_layer_to_the_posterior(layer: Layer) -> None
 def test_impossible_labels_leave_loss_and_gradients_finite() -> None:
     theta = torch.tensor([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64)
     logits = torch.tensor([[0.0, 900.0, -900.0], [1.0, 2.0, 3.0]], dtype=torch.float64, requires_grad=True)
-    columns = label_columns(theta.log(), torch.tensor([2, 0]))
-    losses = adapted_loss(logits, columns)
+    columns = log_transition_columns(theta.log(), torch.tensor([2, 0]))
+    losses = noise_layer_loss(logits, columns)
     assert losses[0].item() == pytest.approx(1800.0)
     (gradient,) = torch.autograd.grad(losses.sum(), logits)
-    assert_close(gradient, logits.softmax(1) - true_class_posterior(logits, columns), **EXACT)
-    assert true_class_posterior(logits, columns)[0].tolist() == [0.0, 0.0, 1.0]
+    assert_close(gradient, logits.softmax(1) - noise_layer_posterior(logits, columns), **EXACT)
+    assert noise_layer_posterior(logits, columns)[0].tolist() == [0.0, 0.0, 1.0]
 
 
 @given(layers(max_classes=7), st.integers(1, 7), st.integers(1, 3))
@@ -99,9 +99,9 @@ def test_a_layer_that_sees_features_is_a_softmax_over_its_targets(layer: Layer, 
     kept = min(kept, classes)
     features = torch.randn(len(layer.labels), width, dtype=torch.float64)
     u = torch.randn(width, classes, kept, dtype=torch.float64)
-    targets = strongest_per_row(layer.W, kept)
+    targets = top_k_per_row(layer.W, kept)
     b = layer.W.gather(1, targets)
-    found = conditional_columns(features, u, b, targets, layer.labels)
+    found = conditional_transition_columns(features, u, b, targets, layer.labels)
     for n, label in enumerate(layer.labels.tolist()):
         for i in range(classes):
             w = [b[i, k].item() + sum((u[d, i, k] * features[n, d]).item() for d in range(width)) for k in range(kept)]
@@ -114,19 +114,19 @@ def test_a_layer_that_sees_nothing_is_the_simple_one() -> None:
     W, labels = torch.randn(6, 6, dtype=torch.float64), torch.tensor([0, 5, 2])
     everything = torch.arange(6).expand(6, 6)
     u = torch.zeros(4, 6, 6, dtype=torch.float64)
-    found = conditional_columns(torch.randn(3, 4, dtype=torch.float64), u, W, everything, labels)
-    assert_close(found, label_columns(W.log_softmax(1), labels), **EXACT)
+    found = conditional_transition_columns(torch.randn(3, 4, dtype=torch.float64), u, W, everything, labels)
+    assert_close(found, log_transition_columns(W.log_softmax(1), labels), **EXACT)
 
 
 def test_gradients_reach_features_and_both_parameters_where_labels_are_left_out() -> None:
     features, u, b = (
         torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 2), (2, 4, 2), (4, 2))
     )
-    targets, labels = strongest_per_row(torch.rand(4, 4), 2), torch.tensor([0, 3, 3])
+    targets, labels = top_k_per_row(torch.rand(4, 4), 2), torch.tensor([0, 3, 3])
     logits = torch.randn(3, 4, dtype=torch.float64)
 
     def loss(features: Tensor, u: Tensor, b: Tensor) -> Tensor:
-        return adapted_loss(logits, conditional_columns(features, u, b, targets, labels))
+        return noise_layer_loss(logits, conditional_transition_columns(features, u, b, targets, labels))
 
     assert torch.autograd.gradcheck(loss, (features, u, b))
 
@@ -151,37 +151,37 @@ def slow_projection(row: list[float], least: float) -> list[float]:
 @given(matrices(), st.sampled_from([0.0, 0.01, 0.5]))
 def test_projection_is_the_one_shift_that_sums_to_one(matrix: Tensor, share: float) -> None:
     least = share / matrix.shape[1]
-    found = nearest_stochastic(matrix, least)
+    found = project_to_stochastic(matrix, least)
     for got, row in zip(found, matrix, strict=True):
         assert got.tolist() == pytest.approx(slow_projection(row.tolist(), least), abs=1e-9)
     assert_close(found.sum(1), torch.ones(len(matrix), dtype=torch.float64))
     assert bool((found >= least).all())
-    assert_close(nearest_stochastic(found, least), found, **EXACT)
+    assert_close(project_to_stochastic(found, least), found, **EXACT)
 
 
 @given(matrices())
 @FEW
 def test_no_other_stochastic_matrix_is_nearer(matrix: Tensor) -> None:
-    distance = (nearest_stochastic(matrix) - matrix).square().sum(1)
+    distance = (project_to_stochastic(matrix) - matrix).square().sum(1)
     for other in torch.distributions.Dirichlet(torch.ones(matrix.shape[1], dtype=torch.float64)).sample((50,)):
         assert bool(((other - matrix).square().sum(1) >= distance - 1e-9).all())
 
 
 def test_the_identity_is_its_own_projection() -> None:
-    assert torch.equal(nearest_stochastic(torch.eye(1000)), torch.eye(1000))
+    assert torch.equal(project_to_stochastic(torch.eye(1000)), torch.eye(1000))
 
 
 @pytest.mark.parametrize("least", [-0.1, 0.5, 0.7])
 def test_a_floor_that_leaves_no_room_is_refused(least: float) -> None:
     with pytest.raises(ValueError, match=r"least must lie in \[0, 1/2\)"):
-        nearest_stochastic(torch.eye(2), least)
+        project_to_stochastic(torch.eye(2), least)
 
 
 @given(layers(), st.integers(1, 12))
 @FEW
 def test_the_strongest_are_the_diagonal_and_the_largest_others(layer: Layer, kept: int) -> None:
     kept = min(kept, len(layer.W))
-    found = strongest_per_row(layer.W, kept)
+    found = top_k_per_row(layer.W, kept)
     for i, row in enumerate(layer.W.tolist()):
         others = sorted((j for j in range(len(row)) if j != i), key=lambda j: -row[j])
         assert found[i].tolist() == [i, *others[: kept - 1]]

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from permll.functional.noise_rate import (
-    fit_likelihood,
+    conservative_noise_rate,
+    fit_joint,
     joint_by_likelihood,
     joint_from_label_probs,
-    least_noise_rate,
     noise_rate,
     noise_rate_from_joint,
     noise_rate_from_mixture,
     smoothed_transition,
-    transition_of,
+    transition_from_joint,
 )
 
 PAIR = torch.tensor([[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.3, 0.7]], dtype=torch.float64)
@@ -44,17 +44,17 @@ def test_the_joint_of_beliefs_is_what_loops_make(rows: int, classes: int, seed: 
     assert joint.sum().item() == pytest.approx(1, abs=1e-6)
     wrong = sum(1 - beliefs[n, labels[n]].item() for n in range(rows)) / rows
     assert noise_rate_from_joint(joint) == pytest.approx(wrong, abs=1e-6)
-    torch.testing.assert_close(transition_of(joint).sum(1), torch.ones(classes, dtype=torch.float64))
+    torch.testing.assert_close(transition_from_joint(joint).sum(1), torch.ones(classes, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("T", [PAIR, EVEN], ids=["pair", "even"])
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0, 4.0])
 def test_noise_is_found_whatever_the_temperature(T: Tensor, temperature: float) -> None:
     logits, labels, clean = drawn(T, 4000, temperature)
-    fit = fit_likelihood(logits, labels)
+    fit = fit_joint(logits, labels)
     truth = (labels != clean).double().mean().item()
     assert noise_rate_from_joint(fit.joint) == pytest.approx(truth, abs=0.03)
-    torch.testing.assert_close(transition_of(fit.joint), T, atol=0.06, rtol=0)
+    torch.testing.assert_close(transition_from_joint(fit.joint), T, atol=0.06, rtol=0)
     assert fit.temperature == pytest.approx(temperature, rel=0.2)
     assert noise_rate(logits, labels) == pytest.approx(noise_rate_from_joint(fit.joint))
 
@@ -63,7 +63,7 @@ def test_noise_is_found_whatever_the_temperature(T: Tensor, temperature: float) 
 def test_em_ends_where_another_step_leads_nowhere(T: Tensor) -> None:
     """A step by loops: c rows of symmetric noise for each class beside those that were seen."""
     logits, labels, _ = drawn(T, 300, 1.0)
-    fit = fit_likelihood(logits, labels)
+    fit = fit_joint(logits, labels)
     p = (logits.double() / fit.temperature).softmax(1).tolist()
     found, rate = [], noise_rate_from_joint(fit.joint)
     for i in range(3):
@@ -84,13 +84,13 @@ def test_few_rows_of_many_classes_do_not_pass_for_noise() -> None:
     logits = 3.5 * torch.randn(1200, 80, generator=generator)
     labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
     assert noise_rate(logits, labels) < 0.05
-    assert noise_rate_from_joint(fit_likelihood(logits, labels, groups=1, caution=0.0).joint) > 0.1
+    assert noise_rate_from_joint(fit_joint(logits, labels, groups=1, smoothing=0.0).joint) > 0.1
 
 
 @pytest.mark.parametrize("T", [PAIR, EVEN], ids=["pair", "even"])
 def test_a_network_that_knows_is_believed(T: Tensor) -> None:
     logits, labels, _ = drawn(T, 4000, 1.0)
-    assert least_noise_rate(logits, labels) == noise_rate(logits, labels) < noise_rate_from_mixture(logits, labels)
+    assert conservative_noise_rate(logits, labels) == noise_rate(logits, labels) < noise_rate_from_mixture(logits, labels)
 
 
 def test_what_a_network_does_not_know_is_not_all_noise() -> None:
@@ -100,17 +100,17 @@ def test_what_a_network_does_not_know_is_not_all_noise() -> None:
     logits = torch.randn(1000, 10, generator=generator)
     logits[torch.arange(1000), labels] += 0.3
     assert noise_rate(logits, labels) > 0.7
-    assert least_noise_rate(logits, labels) < 0.6
+    assert conservative_noise_rate(logits, labels) < 0.6
 
 
 def test_one_row_tells_nothing() -> None:
-    fit = fit_likelihood(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
+    fit = fit_joint(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
     assert fit.error == 1.0
     assert fit.joint.isfinite().all()
 
 
 def test_the_standard_error_is_that_of_many_draws() -> None:
-    fits = [fit_likelihood(*drawn(EVEN, 200, 1.0, seed)[:2], groups=10) for seed in range(12)]
+    fits = [fit_joint(*drawn(EVEN, 200, 1.0, seed)[:2], groups=10) for seed in range(12)]
     spread = torch.tensor([noise_rate_from_joint(fit.joint) for fit in fits]).std().item()
     mean = sum(fit.error for fit in fits) / len(fits)
     assert spread / 2 < mean < 2 * spread

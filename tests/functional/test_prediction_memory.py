@@ -11,15 +11,15 @@ from torch.testing import assert_close
 
 from permll.functional.prediction_memory import (
     elr_regularizer,
+    elr_reweighted_labels,
     elr_target,
-    in_order,
-    normalized,
+    normalize_rows,
+    sop_corrected_labels,
     sop_cross_entropy,
-    sop_labels,
     sop_noise,
     sop_squared_error,
-    supported_labels,
 )
+from permll.utils.indexing import split_repeats
 from tests.helpers.layer_strategies import Samples, samples
 
 EXACT = {"rtol": 1e-12, "atol": 1e-12}
@@ -39,7 +39,7 @@ def noise_of(sample: Samples) -> tuple[Tensor, Tensor]:
 
 @given(st.lists(st.integers(0, 5), max_size=12))
 def test_visits_come_in_order_and_each_once(index: list[int]) -> None:
-    parts = in_order(torch.tensor(index, dtype=torch.int64))
+    parts = split_repeats(torch.tensor(index, dtype=torch.int64))
     places = [place for part in parts for place in part.tolist()]
     assert sorted(places) == list(range(len(index)))
     for sample in set(index):
@@ -55,7 +55,7 @@ def test_rows_of_zeros_are_replaced_and_others_sum_to_one() -> None:
     rows = torch.tensor([[0.0, 0.0, 0.0], [1e-30, 3e-30, 0.0], [2.0, 1.0, 1.0]], dtype=torch.float64)
     otherwise = torch.tensor([[0.0, 1.0, 0.0]] * 3, dtype=torch.float64)
     expected = torch.tensor([[0.0, 1.0, 0.0], [0.25, 0.75, 0.0], [0.5, 0.25, 0.25]], dtype=torch.float64)
-    assert_close(normalized(rows, otherwise), expected, **EXACT)
+    assert_close(normalize_rows(rows, otherwise), expected, **EXACT)
 
 
 def test_of_a_blend_the_class_that_the_memory_knows_gains() -> None:
@@ -63,7 +63,7 @@ def test_of_a_blend_the_class_that_the_memory_knows_gains() -> None:
     target = torch.tensor([[0.1, 0.8, 0.1], [0.0, 0.0, 1.0], [0.2, 0.1, 0.4]], dtype=torch.float64)
     first = [0.07 / 0.31, 0.24 / 0.31, 0.0]
     expected = torch.tensor([first, [0.7, 0.3, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64)
-    assert_close(supported_labels(labels, target), expected, **EXACT)
+    assert_close(elr_reweighted_labels(labels, target), expected, **EXACT)
 
 
 @given(samples(max_classes=12), st.sampled_from([0.0, 0.5, 0.7, 0.99]))
@@ -160,13 +160,13 @@ def test_a_label_explained_as_noise_costs_sop_nothing() -> None:
     noise = sop_noise(torch.ones(1), torch.tensor([[0.0, 1.0, 0.0]]), labels)
     assert_close(sop_cross_entropy(logits, noise, labels), torch.zeros(1), rtol=0.0, atol=3e-4)
     assert_close(sop_squared_error(logits, noise, labels), torch.zeros(1))
-    assert_close(sop_labels(noise, labels), torch.tensor([[0.0, 1.0, 0.0]]))
+    assert_close(sop_corrected_labels(noise, labels), torch.tensor([[0.0, 1.0, 0.0]]))
 
 
 @given(samples(max_classes=12))
 def test_labels_without_their_noise_are_probabilities(sample: Samples) -> None:
     u, v = noise_of(sample)
-    got = sop_labels(sop_noise(u, v, sample.labels), sample.labels)
+    got = sop_corrected_labels(sop_noise(u, v, sample.labels), sample.labels)
     assert_close(got.sum(-1), torch.ones(len(got), dtype=torch.float64), **EXACT)
     for row, y in enumerate(sample.labels.tolist()):
         rest = [1 - float(u[row]) ** 2 if k == y else float(v[row, k]) ** 2 for k in range(got.shape[1])]
@@ -176,4 +176,4 @@ def test_labels_without_their_noise_are_probabilities(sample: Samples) -> None:
 def test_a_label_of_which_nothing_remains_is_the_given_one() -> None:
     labels = torch.tensor([1, 0])
     noise = sop_noise(torch.ones(2), torch.zeros(2, 3), labels)
-    assert_close(sop_labels(noise, labels), torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]))
+    assert_close(sop_corrected_labels(noise, labels), torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]))

@@ -11,10 +11,10 @@ from torch.testing import assert_close
 
 from permll.functional.refurbish import (
     class_prior_divergence,
-    divergence,
-    entropy,
-    label_compatibility,
+    kl_divergence,
+    pencil_compatibility_loss,
     pencil_loss,
+    softmax_entropy,
 )
 from tests.helpers.layer_strategies import Samples, samples
 
@@ -33,7 +33,7 @@ def kl(log_p: list[float], log_q: list[float]) -> float:
 
 @given(samples(max_classes=12))
 def test_entropy_and_divergence_are_what_their_loops_say(sample: Samples) -> None:
-    got, apart = entropy(sample.logits), divergence(sample.logits, sample.alpha)
+    got, apart = softmax_entropy(sample.logits), kl_divergence(sample.logits, sample.alpha)
     for row, (logits, others) in enumerate(zip(sample.logits, sample.alpha, strict=True)):
         log_p = log_softmax(logits)
         assert float(got[row]) == pytest.approx(-sum(math.exp(x) * x for x in log_p), rel=1e-9, abs=1e-9)
@@ -45,9 +45,9 @@ def test_their_gradients_are_those_their_docstrings_state(sample: Samples) -> No
     logits, others = (x.clone().requires_grad_() for x in (sample.logits, sample.alpha))
     log_p, log_d = sample.logits.log_softmax(-1), sample.alpha.log_softmax(-1)
     p, d = log_p.exp(), log_d.exp()
-    (by_logits,) = torch.autograd.grad(entropy(logits).sum(), logits)
-    assert_close(by_logits, -p * (log_p + entropy(sample.logits)[:, None]), **CLOSE)
-    apart = divergence(logits, others)
+    (by_logits,) = torch.autograd.grad(softmax_entropy(logits).sum(), logits)
+    assert_close(by_logits, -p * (log_p + softmax_entropy(sample.logits)[:, None]), **CLOSE)
+    apart = kl_divergence(logits, others)
     by_logits, by_others = torch.autograd.grad(apart.sum(), (logits, others))
     assert_close(by_others, d - p, **CLOSE)
     assert_close(by_logits, p * (log_p - log_d - apart.detach()[:, None]), **CLOSE)
@@ -56,7 +56,7 @@ def test_their_gradients_are_those_their_docstrings_state(sample: Samples) -> No
 @given(samples(max_classes=12, logit_scales=(1.0,)), st.booleans())
 def test_compatibility_is_what_its_loops_say(sample: Samples, softened: bool) -> None:
     rows = sample.alpha.clone().requires_grad_()
-    got = label_compatibility(rows, sample.labels, softened=softened)
+    got = pencil_compatibility_loss(rows, sample.labels, softened=softened)
     (gradient,) = torch.autograd.grad(got.sum(), rows)
     for row, (label_logits, y) in enumerate(zip(sample.alpha, sample.labels.tolist(), strict=True)):
         log_d = log_softmax(label_logits)
@@ -75,7 +75,7 @@ def test_pencil_moves_labels_by_the_stated_gradient(sample: Samples, alpha: floa
     losses = pencil_loss(sample.logits, label_logits, sample.labels, alpha, beta, softened=softened)
     (got,) = torch.autograd.grad(losses.sum(), label_logits)
     c = sample.logits.shape[1]
-    held = label_compatibility(label_logits, sample.labels, softened=softened)
+    held = pencil_compatibility_loss(label_logits, sample.labels, softened=softened)
     (hold,) = torch.autograd.grad(held.sum(), label_logits)
     p, d = sample.logits.softmax(-1), sample.alpha.softmax(-1)
     assert_close(got, (d - p) / c + alpha * hold, **CLOSE)

@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from permll.functional.robust import (
-    believed,
-    bootstrap_hard,
-    bootstrap_soft,
     gce,
+    hard_bootstrap_loss,
+    soft_bootstrap_loss,
     symmetric_cross_entropy,
     truncated_gce,
+    truncated_gce_mask,
 )
 from tests.helpers.layer_strategies import Samples, samples
 
@@ -25,10 +25,10 @@ MODERATE = samples(max_classes=12, logit_scales=(0.01, 1.0, 10.0))
 SHARES = st.sampled_from([0.0, 0.05, 0.5, 0.95, 1.0])
 Loss = Callable[[Tensor, Tensor], Tensor]
 EVERY: dict[str, Loss] = {
-    "soft": bootstrap_soft,
-    "hard": bootstrap_hard,
+    "soft": soft_bootstrap_loss,
+    "hard": hard_bootstrap_loss,
     "gce": gce,
-    "truncated": lambda logits, labels: truncated_gce(logits, labels, believed(logits, labels)),
+    "truncated": lambda logits, labels: truncated_gce(logits, labels, truncated_gce_mask(logits, labels)),
     "symmetric": symmetric_cross_entropy,
 }
 
@@ -65,8 +65,8 @@ def test_soft_bootstrap_mixes_label_and_prediction_into_the_target(sample: Sampl
     def one(p: list[float], y: int) -> float:
         return -sum((beta * (k == y) + (1 - beta) * p[k]) * math.log(p[k]) for k in range(len(p)))
 
-    assert_close(bootstrap_soft(sample.logits, sample.labels, beta), trainer(sample, one), **EXACT)
-    assert_close(bootstrap_soft(sample.logits, sample.labels, beta, detach_target=True), trainer(sample, one), **EXACT)
+    assert_close(soft_bootstrap_loss(sample.logits, sample.labels, beta), trainer(sample, one), **EXACT)
+    assert_close(soft_bootstrap_loss(sample.logits, sample.labels, beta, detach_target=True), trainer(sample, one), **EXACT)
 
 
 @given(MODERATE, SHARES)
@@ -74,8 +74,8 @@ def test_soft_bootstrap_follows_the_entropy_unless_the_target_is_detached(sample
     p = sample.probabilities
     entropy = -(p * p.log()).sum(1, keepdim=True)
     expected = beta * pull(sample) - (1 - beta) * p * (p.log() + entropy)
-    assert_close(gradient(lambda z, y: bootstrap_soft(z, y, beta), sample), expected, **EXACT)
-    detached = gradient(lambda z, y: bootstrap_soft(z, y, beta, detach_target=True), sample)
+    assert_close(gradient(lambda z, y: soft_bootstrap_loss(z, y, beta), sample), expected, **EXACT)
+    detached = gradient(lambda z, y: soft_bootstrap_loss(z, y, beta, detach_target=True), sample)
     assert_close(detached, beta * pull(sample), **EXACT)
 
 
@@ -84,10 +84,10 @@ def test_hard_bootstrap_adds_the_predicted_class_to_the_target(sample: Samples, 
     def one(p: list[float], y: int) -> float:
         return -beta * math.log(p[y]) - (1 - beta) * math.log(p[p.index(max(p))])
 
-    assert_close(bootstrap_hard(sample.logits, sample.labels, beta), trainer(sample, one), **EXACT)
+    assert_close(hard_bootstrap_loss(sample.logits, sample.labels, beta), trainer(sample, one), **EXACT)
     predicted = sample._replace(labels=sample.logits.argmax(1))
     expected = beta * pull(sample) + (1 - beta) * pull(predicted)
-    assert_close(gradient(lambda z, y: bootstrap_hard(z, y, beta), sample), expected, **EXACT)
+    assert_close(gradient(lambda z, y: hard_bootstrap_loss(z, y, beta), sample), expected, **EXACT)
 
 
 @given(MODERATE, st.sampled_from([0.1, 0.7, 1.0]))
@@ -106,7 +106,7 @@ def test_gce_ends_in_cross_entropy_and_in_the_absolute_error(sample: Samples) ->
 
 @given(MODERATE, st.sampled_from([0.2, 0.7, 1.0]), st.sampled_from([0.1, 0.5, 0.9]))
 def test_truncated_gce_never_costs_more_than_a_label_believed_with_k(sample: Samples, q: float, k: float) -> None:
-    kept = believed(sample.logits, sample.labels, k)
+    kept = truncated_gce_mask(sample.logits, sample.labels, k)
     assert kept.tolist() == [value > k for value in of_label(sample)[:, 0].tolist()]
     expected = trainer(sample, lambda p, y: min((1 - p[y] ** q) / q, (1 - k**q) / q))
     assert_close(truncated_gce(sample.logits, sample.labels, kept, q, k), expected, **EXACT)

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from permll.functional.mixture import unit_scaled
+from permll.functional.mixture import min_max_scale
+from permll.functional.schedules import linear_rampup
 from permll.functional.semi import (
-    believed,
-    co_guess,
-    linear_ramp,
-    refine,
-    right_posterior,
+    co_guess_labels,
+    co_refine_labels,
+    dividemix_unlabeled_weight,
+    gmm_clean_probability,
     sharpen,
-    squared_error,
-    unlabeled_weight,
+    softmax_mse_loss,
+    trusted_label_mask,
 )
 
 
@@ -59,7 +59,7 @@ def test_a_certain_row_stays_so_at_any_temperature() -> None:
 
 def test_guesses_are_what_loops_make() -> None:
     logits = torch.randn(4, 5, 3, dtype=torch.float64)
-    found = co_guess(logits, 0.5)
+    found = co_guess_labels(logits, 0.5)
     for i in range(5):
         said = [softmax(logits[n, i].tolist()) for n in range(4)]
         mean = [sum(p[k] for p in said) / 4 for k in range(3)]
@@ -69,7 +69,7 @@ def test_guesses_are_what_loops_make() -> None:
 def test_refined_labels_are_what_loops_make() -> None:
     logits, labels = torch.randn(2, 5, 3, dtype=torch.float64), torch.tensor([0, 2, 1, 1, 0])
     right = torch.tensor([1.0, 0.0, 0.3, 0.9, 0.5], dtype=torch.float64)
-    found = refine(labels, logits, right, 0.5)
+    found = co_refine_labels(labels, logits, right, 0.5)
     for i, (y, w) in enumerate(zip(labels.tolist(), right.tolist(), strict=True)):
         said = [softmax(logits[n, i].tolist()) for n in range(2)]
         mixed = [w * (k == y) + (1 - w) * sum(p[k] for p in said) / 2 for k in range(3)]
@@ -82,7 +82,7 @@ def test_refined_labels_are_what_loops_make() -> None:
 
 def test_squared_errors_are_what_loops_make() -> None:
     logits, targets = torch.randn(6, 4, dtype=torch.float64), torch.rand(6, 4, dtype=torch.float64)
-    found = squared_error(logits, targets)
+    found = softmax_mse_loss(logits, targets)
     for i in range(6):
         p = softmax(logits[i].tolist())
         assert found[i].item() == pytest.approx(sum((p[k] - targets[i, k].item()) ** 2 for k in range(4)) / 4)
@@ -91,7 +91,7 @@ def test_squared_errors_are_what_loops_make() -> None:
 def test_the_gradient_of_squared_errors() -> None:
     logits = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
     targets = torch.rand(6, 4, dtype=torch.float64).softmax(-1)
-    squared_error(logits, targets).sum().backward()
+    softmax_mse_loss(logits, targets).sum().backward()
     p = logits.detach().softmax(-1)
     d = p - targets
     assert logits.grad is not None
@@ -99,7 +99,7 @@ def test_the_gradient_of_squared_errors() -> None:
 
 
 def test_the_ramp_is_linear_between_its_ends() -> None:
-    assert [linear_ramp(u) for u in (-3.0, 0.0, 0.3, 1.0, 7.0)] == [0.0, 0.0, 0.3, 1.0, 1.0]
+    assert [linear_rampup(u) for u in (-3.0, 0.0, 0.3, 1.0, 7.0)] == [0.0, 0.0, 0.3, 1.0, 1.0]
 
 
 # --- Division ------------------------------------------------------------------------------------------------------
@@ -115,10 +115,10 @@ def humps(rows: int, upper: float) -> Tensor:
 def test_the_division_is_scikit_learns(upper: float) -> None:
     losses = humps(3000, upper)
     scaled = (losses - losses.min()) / (losses.max() - losses.min())
-    torch.testing.assert_close(unit_scaled(losses), scaled)
+    torch.testing.assert_close(min_max_scale(losses), scaled)
     theirs = GaussianMixture(2, max_iter=10, tol=1e-2, reg_covar=5e-4, random_state=0).fit(scaled.numpy()[:, None])
     expected = theirs.predict_proba(scaled.numpy()[:, None])[:, theirs.means_[:, 0].argmin()]
-    found = right_posterior(scaled)
+    found = gmm_clean_probability(scaled)
     assert found is not None
     assert ((found > 0.5).numpy() == (expected > 0.5)).mean() > 0.995
     # At the ends, where theirs may believe a larger loss more, ours stays where it was.
@@ -129,7 +129,7 @@ def test_the_division_is_scikit_learns(upper: float) -> None:
 @given(st.lists(st.floats(0, 1), min_size=4, max_size=30))
 def test_a_larger_loss_is_never_believed_more(values: list[float]) -> None:
     losses = torch.tensor(values, dtype=torch.float64)
-    right = right_posterior(losses)
+    right = gmm_clean_probability(losses)
     if right is not None:
         assert bool(((right >= 0) & (right <= 1)).all())
         assert bool((right[losses.argsort()].diff() <= 1e-9).all())
@@ -138,9 +138,9 @@ def test_a_larger_loss_is_never_believed_more(values: list[float]) -> None:
 def test_losses_that_are_none_are_wrong_and_move_nothing() -> None:
     losses = humps(300, 0.4)
     broken = torch.cat([losses, torch.tensor([torch.nan, torch.inf])])
-    scaled = unit_scaled(broken)
-    assert scaled[:300].equal(unit_scaled(losses))
-    with_them, without = right_posterior(scaled), right_posterior(scaled[:300])
+    scaled = min_max_scale(broken)
+    assert scaled[:300].equal(min_max_scale(losses))
+    with_them, without = gmm_clean_probability(scaled), gmm_clean_probability(scaled[:300])
     assert with_them is not None
     assert without is not None
     assert torch.equal(with_them[:300], without)
@@ -149,16 +149,16 @@ def test_losses_that_are_none_are_wrong_and_move_nothing() -> None:
 
 
 def test_losses_that_are_all_alike_divide_nothing() -> None:
-    assert unit_scaled(torch.full((4,), 2.0)).tolist() == [0.0] * 4
-    assert right_posterior(torch.zeros(4)) is None
-    assert bool(unit_scaled(torch.tensor([torch.nan, torch.nan])).isnan().all())
+    assert min_max_scale(torch.full((4,), 2.0)).tolist() == [0.0] * 4
+    assert gmm_clean_probability(torch.zeros(4)) is None
+    assert bool(min_max_scale(torch.tensor([torch.nan, torch.nan])).isnan().all())
 
 
 def test_the_best_are_believed_where_too_few_are() -> None:
     right = torch.tensor([0.1, 0.6, 0.3, 0.3, 0.9])
-    assert believed(right, 0.5, 2).tolist() == [False, True, False, False, True]
-    assert believed(right, 0.5, 3).tolist() == [False, True, True, False, True], "of equals the first"
-    assert believed(torch.zeros(3), 0.5, 2).tolist() == [True, True, False]
+    assert trusted_label_mask(right, 0.5, 2).tolist() == [False, True, False, False, True]
+    assert trusted_label_mask(right, 0.5, 3).tolist() == [False, True, True, False, True], "of equals the first"
+    assert trusted_label_mask(torch.zeros(3), 0.5, 2).tolist() == [True, True, False]
 
 
 # --- λ_u -----------------------------------------------------------------------------------------------------------
@@ -169,11 +169,11 @@ def test_the_best_are_believed_where_too_few_are() -> None:
     [(10, 0.18, 0), (10, 0.2, 0), (10, 0.45, 25), (10, 0.72, 25), (100, 0.2, 25), (100, 0.5, 150), (100, 0.9, 150)],
 )
 def test_the_authors_table(classes: int, rate: float, expected: float) -> None:
-    assert unlabeled_weight(rate, classes) == pytest.approx(expected)
+    assert dividemix_unlabeled_weight(rate, classes) == pytest.approx(expected)
 
 
 @given(st.integers(2, 1000), st.floats(0, 1), st.floats(0, 1))
 def test_more_noise_and_more_classes_never_weigh_less(classes: int, one: float, other: float) -> None:
     low, high = sorted((one, other))
-    assert 0 <= unlabeled_weight(low, classes) <= unlabeled_weight(high, classes)
-    assert unlabeled_weight(low, classes) <= unlabeled_weight(low, classes + 1)
+    assert 0 <= dividemix_unlabeled_weight(low, classes) <= dividemix_unlabeled_weight(high, classes)
+    assert dividemix_unlabeled_weight(low, classes) <= dividemix_unlabeled_weight(low, classes + 1)

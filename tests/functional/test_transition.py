@@ -12,14 +12,14 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from permll.functional.transition import (
-    anchor_rows,
+    anchor_indices,
     anchor_transition,
-    backward_loss,
+    backward_correction_loss,
     clean_posterior,
     condition_number,
     confusion_transition,
     dual_transition,
-    forward_loss,
+    forward_correction_loss,
     gold_transition,
     importance_weights,
     inverse_transition,
@@ -67,7 +67,7 @@ def gradient(losses: Tensor, logits: Tensor) -> Tensor:
 @FEW
 def test_forward_and_its_gradient_are_the_definition(sample: Noisy) -> None:
     logits = sample.logits.clone().requires_grad_()
-    losses = forward_loss(logits, sample.labels, sample.T)
+    losses = forward_correction_loss(logits, sample.labels, sample.T)
     posterior = clean_posterior(sample.logits, sample.labels, sample.T)
     moved = gradient(losses, logits)
     for b, y in enumerate(sample.labels.tolist()):
@@ -85,7 +85,7 @@ def test_forward_and_its_gradient_are_the_definition(sample: Noisy) -> None:
 def test_backward_and_its_gradient_are_the_definition(sample: Noisy) -> None:
     logits = sample.logits.clone().requires_grad_()
     inverse = torch.from_numpy(np.linalg.inv(sample.T.numpy()))
-    losses = backward_loss(logits, sample.labels, inverse, floor=1e-300)
+    losses = backward_correction_loss(logits, sample.labels, inverse, floor=1e-300)
     moved = gradient(losses, logits)
     for b, y in enumerate(sample.labels.tolist()):
         p = softmax(sample.logits[b])
@@ -101,22 +101,22 @@ def test_the_mean_of_backward_over_the_noise_is_the_loss_of_the_clean_class(samp
     classes = len(sample.T)
     every, inverse = torch.arange(classes), inverse_transition(sample.T)
     for row in sample.logits:
-        given_each = backward_loss(row.expand(classes, classes), every, inverse)
+        given_each = backward_correction_loss(row.expand(classes, classes), every, inverse)
         assert_close(sample.T @ given_each, -row.log_softmax(-1), **EXACT)
 
 
 def test_without_noise_all_three_losses_are_cross_entropy() -> None:
     logits, labels = torch.tensor([[200.0, 0.0, -5.0], [0.3, 0.1, 0.2]]), torch.tensor([1, 0])
     expected = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
-    assert torch.equal(forward_loss(logits, labels, torch.eye(3)), expected)
-    assert torch.equal(backward_loss(logits, labels, inverse_transition(torch.eye(3))), expected)
+    assert torch.equal(forward_correction_loss(logits, labels, torch.eye(3)), expected)
+    assert torch.equal(backward_correction_loss(logits, labels, inverse_transition(torch.eye(3))), expected)
     assert torch.equal(importance_weights(logits[1:], labels[1:], torch.eye(3)), torch.ones(1))
 
 
 def test_forward_holds_where_probabilities_underflow() -> None:
     T = torch.tensor([[1.0, 0.0], [0.25, 0.75]])
     logits = torch.tensor([[500.0, 0.0]], requires_grad=True)  # p_1 is e^-500, and only class 1 turns into label 1
-    losses = forward_loss(logits, torch.tensor([1]), T)
+    losses = forward_correction_loss(logits, torch.tensor([1]), T)
     assert losses.item() == pytest.approx(500 - math.log(0.75))
     assert_close(gradient(losses, logits), torch.tensor([[1.0, -1.0]]))
 
@@ -124,7 +124,7 @@ def test_forward_holds_where_probabilities_underflow() -> None:
 def test_a_label_that_no_class_turns_into_moves_nothing_and_says_nothing() -> None:
     T = torch.tensor([[0.5, 0.0, 0.5], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     logits = torch.tensor([[0.2, -1.0, 3.0]], requires_grad=True)
-    losses = forward_loss(logits, torch.tensor([1]), T)
+    losses = forward_correction_loss(logits, torch.tensor([1]), T)
     assert losses.isfinite().all()
     assert_close(gradient(losses, logits), torch.zeros(1, 3), atol=1e-6, rtol=0)
     assert_close(clean_posterior(logits, torch.tensor([1]), T), logits.softmax(-1))
@@ -133,7 +133,7 @@ def test_a_label_that_no_class_turns_into_moves_nothing_and_says_nothing() -> No
 def test_backward_is_bounded_below_and_pushes_no_further() -> None:
     inverse = inverse_transition(torch.tensor([[0.75, 0.25], [0.25, 0.75]]))
     logits = torch.tensor([[40.0, 0.0], [4000.0, 0.0]], requires_grad=True)
-    losses = backward_loss(logits, torch.tensor([0, 0]), inverse)
+    losses = backward_correction_loss(logits, torch.tensor([0, 0]), inverse)
     assert_close(losses, torch.full((2,), 0.5 * math.log(1e-7)))
     assert_close(gradient(losses, logits), torch.zeros(2, 2), atol=1e-6, rtol=0)
 
@@ -193,16 +193,16 @@ def test_anchors_are_those_of_the_papers(seed: int, rows: int, classes: int, per
     rng = np.random.default_rng(seed)
     logits = rng.normal(size=(rows, classes)) + 3 * np.eye(classes)[np.arange(rows) % classes]
     p = torch.from_numpy(logits).softmax(-1)
-    assert anchor_rows(p, 1.0).tolist() == slow_anchors(p.numpy(), None)
+    assert anchor_indices(p, 1.0).tolist() == slow_anchors(p.numpy(), None)
     expected = slow_anchors(p.numpy(), percent)
-    assert anchor_rows(p, percent / 100).tolist() == expected
+    assert anchor_indices(p, percent / 100).tolist() == expected
     assert_close(anchor_transition(p, percent / 100), p[expected], **EXACT)
 
 
 def test_the_filter_leaves_the_probabilities_alone() -> None:
     p = torch.rand(100, 3).softmax(-1)
     before = p.clone()
-    anchor_rows(p)
+    anchor_indices(p)
     assert torch.equal(p, before)
 
 
@@ -218,7 +218,7 @@ def test_a_class_smaller_than_the_filter_keeps_its_anchor() -> None:
     p = torch.tensor([0.7, 0.2, 0.06, 0.04]).repeat(100, 1)
     p[50:] = torch.tensor([0.2, 0.7, 0.05, 0.05])
     p[99] = torch.tensor([0.05, 0.05, 0.8, 0.1])
-    rows = anchor_rows(p)
+    rows = anchor_indices(p)
     assert rows[2] == 99
     assert rows[3] == 99, "the most likely row there is"
     assert rows[0] < 50 <= rows[1] < 99

@@ -36,7 +36,7 @@ def test_epochs_alone_mean_the_default_fraction() -> None:
 @pytest.mark.parametrize("visits", [1, 30, 400])
 def test_the_step_keeps_the_bounds_of_the_gap(num_classes: int, init: float, visits: int) -> None:
     """The gap closes by lr (1 + a_y - a_k) at each visit, where 0 <= a_y - a_k < m until it turns."""
-    gap = equations.initial_gap(num_classes, init)
+    gap = equations.initial_label_logit(num_classes, init)
     lr = lr_to_correct_after(visits, num_classes=num_classes, init=init)
     assert gap / (1 + init) / visits <= lr * (1 + 1e-4)
     assert lr <= gap / visits * (1 + 1e-4)

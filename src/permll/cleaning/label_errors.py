@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from permll.cleaning.findings import THRESHOLD, Findings
 from permll.data.labels import by_place, name_classes
 from permll.data.readers.types import row_numbers
-from permll.functional.label_posterior import conservative_model, fit_noise_model, label_posterior
+from permll.functional.noise_model import conservative_noise_model, fit_noise_model, label_posterior
 
 
 def find_label_errors(
@@ -55,7 +55,7 @@ def find_label_errors(
         "transition": noise_model.transition.tolist(),
     }
     posterior, conservative = (
-        label_posterior(log_p, given, one) for one in (noise_model, conservative_model(noise_model, log_p, given))
+        label_posterior(log_p, given, one) for one in (noise_model, conservative_noise_model(noise_model, log_p, given))
     )
     ids = ids or row_numbers(len(p))
     return Findings.of_posterior(

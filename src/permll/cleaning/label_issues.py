@@ -14,9 +14,9 @@ from permll.cleaning.findings import THRESHOLD, Findings
 from permll.cleaning.neighbors import nearest_rows
 from permll.cleaning.prediction_averaging import Remembered, remembered
 from permll.data.dataset import LabeledData
-from permll.functional.label_posterior import (
+from permll.functional.noise_model import (
     NoiseModel,
-    conservative_model,
+    conservative_noise_model,
     fit_label_bias,
     fit_noise_model,
     label_posterior,
@@ -81,7 +81,7 @@ def posterior_of(memory: Remembered, labels: Tensor) -> Judgement:
     return Judgement(
         noise_model,
         posterior(noise_model),
-        posterior(conservative_model(noise_model, memory.log_p[told], labels[told])),
+        posterior(conservative_noise_model(noise_model, memory.log_p[told], labels[told])),
     )
 
 

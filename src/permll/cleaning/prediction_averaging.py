@@ -111,13 +111,13 @@ class Memory(Callback):
             self._epochs, self._best_epoch, _ = saved["numbers"].tolist()
             self._likelihood = float(saved["likelihood"])
             if "transition" in saved:
-                likelihood, place = saved["explained"].tolist()
-                self._explained = WarmFit(likelihood, torch.from_numpy(saved["transition"]), int(place))
+                likelihood, temperature_index = saved["explained"].tolist()
+                self._explained = WarmFit(likelihood, torch.from_numpy(saved["transition"]), int(temperature_index))
 
 
 def _arrays(warm: WarmFit) -> dict[str, Any]:
     return {
-        "explained": np.array([warm.likelihood, warm.place]),
+        "explained": np.array([warm.likelihood, warm.temperature_index]),
         "transition": warm.transition.numpy(),
     }
 

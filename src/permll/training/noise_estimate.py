@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from permll.functional.noise_rate import (
-    fit_likelihood,
+    fit_joint,
     joint_from_label_probs,
     noise_rate_from_joint,
     noise_rate_from_mixture,
-    transition_of,
+    transition_from_joint,
 )
 from permll.training.run import Run
 from permll.utils.files import atomic_write_text
@@ -59,7 +59,7 @@ class NoiseEstimate:
         """T (c, c), T[i, j] = P(given label j | clean class i)."""
         if self.joint is None:
             raise ValueError(f"the estimator {self.by} tells a rate alone; ask for by='held_out' or by='beliefs'.")
-        return transition_of(self.joint)
+        return transition_from_joint(self.joint)
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -148,7 +148,7 @@ def _checked(
 
 
 def _by_held_out(logits: Tensor, labels: Tensor, classes: tuple[str, ...]) -> NoiseEstimate:
-    fit = fit_likelihood(logits, labels)
+    fit = fit_joint(logits, labels)
     return _estimate(noise_rate_from_joint(fit.joint), fit.error, fit.joint, classes, "held_out", len(labels))
 
 

@@ -7,17 +7,19 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
-
 from permll.functional.label_posterior import (
     CAUTION,
-    CONSERVATIVE_FACTOR,
     MOST_LEAN,
-    HeldOut,
-    NoiseModel,
     believed,
     confusion,
-    conservative_model,
+)
+from torch import Tensor
+
+from permll.functional.noise_model import (
+    CONSERVATIVE_FACTOR,
+    HeldOut,
+    NoiseModel,
+    conservative_noise_model,
     excess_label_bias,
     fit_label_bias,
     fit_noise_model,
@@ -25,7 +27,7 @@ from permll.functional.label_posterior import (
     match_confidence,
     train_label_posterior,
 )
-from permll.functional.noise_rate import guess_transition, joint_given, smoothed_transition
+from permll.functional.noise_rate import fit_joint_from_probs, initial_transition, smoothed_transition
 
 
 def some(rows: int, classes: int, seed: int) -> tuple[Tensor, Tensor, NoiseModel]:
@@ -100,7 +102,7 @@ def test_takes_back_what_a_network_learned_by_heart() -> None:
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 0.1))
 def test_a_rate_that_stands_out_stays_and_one_that_does_not_goes(rate: float, error: float, error_floor: float) -> None:
-    left = NoiseModel(torch.eye(2), 1.0, rate, error, error_floor).cautious_rate
+    left = NoiseModel(torch.eye(2), 1.0, rate, error, error_floor).shrunk_rate
     assert error_floor / 10 <= left <= max(rate, error_floor / 10)
     if error <= rate / 10 and rate > error_floor:
         assert left >= 0.989 * rate
@@ -122,11 +124,11 @@ def test_one_sure_mistake_of_the_network_is_no_wrong_label_where_all_labels_are_
 def test_the_transition_has_the_cautious_rate_and_rows_that_sum_to_one() -> None:
     log_p, clean, labels, _ = through_a_channel(seed=2, rows=300)
     noise_model = fit_noise_model(log_p, labels)
-    assert 0 < noise_model.cautious_rate < noise_model.rate
+    assert 0 < noise_model.shrunk_rate < noise_model.rate
     assert torch.allclose(noise_model.transition.sum(1), torch.ones(4).double())
     weights = torch.bincount(clean, minlength=4) / len(clean)
     wrong = 1 - float((weights * noise_model.transition.diagonal()).sum())
-    assert wrong == pytest.approx(noise_model.cautious_rate, rel=0.2)
+    assert wrong == pytest.approx(noise_model.shrunk_rate, rel=0.2)
 
 
 @given(st.integers(1, 20), st.integers(2, 6), st.integers(0, 1000))
@@ -160,13 +162,13 @@ def test_a_sceptic_counts_with_the_least_noise_there_can_be_beside_mistakes() ->
     labels = torch.arange(3).repeat(100)
     labels[:30:3] = 1  # of class 0, so that it is known which form the noise has
     noise_model = fit_noise_model(log_p, labels)
-    sceptic = conservative_model(noise_model, log_p, labels)
-    assert 0 < sceptic.rate == sceptic.cautious_rate < noise_model.interval[0] < noise_model.cautious_rate
+    sceptic = conservative_noise_model(noise_model, log_p, labels)
+    assert 0 < sceptic.rate == sceptic.shrunk_rate < noise_model.interval[0] < noise_model.shrunk_rate
     assert torch.allclose(sceptic.transition.sum(1), torch.ones(3, dtype=torch.float64))
     assert sceptic.transition[0, 1] > 3 * sceptic.transition[0, 2]
     assert fit_label_bias(log_p, labels, sceptic) <= fit_label_bias(log_p, labels, noise_model)
     right = torch.arange(3).repeat(100)
-    nothing_wrong = conservative_model(fit_noise_model(log_p, right), log_p, right)
+    nothing_wrong = conservative_noise_model(fit_noise_model(log_p, right), log_p, right)
     assert (
         label_posterior(log_p, right, nothing_wrong, fit_label_bias(log_p, right, nothing_wrong)).argmax(1).equal(right)
     )
@@ -175,7 +177,7 @@ def test_a_sceptic_counts_with_the_least_noise_there_can_be_beside_mistakes() ->
 def test_a_sceptic_takes_for_noise_what_mistakes_do_not_explain() -> None:
     log_p, _, labels, _ = through_a_channel(seed=3, rows=400)
     noise_model = fit_noise_model(log_p, labels)
-    sceptic = conservative_model(noise_model, log_p, labels)
+    sceptic = conservative_noise_model(noise_model, log_p, labels)
     q = believed(log_p, sceptic).numpy()
     T, joint = noise_model.transition.double().numpy(), np.zeros((4, 4))
     for _ in range(500):  # EM, a row at a time
@@ -204,7 +206,7 @@ def test_a_sceptic_does_not_believe_a_network_that_mixes_two_classes_up() -> Non
     noise_model = fit_noise_model(logits.log_softmax(-1), labels)
     mistaken = logits[sure].log_softmax(-1)
     believes = label_posterior(mistaken, labels[sure], noise_model).amax(1)
-    doubts = label_posterior(mistaken, labels[sure], conservative_model(noise_model, logits.log_softmax(-1), labels))
+    doubts = label_posterior(mistaken, labels[sure], conservative_noise_model(noise_model, logits.log_softmax(-1), labels))
     doubts = doubts.gather(1, 1 - labels[sure][:, None])
     assert believes.mean() > 0.95  # no label is wrong: it cannot know
     assert doubts.max() < 0.9
@@ -233,7 +235,7 @@ def test_predictions_are_made_surer_only_where_each_pair_of_classes_has_a_row(ot
     labels = torch.arange(200) % 4
     logits = 0.5 * torch.nn.functional.one_hot(labels, 4).float()
     found = train_label_posterior(logits, labels, HeldOut(logits[:others], labels[:others]))
-    joint = joint_given((logits.double() / 1.1).softmax(-1), labels, guess_transition(4))
+    joint = fit_joint_from_probs((logits.double() / 1.1).softmax(-1), labels, initial_transition(4))
     unheard = label_posterior(logits, labels, NoiseModel(smoothed_transition(joint, 200), 1.1, 0.0, 0.0))
     assert torch.allclose(found.double(), unheard, rtol=1e-3) != surer
 
