@@ -95,8 +95,8 @@ def test_best_alpha_is_minimum(on: str, loss: str, sample: Samples) -> None:
 
         starts = [np.full(c, 1 / c), z.softmax(-1)[0].numpy()]
         simplex = {"bounds": [(0, 1)] * c, "constraints": {"type": "eq", "fun": lambda a: a.sum() - 1}}
-        found = min(minimize(objective, start, method="SLSQP", **simplex).fun for start in starts)
-        assert float(value[k]) <= found + 1e-7
+        result = min(minimize(objective, start, method="SLSQP", **simplex).fun for start in starts)
+        assert float(value[k]) <= result + 1e-7
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

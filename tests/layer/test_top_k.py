@@ -51,9 +51,9 @@ def test_compress_matches_loop(tail: str, sample: Samples, data: st.DataObject) 
     k = data.draw(ks(sample.alpha.shape[1]))
     row = compress(sample.alpha, sample.labels, k, tail)
     assert torch.equal(row.classes[:, 0], sample.labels)
-    found = expand(row, sample.alpha.shape[1])
-    for compressed, whole, y in zip(found, sample.alpha, sample.labels.tolist(), strict=True):
-        assert_close(compressed.tolist(), slow_compress(whole.tolist(), y, k, tail), **EXACT)
+    result = expand(row, sample.alpha.shape[1])
+    for compressed, dense, y in zip(result, sample.alpha, sample.labels.tolist(), strict=True):
+        assert_close(compressed.tolist(), slow_compress(dense.tolist(), y, k, tail), **EXACT)
 
 
 @given(samples(), st.data())
@@ -113,10 +113,10 @@ def test_prediction_ce_matches_dense_form(sample: Samples, data: st.DataObject) 
     update = got.grad_alpha
     assert_close(update.values, expected.grad_alpha.gather(1, update.classes), **EXACT)
     rest = torch.ones_like(expected.grad_alpha, dtype=torch.bool).scatter_(1, update.classes, False)
-    for mean, variance, whole, others in zip(update.mean, update.variance, expected.grad_alpha, rest, strict=True):
+    for mean, variance, dense, others in zip(update.mean, update.variance, expected.grad_alpha, rest, strict=True):
         if others.any():
-            assert_close(mean, whole[others].mean(), **EXACT)
-            assert_close(variance, whole[others].var(correction=0), **EXACT)
+            assert_close(mean, dense[others].mean(), **EXACT)
+            assert_close(variance, dense[others].var(correction=0), **EXACT)
 
 
 @given(samples(max_classes=60, logit_scales=(0.01, 1.0, 10.0)), st.data())
@@ -129,8 +129,8 @@ def test_apply_update_matches_dense_step(sample: Samples, data: st.DataObject) -
     dense = expand(row, num_classes)
     dense = dense - lr * equations.prediction_ce(dense, sample.logits, sample.labels).grad_alpha
     expected = expand(compress(dense, sample.labels, k, "logmeanexp"), num_classes)
-    found = expand(apply_update(row, got.grad_alpha, -lr, num_classes), num_classes)
-    assert_close(found, expected, rtol=0, atol=lr**3)
+    result = expand(apply_update(row, got.grad_alpha, -lr, num_classes), num_classes)
+    assert_close(result, expected, rtol=0, atol=lr**3)
 
 
 def test_update_of_a_row_that_changed_in_between() -> None:

@@ -71,8 +71,8 @@ def test_training_matches_plain_implementation(x: Tensor, labels: Tensor, on: st
         assert_close(our_loss, their_loss, rtol=1e-6, atol=1e-6)
 
     assert_close(layer.alpha, alpha.data, rtol=1e-6, atol=1e-6)
-    for mine, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
-        assert_close(mine, other, rtol=1e-6, atol=1e-6)
+    for actual, expected in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert_close(actual, expected, rtol=1e-6, atol=1e-6)
     assert (layer.alpha - equations.initial_alpha(labels, C, 0.4, torch.float64)).abs().max() > 0.05  # α has changed
 
 
@@ -96,8 +96,8 @@ def test_network_gradient_is_that_of_batch_mean(layer: PermutationLayer, x: Tens
     got = [p.grad.clone() for p in net.parameters()]
     net.zero_grad()
     reference_loss(layer.alpha[index], net(x[index]), layer.labels[index], "prediction", "ce").mean().backward()
-    for mine, other in zip(got, net.parameters(), strict=True):
-        assert_close(mine, other.grad)
+    for actual, expected in zip(got, net.parameters(), strict=True):
+        assert_close(actual, expected.grad)
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**16, 1e-3])
@@ -317,5 +317,5 @@ def test_compiled_training_step_matches_eager(labels: Tensor, x: Tensor) -> None
             step(x[index], index)
         return layer.alpha, net[0].weight.detach()
 
-    for mine, other in zip(train(compiled=True), train(compiled=False), strict=True):
-        assert_close(mine, other)
+    for actual, expected in zip(train(compiled=True), train(compiled=False), strict=True):
+        assert_close(actual, expected)
