@@ -103,7 +103,7 @@ def test_the_first_phase_ends_when_as_many_are_memorised_as_labels_are_right() -
 
 
 def test_a_phase_whose_end_never_comes_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(morph, "memorised", lambda histories, _: torch.zeros(len(histories)).bool())
+    monkeypatch.setattr(morph, "is_memorized", lambda histories, _: torch.zeros(len(histories)).bool())
     trainer = build_trainer("morph", points(), {"history": 1}, epochs=5)
     losses: list[str] = []
     trainer.run(lambda trainer: losses.append(trainer._sweep.loss), idle)
