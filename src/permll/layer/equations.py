@@ -20,6 +20,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+Rows = Float[Tensor, "batch classes"]
+Labels = Int[Tensor, " batch"]
 Side = Literal["prediction", "label"]
 LossName = Literal["ce", "kl", "l1", "l2"]
 SIDES: tuple[Side, ...] = get_args(Side)
@@ -30,8 +32,8 @@ class LossAndGrads(NamedTuple):
     """Corrected loss of each sample, and its gradients in the logits and in α."""
 
     loss: Float[Tensor, " batch"]
-    grad_logits: Float[Tensor, "batch classes"]
-    grad_alpha: Float[Tensor, "batch classes"]
+    grad_logits: Rows
+    grad_alpha: Rows
 
 
 def initial_label_logit(num_classes: int, init: float) -> float:
@@ -57,11 +59,7 @@ def initial_alpha(
     return alpha.scatter_(1, labels[:, None], initial_label_logit(num_classes, init))
 
 
-def permuted_prediction(
-    alpha: Float[Tensor, "batch classes"],
-    probabilities: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],
-) -> Float[Tensor, "batch classes"]:
+def permuted_prediction(alpha: Rows, probabilities: Rows, labels: Labels) -> Rows:
     """Return P̄ p, Definition 1 applied to a prediction, without building P̄.
 
     Examples:
@@ -88,9 +86,7 @@ def layer_matrix(alpha: Float[Tensor, " classes"], label: int) -> Float[Tensor, 
     return matrix
 
 
-def posterior(
-    alpha: Float[Tensor, "batch classes"], logits: Float[Tensor, "batch classes"]
-) -> Float[Tensor, "batch classes"]:
+def posterior(alpha: Rows, logits: Rows) -> Rows:
     """Return r = softmax(α + z), the posterior of the true class given the input and the given label.
 
     It is the soft target of the network in eq. (2) with cross-entropy. Its entry at the given label is the label's
@@ -102,11 +98,7 @@ def posterior(
 # --- Eq. (2): the layer on the prediction, ℓ(P̄ p, e_y) -------------------------------------------------------------
 
 
-def prediction_ce(
-    alpha: Float[Tensor, "batch classes"],
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001 -- <a, p> does not depend on y
-) -> LossAndGrads:
+def prediction_ce(alpha: Rows, logits: Rows, labels: Labels | None = None) -> LossAndGrads:  # noqa: ARG001
     """Return -log <a, p>; with r = a p / <a, p>: ∂/∂z = p - r, ∂/∂α = a - r. It equals KL(e_y || P̄ p)."""
     a, p = alpha.softmax(-1), logits.softmax(-1)
     # <a, p> >= min(a), so it vanishes only where exp(α) underflows in its dtype.
@@ -117,22 +109,14 @@ def prediction_ce(
     return LossAndGrads(evidence.squeeze(-1).log().neg_(), grad_logits, a.addcdiv_(joint, evidence, value=-1))
 
 
-def prediction_l1(
-    alpha: Float[Tensor, "batch classes"],
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001
-) -> LossAndGrads:
+def prediction_l1(alpha: Rows, logits: Rows, labels: Labels | None = None) -> LossAndGrads:  # noqa: ARG001
     """Return ‖P̄ p - e_y‖₁ = 2 (1 - <a, p>)."""
     a, p = alpha.softmax(-1), logits.softmax(-1)
     loss = 2 * (1 - (a * p).sum(-1))
     return LossAndGrads(loss, _through_softmax(p, -2 * a), _through_softmax(a, -2 * p))
 
 
-def prediction_l2(
-    alpha: Float[Tensor, "batch classes"],
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],
-) -> LossAndGrads:
+def prediction_l2(alpha: Rows, logits: Rows, labels: Labels) -> LossAndGrads:
     """Return ‖P̄ p - e_y‖₂ (the norm, not its square)."""
     a, p, y = alpha.softmax(-1), logits.softmax(-1), labels[:, None]
     loss, v = _norm_and_direction(_permuted(a, p, y).sub_(_one_hot(p, y)))  # v = ∂ℓ/∂(P̄ p)
@@ -147,32 +131,20 @@ def prediction_l2(
 # --- Eq. (1): the layer on the label, ℓ(p, P̄ e_y) = ℓ(p, a) by Proposition 1 ---------------------------------------
 
 
-def label_ce(
-    alpha: Float[Tensor, "batch classes"],
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001
-) -> LossAndGrads:
+def label_ce(alpha: Rows, logits: Rows, labels: Labels | None = None) -> LossAndGrads:  # noqa: ARG001
     """Return -Σ_k a_k log p_k, which by Jensen's inequality is at least ``prediction_ce``."""
     a, log_p = alpha.softmax(-1), logits.log_softmax(-1)
     return LossAndGrads(-(a * log_p).sum(-1), log_p.exp() - a, _through_softmax(a, -log_p))
 
 
-def label_kl(
-    alpha: Float[Tensor, "batch classes"],
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001
-) -> LossAndGrads:
+def label_kl(alpha: Rows, logits: Rows, labels: Labels | None = None) -> LossAndGrads:  # noqa: ARG001
     """Return KL(a || p) = Σ_k a_k (log a_k - log p_k)."""
     log_a, log_p = alpha.log_softmax(-1), logits.log_softmax(-1)
     a, surprise = log_a.exp(), log_a - log_p
     return LossAndGrads((a * surprise).sum(-1), log_p.exp() - a, _through_softmax(a, surprise))
 
 
-def label_l1(
-    alpha: Float[Tensor, "batch classes"],
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001
-) -> LossAndGrads:
+def label_l1(alpha: Rows, logits: Rows, labels: Labels | None = None) -> LossAndGrads:  # noqa: ARG001
     """Return ‖p - a‖₁."""
     a, p = alpha.softmax(-1), logits.softmax(-1)
     difference = p - a
@@ -180,11 +152,7 @@ def label_l1(
     return LossAndGrads(difference.abs().sum(-1), _through_softmax(p, sign), _through_softmax(a, -sign))
 
 
-def label_l2(
-    alpha: Float[Tensor, "batch classes"],
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"] | None = None,  # noqa: ARG001
-) -> LossAndGrads:
+def label_l2(alpha: Rows, logits: Rows, labels: Labels | None = None) -> LossAndGrads:  # noqa: ARG001
     """Return ‖p - a‖₂ (the norm, not its square)."""
     a, p = alpha.softmax(-1), logits.softmax(-1)
     loss, v = _norm_and_direction(p - a)
@@ -204,9 +172,7 @@ CLOSED_FORMS: dict[tuple[Side, LossName], Callable[..., LossAndGrads]] = {
 NEEDS_LABELS = (("prediction", "l2"),)  # the other closed forms depend on the label only through α
 
 
-def plain_loss(
-    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], loss: LossName
-) -> Float[Tensor, " batch"]:
+def plain_loss(logits: Rows, labels: Labels, loss: LossName) -> Float[Tensor, " batch"]:
     """Return ℓ(p, e_y), the loss without the layer. Differentiable by autograd.
 
     Examples:

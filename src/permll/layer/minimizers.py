@@ -5,15 +5,12 @@ at a corner of the simplex is a limit in α, so entries may be -inf.
 """
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
-from permll.layer.equations import LossName, Side
+from permll.layer.equations import Labels, LossName, Rows, Side
 
 
-def best_alpha(
-    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], on: Side, loss: LossName
-) -> Float[Tensor, "batch classes"]:
+def best_alpha(logits: Rows, labels: Labels, on: Side, loss: LossName) -> Rows:
     """Return argmin_α ℓ for each sample.
 
     - On the label, KL, L1 and L2 vanish at a = p (Proposition 2), so α* = z.

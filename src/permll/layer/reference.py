@@ -4,10 +4,10 @@ Every function is differentiable by autograd.
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from permll.layer.equations import LossName, Side
+from permll.layer.equations import Labels, LossName, Rows, Side
 
 
 def swap_matrix(num_classes: int, i: int, j: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -33,13 +33,7 @@ def permutation_layer(alpha: Float[Tensor, " classes"], label: int) -> Float[Ten
     return layer
 
 
-def reference_loss(
-    alpha: Float[Tensor, "batch classes"],
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],
-    on: Side,
-    loss: LossName,
-) -> Float[Tensor, " batch"]:
+def reference_loss(alpha: Rows, logits: Rows, labels: Labels, on: Side, loss: LossName) -> Float[Tensor, " batch"]:
     """Return eq. (1) (``on="label"``) or eq. (2) (``on="prediction"``) for each sample, by the definition."""
     return torch.stack([_sample_loss(a, z, int(y), on, loss) for a, z, y in zip(alpha, logits, labels, strict=True)])
 
