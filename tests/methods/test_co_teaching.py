@@ -179,7 +179,7 @@ def test_without_held_out_rows_first_visits_tell(name: str, monkeypatch: pytest.
         means.append(logits.exp())
         return next(estimates)
 
-    monkeypatch.setattr(permll.methods._small_loss, "least_noise_rate", estimate)
+    monkeypatch.setattr(permll.methods._small_loss, "conservative_noise_rate", estimate)
     seen: list[tuple[float, float]] = []
     for _ in trainer.each_epoch():
         seen.append((trainer.method.rate.item(), trainer.method.drop.item()))
@@ -215,7 +215,7 @@ def test_the_rate_follows_what_held_out_rows_tell(name: str, monkeypatch: pytest
         torch.testing.assert_close(logits.exp(), p)
         return next(estimates)
 
-    monkeypatch.setattr(_held_out, "least_noise_rate", estimate)
+    monkeypatch.setattr(_held_out, "conservative_noise_rate", estimate)
     seen = [(trainer.method.rate.item(), trainer.method.drop.item()) for _ in trainer.each_epoch()]
     after = 0.2 + 0.2 / 3
     assert seen == [
@@ -229,7 +229,10 @@ def test_a_given_rate_is_not_estimated(name: str, monkeypatch: pytest.MonkeyPatc
     def fail(*_: Any) -> float:
         raise AssertionError("the rate is given")
 
-    for module, function in ((permll.methods._small_loss, "least_noise_rate"), (_held_out, "least_noise_rate")):
+    for module, function in (
+        (permll.methods._small_loss, "conservative_noise_rate"),
+        (_held_out, "conservative_noise_rate"),
+    ):
         monkeypatch.setattr(module, function, fail)
     trainer = build_trainer(name, points(), {"noise_rate": 0.25}, epochs=3)
     trainer.run(idle, idle)
@@ -238,7 +241,7 @@ def test_a_given_rate_is_not_estimated(name: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_estimate_leaves_something_to_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_held_out, "least_noise_rate", lambda *_: 1.0)
+    monkeypatch.setattr(_held_out, "conservative_noise_rate", lambda *_: 1.0)
     trainer = build_trainer("co_teaching", points(), epochs=3)
     trainer.run(idle, idle)
     assert trainer.method.rate.item() == pytest.approx(2 / 3)
@@ -252,7 +255,7 @@ def test_samples_never_visited_do_not_count(monkeypatch: pytest.MonkeyPatch) -> 
     trainer.method.train_pass(0, 0, trainer.predict_logits)
     seen: list[int] = []
     monkeypatch.setattr(
-        permll.methods._small_loss, "least_noise_rate", lambda logits, _: seen.append(len(logits)) or 0.1
+        permll.methods._small_loss, "conservative_noise_rate", lambda logits, _: seen.append(len(logits)) or 0.1
     )
     trainer.method.said.write(torch.arange(7), torch.rand(7, 3))
     trainer.method.on_epoch_end(0, trainer.predict_logits)

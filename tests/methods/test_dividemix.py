@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from permll.data import Batch, LabeledData
 from permll.data.transforms import mixup
 from permll.data.transforms.counter_rng import fold
-from permll.functional.mixture import unit_scaled
-from permll.functional.semi import right_posterior
+from permll.functional.mixture import min_max_scale
+from permll.functional.semi import gmm_clean_probability
 from permll.methods import METHODS, TrainPass, _held_out
 from permll.methods.dividemix import DivideMix
 from permll.training.checkpoint import load_state, save_state
@@ -125,7 +125,7 @@ def test_both_divide_before_either_moves_and_each_for_the_other() -> None:
         assert labeled.views == unlabeled.views == VIEWS
         assert labeled.batch_factor == unlabeled.batch_factor == 0.5
         losses = nn.functional.cross_entropy(said[number], labels, reduction="none")
-        expected = right_posterior((losses - losses.min()) / (losses.max() - losses.min()))
+        expected = gmm_clean_probability((losses - losses.min()) / (losses.max() - losses.min()))
         torch.testing.assert_close(method.clean.values[:, number], expected)
     assert method.networks.keys() == {"net0", "net1"}
     assert method.metrics()["kept"] == pytest.approx((24 + 20) / 120)
@@ -150,8 +150,8 @@ def test_losses_of_several_epochs_are_averaged() -> None:
         logits = confident(labels, torch.rand(60) < 0.6)
         predict_logits, _ = scans(logits, logits)
         method.train_pass(epoch, 0, predict_logits)
-        scaled.append(unit_scaled(nn.functional.cross_entropy(logits, labels, reduction="none")))
-        expected = right_posterior(torch.stack(scaled[-2:]).mean(0))
+        scaled.append(min_max_scale(nn.functional.cross_entropy(logits, labels, reduction="none")))
+        expected = gmm_clean_probability(torch.stack(scaled[-2:]).mean(0))
         torch.testing.assert_close(method.clean.values[:, 0], expected)
 
 
@@ -264,7 +264,7 @@ def test_with_held_out_rows_they_tell_the_rate(monkeypatch: pytest.MonkeyPatch) 
         torch.testing.assert_close(logits.exp(), p)
         return next(estimates)
 
-    monkeypatch.setattr(_held_out, "least_noise_rate", estimate)
+    monkeypatch.setattr(_held_out, "conservative_noise_rate", estimate)
     rates: list[float] = []
     trainer.run(idle, lambda trainer: rates.append(trainer.method.metrics()["noise_rate"]))
     assert rates == pytest.approx([0.0, 0.2, 0.3, 0.3 + 0.5 / 3])

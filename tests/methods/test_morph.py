@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import Batch
-from permll.functional.meta import ramp_up
-from permll.functional.morph import rate_from_areas
+from permll.functional.morph import noise_rate_from_loss_areas
+from permll.functional.schedules import sigmoid_rampup
 from permll.methods import METHODS, morph
 from permll.methods.morph import MORPH
 from permll.training.trainer import Trainer
@@ -79,7 +79,7 @@ def test_the_first_phase_ends_when_as_many_are_memorised_as_labels_are_right() -
     _, method, _ = linear()
     areas = torch.cat([torch.rand(45), 8 + torch.rand(15)])
     method.areas.values.copy_(areas)
-    rate = rate_from_areas(areas)
+    rate = noise_rate_from_loss_areas(areas)
     assert rate == pytest.approx(0.25, abs=0.01)
 
     def end(epoch: int, share: float) -> bool:
@@ -103,7 +103,7 @@ def test_the_first_phase_ends_when_as_many_are_memorised_as_labels_are_right() -
 
 
 def test_a_phase_whose_end_never_comes_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(morph, "memorised", lambda histories, _: torch.zeros(len(histories)).bool())
+    monkeypatch.setattr(morph, "is_memorized", lambda histories, _: torch.zeros(len(histories)).bool())
     trainer = build_trainer("morph", points(), {"history": 1}, epochs=5)
     losses: list[str] = []
     trainer.run(lambda trainer: losses.append(trainer._sweep.loss), idle)
@@ -130,7 +130,11 @@ def test_an_epoch_has_the_loss_and_the_views_of_its_phase() -> None:
     assert asked(method, 3) == ("loss", ("weak",), 0.0)
     method.begin.fill_(4)
     for epoch in (4, 6, 9, 11):
-        assert asked(method, epoch) == ("evolve", ("weak", "weak:2"), pytest.approx(4 * ramp_up((epoch - 4) / 5)))
+        assert asked(method, epoch) == (
+            "evolve",
+            ("weak", "weak:2"),
+            pytest.approx(4 * sigmoid_rampup((epoch - 4) / 5)),
+        )
     _, strong, _ = linear(weight=4.0, ramp=0, against="strong")
     strong.begin.fill_(4)
     assert asked(strong, 4) == ("evolve", ("weak", "strong"), 4.0)

@@ -8,8 +8,8 @@ import torch
 from torch.testing import assert_close
 
 from permll.functional.label_prior import label_accuracy, prior_of_correct_labels, shrunk_prior
-from permll.layer.equations import initial_gap
-from permll.layer.step_size import choose_init
+from permll.layer.equations import initial_label_logit
+from permll.layer.step_size import resolve_init
 from permll.methods._base import PredictLogits
 from tests.helpers.manual_steps import batch_of, move, prepare, take_step, weights
 from tests.helpers.toy_training import points
@@ -29,7 +29,7 @@ def test_steps_are_those_of_the_straight_line() -> None:
     method.closes.fill_(0)  # the head start closes from the first step on
     shares, right = [1 / 3] * 3, method.right.tolist()
     for step, rows in enumerate(ROWS):
-        gaps = [initial_gap(3, 0.6) * (0.5 - step / epochs) / 0.5 for _ in range(3)]
+        gaps = [initial_label_logit(3, 0.6) * (0.5 - step / epochs) / 0.5 for _ in range(3)]
         losses, said, told = [], [], []
         for row in rows:
             x = data.inputs.batch(torch.tensor([row]))[0]
@@ -69,7 +69,7 @@ def test_without_memory_shares_and_closing_it_is_permll() -> None:
     for rows in ([0, 3, 5, 7], [3, 1, 0, 6], [7, 6, 5, 2]):
         for method in (plus, permll):
             take_step(method, batch_of(data, rows))
-    ours = plus.own.each(plus._alpha).softmax(-1)
+    ours = plus.own.map_rows(plus._alpha).softmax(-1)
     assert_close(ours, permll.corrected_labels(torch.zeros), rtol=1e-4, atol=1e-6)
     for own, theirs in zip(plus.networks["net"].parameters(), permll.networks["net"].parameters(), strict=True):
         assert_close(own, theirs, rtol=1e-4, atol=1e-6)
@@ -189,7 +189,7 @@ def test_labels_known_by_heart_end_a_warm_up_and_take_from_the_head_start(
     assert (int(method.warm) == 1, method.label_bias.item() > 0) == (ended, leans)
     if leans:
         assert method.label_bias.item() == pytest.approx(math.log(surer * 0.999 / 1.5), rel=1e-4)
-        before = initial_gap(3, method.init or choose_init(None, 3))
+        before = initial_label_logit(3, method.init or resolve_init(None, 3))
         at_label = method._alpha(torch.zeros(12, 3), data.labels).amax(1)
         assert_close(at_label, torch.full((12,), max(before - method.label_bias.item(), 0.0)))
 
@@ -243,8 +243,8 @@ def test_once_the_head_start_has_closed_right_labels_tell_the_shares() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"prior": [0.5, 0.5]}, "a share above 0 for each of the 3 classes"),
-        ({"prior": [0.5, 0.5, 0.0]}, "a share above 0 for each of the 3 classes"),
+        ({"prior": [0.5, 0.5]}, "one positive value for each of the 3 classes"),
+        ({"prior": [0.5, 0.5, 0.0]}, "one positive value for each of the 3 classes"),
         ({"beta": 1.0}, "beta must lie"),
         ({"close": 2.0}, "close is a share"),
         ({"warm_up": -1}, "warm_up must be"),

@@ -93,7 +93,7 @@ def test_training_works_and_finds_its_rows_again(name: str, form: dict[str, Any]
 def test_a_state_of_other_rows_is_refused() -> None:
     labels = torch.tensor([0, 1])
     here = SampleBuffer(labels, ("a", "b"), (3,), top_k=2)
-    with pytest.raises(RuntimeError, match=r"the state has rows of \(4,\), not \(3,\)"):
+    with pytest.raises(RuntimeError, match=r"the state has rows of shape \(4,\), expected \(3,\)"):
         here.load_state_dict(SampleBuffer(labels, ("a", "b"), (4,), top_k=2).state_dict())
     with pytest.raises(RuntimeError, match="other labels"):
         here.load_state_dict(SampleBuffer(labels.flip(0), ("a", "b"), (3,)).state_dict())

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from permll.data.labels import by_place, name_classes
 from permll.data.readers.types import row_numbers
 from permll.findings import DEFAULT_THRESHOLD, Findings
-from permll.functional.label_posterior import conservative_model, fit_noise_model, label_posterior
+from permll.functional.noise_model import conservative_noise_model, fit_noise_model, label_posterior
 
 
 def find_label_errors(
@@ -50,7 +50,7 @@ def find_label_errors(
         raise ValueError(f"pred_probs has {len(p)} rows, but there are {len(given)} labels: pass one label per row.")
     log_p = p.clamp_min(1e-12).log()
     noise_model = fit_noise_model(log_p, given)
-    conservative = conservative_model(noise_model, log_p, given)
+    conservative = conservative_noise_model(noise_model, log_p, given)
     low, high = noise_model.interval
     metadata: dict[str, Any] = {
         "noise": {"rate": noise_model.rate, "low": low, "high": high, "rows": len(p), "by": "held_out"},

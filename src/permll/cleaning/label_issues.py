@@ -14,9 +14,9 @@ from permll.cleaning.neighbors import nearest_rows
 from permll.cleaning.prediction_averaging import MeanPredictions, PredictionAverager
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
-from permll.functional.label_posterior import (
+from permll.functional.noise_model import (
     NoiseModel,
-    conservative_model,
+    conservative_noise_model,
     fit_label_bias,
     fit_noise_model,
     label_posterior,
@@ -61,7 +61,7 @@ def estimate_posterior(predictions: MeanPredictions) -> LabelPosterior:
             ]
         )
 
-    conservative = conservative_model(noise_model, log_p[fitted], labels[fitted])
+    conservative = conservative_noise_model(noise_model, log_p[fitted], labels[fitted])
     return LabelPosterior(noise_model, posterior(noise_model), posterior(conservative))
 
 

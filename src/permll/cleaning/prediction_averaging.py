@@ -114,7 +114,7 @@ class PredictionAverager:
             "likelihood": np.array(self._likelihood),
         }
         if self._fit is not None:
-            arrays["fit"] = np.array([self._fit.likelihood, self._fit.place])
+            arrays["fit"] = np.array([self._fit.likelihood, self._fit.temperature_index])
             arrays["transition"] = self._fit.transition.numpy()
         return arrays
 
@@ -126,8 +126,8 @@ class PredictionAverager:
         self.epochs, self.best_epoch = arrays["epochs"].tolist()
         self._likelihood = float(arrays["likelihood"])
         if "transition" in arrays:
-            likelihood, place = arrays["fit"].tolist()
-            self._fit = WarmFit(likelihood, torch.from_numpy(arrays["transition"]), int(place))
+            likelihood, temperature_index = arrays["fit"].tolist()
+            self._fit = WarmFit(likelihood, torch.from_numpy(arrays["transition"]), int(temperature_index))
 
 
 class AveragePredictions(Callback):

@@ -10,8 +10,9 @@ from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold
 from permll.data.transforms.mixing import mixup as draw_mix
 from permll.functional.mixup import bootstrapped_targets
-from permll.functional.refurbish import class_prior_divergence, entropy
-from permll.functional.semi import co_guess, linear_ramp, refine, squared_error
+from permll.functional.refurbish import class_prior_divergence, softmax_entropy
+from permll.functional.schedules import linear_rampup
+from permll.functional.semi import co_guess_labels, co_refine_labels, softmax_mse_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, divide_epochs, in_epochs
 from permll.methods._eval_mode import evaluating
 
@@ -139,7 +140,9 @@ class MixMatch(Method):
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y + penalty Σ p log p, (B,), of the network in turn."""
         logits = self.networks[f"net{int(self.turn[0])}"](batch.x)
-        return nn.functional.cross_entropy(logits, batch.labels, reduction="none") - self.penalty * entropy(logits)
+        return nn.functional.cross_entropy(logits, batch.labels, reduction="none") - self.penalty * softmax_entropy(
+            logits
+        )
 
     def learn(self, labeled: Batch, unlabeled: Batch | None = None) -> Tensor:
         """Return the loss of a step with MixMatch, a number."""
@@ -158,7 +161,7 @@ class MixMatch(Method):
         loss = loss + class_prior_divergence(logits, uniform)
         weight = self.ramped_weight()
         if passed > certain and weight > 0:
-            loss = loss + weight * squared_error(logits[certain:], blended[certain:]).mean()
+            loss = loss + weight * softmax_mse_loss(logits[certain:], blended[certain:]).mean()
         self.turn[3] += len(labeled.index)
         return loss
 
@@ -171,18 +174,18 @@ class MixMatch(Method):
         """Return λ_u at this step."""
         _, epoch, rows, visited = self.turn.tolist()
         passed = epoch - self.warm_up_epochs + visited / max(rows, 1)
-        return self.weight() * (linear_ramp(passed / self.ramp_epochs) if self.ramp_epochs else 1.0)
+        return self.weight() * (linear_rampup(passed / self.ramp_epochs) if self.ramp_epochs else 1.0)
 
     @torch.no_grad()
     def _targets(self, own: nn.Module, peer: nn.Module, labeled: Batch, unlabeled: Batch | None) -> Tensor:
         """Return the targets of labelled and unlabelled rows, those of each batch twice, for its two views."""
         batches = [labeled] if unlabeled is None else [labeled, unlabeled]
         of_labeled, *of_unlabeled = self._said(own, batches)
-        refined = refine(labeled.labels, of_labeled, self.right(labeled.index), self.temperature)
+        refined = co_refine_labels(labeled.labels, of_labeled, self.right(labeled.index), self.temperature)
         if unlabeled is None:
             return refined.repeat(2, 1)
         said = torch.cat([*of_unlabeled, *self._said(peer, [unlabeled])])
-        return torch.cat([refined.repeat(2, 1), co_guess(said, self.temperature).repeat(2, 1)])
+        return torch.cat([refined.repeat(2, 1), co_guess_labels(said, self.temperature).repeat(2, 1)])
 
     def _said(self, network: nn.Module, batches: list[Batch]) -> list[Tensor]:
         """Return for each batch the logits (2, B, c) of the two views that targets are guessed from."""

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from permll.functional.noise_rate import least_noise_rate
+from permll.functional.noise_rate import conservative_noise_rate
 from permll.methods._base import Method, PredictLogits
 
 FOLLOWS = 1 / 3  # of the way to each new estimate: single ones scatter by some points
@@ -23,6 +23,6 @@ def follow_held_out(rate: Tensor, method: Method, predict_logits: PredictLogits,
     if method.info.held_out is None:
         return False
     said = method.predict_rows(predict_logits, held_out=True)
-    found = least_noise_rate(said.clamp_min(1e-12).log(), method.info.held_out.cpu())
+    found = conservative_noise_rate(said.clamp_min(1e-12).log(), method.info.held_out.cpu())
     rate.lerp_(rate.new_tensor(found), 1.0 if first else FOLLOWS)
     return True

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.noise_rate import least_noise_rate
-from permll.functional.prediction_memory import in_order
-from permll.functional.selection import Schedule, drop_rate
+from permll.functional.noise_rate import conservative_noise_rate
+from permll.functional.schedules import Schedule, small_loss_drop_rate
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
 from permll.methods._noise_tracking import follow_held_out
 from permll.methods._state import SampleBuffer
+from permll.utils.indexing import split_repeats
 
 
 class TwoNetworks(Method):
@@ -54,7 +54,7 @@ class SmallLoss(TwoNetworks):
     """Leaves the largest losses of each batch out: none at first, and after some epochs as many as labels are wrong.
 
     How many that are, unless it is given, follows after every epoch from what both networks say of held-out rows, by
-    ``least_noise_rate``. An estimate that is too low at first corrects itself: the more wrong labels are left out, the
+    ``conservative_noise_rate``. An estimate that is too low at first corrects itself: the more wrong labels are left out, the
     better the networks tell how many there are. Without held-out rows it follows from what the networks said of each
     training row when they came to it in the first ``ramp`` epochs, before they knew its label by heart.
 
@@ -62,7 +62,7 @@ class SmallLoss(TwoNetworks):
         noise_rate: τ, the share of wrong labels; an oracle, where it is known. Default an estimate.
         ramp: T_k, the epochs in which the share left out rises, below 1 as a share of all epochs, three at least.
         exponent: c, of its rise.
-        schedule: its form: of Co-teaching's ``"paper"``, or of its ``"code"``; see ``drop_rate``.
+        schedule: its form: of Co-teaching's ``"paper"``, or of its ``"code"``; see ``small_loss_drop_rate``.
     """
 
     said: SampleBuffer
@@ -93,7 +93,7 @@ class SmallLoss(TwoNetworks):
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one sweep over all rows, after deciding how much of its batches is left out."""
         if number == 0:
-            self.drop.fill_(drop_rate(epoch, self.rate.item(), self._ramp, self.exponent, self.schedule))
+            self.drop.fill_(small_loss_drop_rate(epoch, self.rate.item(), self._ramp, self.exponent, self.schedule))
             self.listening.fill_(self._listens and epoch < self._ramp)
         return super().train_pass(epoch, number, predict_logits)
 
@@ -106,7 +106,7 @@ class SmallLoss(TwoNetworks):
             said, labels = self.said.values, self.said.labels
             visited = said.sum(1) > 0
             mean = said[visited] / said[visited].sum(1, keepdim=True)
-            self.rate.fill_(least_noise_rate(mean.clamp_min(1e-12).log().cpu(), labels[visited].cpu()))
+            self.rate.fill_(conservative_noise_rate(mean.clamp_min(1e-12).log().cpu(), labels[visited].cpu()))
         # With as many wrong labels as chance would give, there would be nothing to learn.
         self.rate.clamp_(max=1 - 1 / self.info.num_classes)
 
@@ -122,7 +122,7 @@ class SmallLoss(TwoNetworks):
         one, other = super()._logits(batch)
         if self._listens and self.listening:
             said = (one.detach().float().softmax(-1) + other.detach().float().softmax(-1)) / 2
-            for visits in in_order(batch.index):
+            for visits in split_repeats(batch.index):
                 samples = batch.index[visits]
                 self.said.write(samples, self.said.read(samples) + said[visits])
         return one, other

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from permll.distributed.sharding import current_placement
-from permll.layer.sample_state import KeyedRows
+from permll.layer.sample_state import SampleState
 from permll.layer.table import File, RowTable
 from permll.layer.validation import RowIds
 
@@ -30,7 +30,7 @@ def storage_kwargs(top_k: int | None, state: State) -> dict[str, Any]:
     return {"top_k": top_k, "dtype": dtype, "file": True if state == "disk" else None}
 
 
-class SampleBuffer(KeyedRows):
+class SampleBuffer(SampleState):
     """Rows that are written: ``read`` gives those of a batch, ``write`` replaces them.
 
     A saved state finds its rows by id, however the data set was re-ordered, filtered or extended since; samples it does
@@ -70,36 +70,36 @@ class SampleBuffer(KeyedRows):
         file: File = None,
     ) -> None:
         rows = current_placement().local_rows
-        own = labels[rows]
+        shard = labels[rows]
         table = RowTable(
-            len(own),
+            len(shard),
             shape,
             fill=fill,
-            labels=own if at_label is not None or top_k is not None else None,
+            labels=shard if at_label is not None or top_k is not None else None,
             at_label=at_label,
             dtype=dtype,
             top_k=top_k,
             file=file,
-            own=rows,
+            shard=rows,
         )
         super().__init__(labels.clone(), RowIds(ids, len(labels)), table, "values")
 
     @property
     def values(self) -> Tensor:
         """All rows (N, ...): dense ones themselves; a copy of those that are kept otherwise, or by other ranks too."""
-        return self._joined(self.table.values)
+        return self._gather(self.table.values)
 
     def read(self, index: Tensor) -> Tensor:
         """Return the rows (B, ...) at ``index``, where the method is: on disk they may be elsewhere."""
-        return self.table.read(self._place(index)).to(self.labels.device)
+        return self.table.read(self._local_index(index)).to(self.labels.device)
 
     def write(self, index: Tensor, rows: Tensor) -> None:
         """Replace the rows at ``index`` (B,) by ``rows`` (B, ...), which are detached."""
-        self.table.write(self._place(index), rows)
+        self.table.write(self._local_index(index), rows)
 
     def add(self, index: Tensor, rows: Tensor, scale: float = 1.0) -> None:
         """Add ``scale`` times ``rows`` (B, ...) to those at ``index`` (B,), as often as a sample is named."""
-        self.table.add(self._place(index), rows.detach(), scale)
+        self.table.add(self._local_index(index), rows.detach(), scale)
 
 
 class SampleParameter(SampleBuffer):

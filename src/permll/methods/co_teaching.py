@@ -5,7 +5,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from permll.data.streams import Batch
-from permll.functional.selection import Schedule, disagreement, selection_weights, small_losses
+from permll.functional.schedules import Schedule
+from permll.functional.selection import disagreement_mask, selection_weights, small_loss_mask
 from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
 from permll.methods._small_loss import SmallLoss
 
@@ -44,7 +45,7 @@ class CoTeaching(SmallLoss):
     ) -> Tensor:
         losses = [cross_entropy(logits, labels, reduction="none") for logits in (one, other)]
         with torch.no_grad():
-            chosen = [small_losses(own, self.drop, among) for own in losses]
+            chosen = [small_loss_mask(own, self.drop, among) for own in losses]
         self._count(*chosen)
         first, second = (selection_weights(mask, least) for mask in chosen)
         return second * losses[0] + first * losses[1]
@@ -100,7 +101,7 @@ class CoTeachingPlus(CoTeaching):
     def dispute(self, batch: Batch) -> Tensor:
         """Return Co-teaching's loss (B,) among the samples on which the networks disagree; 0 without any."""
         one, other = self._logits(batch)
-        among = disagreement(one, other)
+        among = disagreement_mask(one, other)
         if self.double_softmax:
             one, other = one.softmax(-1), other.softmax(-1)
         return self._exchanged(one, other, batch.labels, among, self.least)

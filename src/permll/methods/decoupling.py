@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.selection import disagreement, selection_weights
+from permll.functional.selection import disagreement_mask, selection_weights
 from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
 from permll.methods._small_loss import TwoNetworks
 
@@ -46,7 +46,7 @@ class Decoupling(TwoNetworks):
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y of both networks (B,) where they disagree, weighted as their mean; 0 where they agree."""
         one, other = self._logits(batch)
-        chosen = disagreement(one, other)
+        chosen = disagreement_mask(one, other)
         self._count(chosen)
         return selection_weights(chosen, self.least) * _sum_of_losses(one, other, batch.labels)
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.functional.mixture import unit_scaled
-from permll.functional.semi import believed, right_posterior, unlabeled_weight
+from permll.functional.mixture import min_max_scale
+from permll.functional.semi import dividemix_unlabeled_weight, gmm_clean_probability, trusted_label_mask
 from permll.methods._base import FitInfo, PredictLogits
 from permll.methods._mixmatch import Blends, Guess, MixMatch
 from permll.methods._noise_tracking import follow_held_out
@@ -93,7 +93,7 @@ class DivideMix(MixMatch):
         if number == 0:
             self._co_divide(predict_logits)
         rows = self.drawn.values[:, 1 - number].nonzero()[:, 0]
-        labeled = believed(self.clean.values[rows, 1 - number], self.threshold, max(2, len(rows) // 100))
+        labeled = trusted_label_mask(self.clean.values[rows, 1 - number], self.threshold, max(2, len(rows) // 100))
         return rows[labeled], rows[~labeled]
 
     def right(self, index: Tensor) -> Tensor:
@@ -107,7 +107,11 @@ class DivideMix(MixMatch):
     def weight(self) -> float:
         """Return λ_u as given, or by the noise rate."""
         assert self.info is not None
-        return unlabeled_weight(float(self.rate), self.info.num_classes) if self.lambda_u is None else self.lambda_u
+        return (
+            dividemix_unlabeled_weight(float(self.rate), self.info.num_classes)
+            if self.lambda_u is None
+            else self.lambda_u
+        )
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that were kept, and from which noise rate λ_u followed."""
@@ -127,8 +131,10 @@ class DivideMix(MixMatch):
             logits = self.look(predict_logits, name, rows)
             self.drawn.values[:, number] = False
             self.drawn.values[rows, number] = True
-            scaled = self._averaged(number, unit_scaled(nn.functional.cross_entropy(logits, labels, reduction="none")))
-            right = right_posterior(scaled)
+            scaled = self._averaged(
+                number, min_max_scale(nn.functional.cross_entropy(logits, labels, reduction="none"))
+            )
+            right = gmm_clean_probability(scaled)
             if right is None and (self.divisions == 0 or self.draws is not None):  # nothing is known of these rows
                 right = torch.ones_like(scaled)
             if right is not None:

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import elr_regularizer, elr_target, in_order, normalized
+from permll.functional.prediction_memory import elr_regularizer, elr_target, normalize_rows
 from permll.methods._base import FitInfo, Method, PredictLogits
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
+from permll.utils.indexing import split_repeats
 
 
 class ELR(Method):
@@ -53,11 +54,11 @@ class ELR(Method):
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return t, each row divided by its sum; the given label of a sample that was never visited."""
-        return self.target.each(lambda t, labels: normalized(t, one_hot(labels, t)))
+        return self.target.map_rows(lambda t, labels: normalize_rows(t, one_hot(labels, t)))
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that the memory contradicts."""
-        turned = self.target.each(lambda t, labels: (t.argmax(-1) != labels) & (t.sum(-1) > 0))
+        turned = self.target.map_rows(lambda t, labels: (t.argmax(-1) != labels) & (t.sum(-1) > 0))
         return {"turned": turned.double().mean().item()}
 
 
@@ -69,7 +70,7 @@ def one_hot(labels: Tensor, like: Tensor) -> Tensor:
 def remember(memory: SampleBuffer, index: Tensor, logits: Tensor, beta: float) -> Tensor:
     """Let each sample's memory follow what was said of it; return it (B, c) as each visit left it."""
     target = torch.empty_like(logits, dtype=memory.table.dtype)
-    for visits in in_order(index):
+    for visits in split_repeats(index):
         samples = index[visits]
         target[visits] = elr_target(memory.read(samples), logits[visits], beta).to(target)
         memory.write(samples, target[visits])

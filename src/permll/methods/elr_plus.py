@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup as draw_mix
-from permll.functional.meta import ramp_up
-from permll.functional.prediction_memory import elr_regularizer, normalized, supported_labels
+from permll.functional.prediction_memory import elr_regularizer, elr_reweighted_labels, normalize_rows
+from permll.functional.schedules import sigmoid_rampup
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
 from permll.methods.elr import one_hot, remember
@@ -108,7 +108,7 @@ class ELRPlus(Method):
         memory = mix(remember(self._targets[own], batch.index, said, self.beta))
         labels = mix(nn.functional.one_hot(batch.labels, logits.shape[1]).to(logits))
         if self.supported:
-            labels = supported_labels(labels, memory)
+            labels = elr_reweighted_labels(labels, memory)
         given = nn.functional.cross_entropy(logits, labels, reduction="none")
         pull = self.lam * self._rise(own, self.lam_ramp)
         return given + pull * elr_regularizer(memory, logits)
@@ -133,7 +133,7 @@ class ELRPlus(Method):
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return the mean of both memories, each row divided by its sum; the given label of one never visited."""
         memory, labels = self.target0.values + self.target1.values, self.target0.labels
-        return normalized(memory, one_hot(labels, memory))
+        return normalize_rows(memory, one_hot(labels, memory))
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that the memories contradict."""
@@ -145,7 +145,7 @@ class ELRPlus(Method):
 
     def _rise(self, own: int, share: float) -> float:
         """Return a factor that has risen to 1 after a share of the steps."""
-        return ramp_up(int(self.steps[own]) / (share * self._total)) if share > 0 else 1.0
+        return sigmoid_rampup(int(self.steps[own]) / (share * self._total)) if share > 0 else 1.0
 
 
 def _contradicted(labels: Tensor, *memories: SampleBuffer) -> Tensor:

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold, uniform
-from permll.functional.negative import is_settled, negative_learning_plus, positive_learning_plus
+from permll.functional.negative import negative_learning_plus_loss, only_top_above_chance, positive_learning_plus_loss
 from permll.methods._base import PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods.nlnl import PseudoLabelling
 
@@ -62,7 +62,9 @@ class JNPL(PseudoLabelling):
         """Return w_y NL+ and, of samples that are settled and drawn, λ PL+ (B,); remember p."""
         logits = self._remembered_logits(batch)
         # Without w_y, classes with few given labels are never predicted again: NL+ is the absolute error on the mean.
-        negative = self.class_weights[batch.labels] * negative_learning_plus(logits, self._complementary_labels(batch))
+        negative = self.class_weights[batch.labels] * negative_learning_plus_loss(
+            logits, self._complementary_labels(batch)
+        )
         chance = uniform(fold(batch.keys, 1), 1)[:, 0].to(logits.device)
-        taught = is_settled(logits) & (chance < logits.detach().softmax(-1).amax(-1))
-        return negative + self.weight * taught * positive_learning_plus(logits)
+        taught = only_top_above_chance(logits) & (chance < logits.detach().softmax(-1).amax(-1))
+        return negative + self.weight * taught * positive_learning_plus_loss(logits)

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import in_order, normalized
-from permll.functional.refurbish import class_prior_divergence, entropy
+from permll.functional.prediction_memory import normalize_rows
+from permll.functional.refurbish import class_prior_divergence, softmax_entropy
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._state import SampleBuffer
+from permll.utils.indexing import split_repeats
 
 Prior = Literal["even", "given"]
 
@@ -94,7 +95,7 @@ class JointOptimization(Method):
         logits = self.networks["net"](batch.x)
         self._note(batch.index, logits.detach().softmax(-1))
         forgotten = class_prior_divergence(logits, self.shares)
-        return self._misfit(batch.index, logits) + self.alpha * forgotten + self.beta * entropy(logits)
+        return self._misfit(batch.index, logits) + self.alpha * forgotten + self.beta * softmax_entropy(logits)
 
     def final_loss(self, batch: Batch) -> Tensor:
         """Return -Σ_k s_k log p_k (B,)."""
@@ -104,7 +105,7 @@ class JointOptimization(Method):
         """Give every sample that was visited the mean of what was said of it, in the first step, once it is time."""
         first, second, _ = self._epochs()
         if first <= epoch + 1 <= first + second:
-            self.labels.values.copy_(normalized(self.said.values.sum(1), self.labels.values))
+            self.labels.values.copy_(normalize_rows(self.said.values.sum(1), self.labels.values))
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return s."""
@@ -119,7 +120,7 @@ class JointOptimization(Method):
 
     def _note(self, index: Tensor, p: Tensor) -> None:
         place = int(self.epoch) % self.window
-        for visits in in_order(index):
+        for visits in split_repeats(index):
             rows = self.said.read(index[visits])
             rows[:, place] = p[visits]
             self.said.write(index[visits], rows)

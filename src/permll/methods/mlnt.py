@@ -8,7 +8,13 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from permll.data.streams import Batch
-from permll.functional.meta import consistency, nearest_in_batch, one_step, ramp_up, synthetic_labels
+from permll.functional.meta import (
+    batch_nearest_neighbors,
+    consistency_loss,
+    differentiable_sgd_step,
+    synthetic_noisy_labels,
+)
+from permll.functional.schedules import sigmoid_rampup
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._features import head_of, logits_and_features
 
@@ -107,7 +113,7 @@ class MLNT(Method):
         with torch.no_grad():
             _, features = logits_and_features(self.networks["mentor"].eval(), batch.x)
             teacher = self.networks["teacher"](batch.x).softmax(-1)
-        neighbors = nearest_in_batch(features.float(), self.neighbors)
+        neighbors = batch_nearest_neighbors(features.float(), self.neighbors)
         parameters = dict(student.named_parameters())
         # In mixed precision only the loop may ask for gradients of what the wrapper around a network returns.
         head = head_of(student)
@@ -115,9 +121,11 @@ class MLNT(Method):
         kept_to = torch.zeros_like(loss)
         for _ in range(self.perturbations):
             wrong = cross_entropy(unwrapped, self._perturbed(batch.labels, neighbors))
-            imagined = one_step(wrong, parameters, self.meta_lr, self.second_order)
-            kept_to = kept_to + consistency(_called_with(student, imagined, batch.x), teacher)
-        ramp = ramp_up((step - self._first_with_teacher) / max(self._first_in_full - self._first_with_teacher, 1))
+            imagined = differentiable_sgd_step(wrong, parameters, self.meta_lr, self.second_order)
+            kept_to = kept_to + consistency_loss(_called_with(student, imagined, batch.x), teacher)
+        ramp = sigmoid_rampup(
+            (step - self._first_with_teacher) / max(self._first_in_full - self._first_with_teacher, 1)
+        )
         return loss + self.weight * ramp / self.perturbations * kept_to
 
     @torch.no_grad()
@@ -150,7 +158,7 @@ class MLNT(Method):
         count, k = neighbors.shape
         rows = torch.randperm(count)[: int(self.share * count) if k else 0]
         picks = torch.randint(max(k, 1), rows.shape)
-        return synthetic_labels(labels, neighbors, rows.to(labels.device), picks.to(labels.device))
+        return synthetic_noisy_labels(labels, neighbors, rows.to(labels.device), picks.to(labels.device))
 
 
 def _called_with(network: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:

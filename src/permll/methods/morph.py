@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.meta import ramp_up
-from permll.functional.morph import NONE, add_to_history, memorized, rate_from_areas
-from permll.functional.prediction_memory import in_order
+from permll.functional.morph import NO_PREDICTION, is_memorized, noise_rate_from_loss_areas, update_prediction_history
+from permll.functional.schedules import sigmoid_rampup
 from permll.functional.selection import selection_weights
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer
+from permll.utils.indexing import split_repeats
 
 
 class MORPH(Method):
@@ -63,7 +63,7 @@ class MORPH(Method):
         super().on_fit_start(info)
         self._visits = min(max(in_epochs(self.history, info.epochs), 1), info.epochs)
         self._ramp = in_epochs(self.ramp, info.epochs)
-        self.histories = SampleBuffer(info.labels, info.ids, (self._visits,), fill=NONE, dtype=torch.int32)
+        self.histories = SampleBuffer(info.labels, info.ids, (self._visits,), fill=NO_PREDICTION, dtype=torch.int32)
         self.areas = SampleBuffer(info.labels, info.ids)
         self.safe = SampleBuffer(info.labels, info.ids, fill=True, dtype=torch.bool)
         self.register_buffer("rate", torch.zeros(()))
@@ -79,14 +79,14 @@ class MORPH(Method):
             return TrainPass()
         if self.weight == 0:
             return TrainPass(loss="evolve")
-        self.consistency.fill_(self.weight * ramp_up((epoch - begin) / self._ramp if self._ramp else 1.0))
+        self.consistency.fill_(self.weight * sigmoid_rampup((epoch - begin) / self._ramp if self._ramp else 1.0))
         return TrainPass({"batch": StreamSpec(("weak", "weak:2" if self.against == "weak" else "strong"))}, "evolve")
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,), and remember losses and predictions."""
         logits = self.networks["net"](batch.x)
         losses = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
-        for visits in in_order(batch.index):
+        for visits in split_repeats(batch.index):
             samples = batch.index[visits]
             self.areas.write(samples, self.areas.read(samples) + losses.detach()[visits])
         self._remember(batch.index, logits)
@@ -100,7 +100,7 @@ class MORPH(Method):
         for view in other:
             losses = losses + self.consistency * (logits.softmax(-1) - view.softmax(-1)).square().sum(-1)
         self._remember(batch.index, logits)
-        self.safe.write(batch.index, memorized(self.histories.read(batch.index), batch.labels))
+        self.safe.write(batch.index, is_memorized(self.histories.read(batch.index), batch.labels))
         return losses
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
@@ -108,10 +108,10 @@ class MORPH(Method):
         assert self.info is not None
         if epoch >= int(self.begin):
             return
-        found = rate_from_areas(self.areas.values)
+        found = noise_rate_from_loss_areas(self.areas.values)
         if found is not None:
             self.rate.fill_(found)
-        known = memorized(self.histories.values, self.histories.labels)
+        known = is_memorized(self.histories.values, self.histories.labels)
         if epoch + 1 >= self._visits and int(known.sum()) >= (1 - self.rate.item()) * len(known):
             self.safe.values.copy_(known)
             self.begin.fill_(epoch + 1)
@@ -122,12 +122,12 @@ class MORPH(Method):
         past = self.histories.values.to(present.device)
         votes = torch.zeros_like(present)
         for visit in past.T:
-            votes.scatter_add_(1, visit.clamp_min(0)[:, None].long(), (visit != NONE)[:, None].to(votes))
+            votes.scatter_add_(1, visit.clamp_min(0)[:, None].long(), (visit != NO_PREDICTION)[:, None].to(votes))
         return (votes + present) / (votes.sum(1, keepdim=True) + 1)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the noise rate as it is estimated, the share of memorised samples, and that of the safe set."""
-        known = memorized(self.histories.values, self.histories.labels)
+        known = is_memorized(self.histories.values, self.histories.labels)
         return {
             "noise_rate": self.rate.item(),
             "memorised": known.double().mean().item(),
@@ -140,6 +140,6 @@ class MORPH(Method):
 
     def _remember(self, index: Tensor, logits: Tensor) -> None:
         predicted = logits.detach().argmax(-1)
-        for visits in in_order(index):
+        for visits in split_repeats(index):
             samples = index[visits]
-            self.histories.write(samples, add_to_history(self.histories.read(samples), predicted[visits]))
+            self.histories.write(samples, update_prediction_history(self.histories.read(samples), predicted[visits]))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold, uniform
-from permll.functional.negative import complementary_labels, negative_learning
+from permll.functional.negative import complementary_labels, negative_learning_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, StreamSpec, TrainPass, divide_epochs
 from permll.methods._state import SampleBuffer
 
@@ -199,7 +199,7 @@ class NLNL(PseudoLabelling):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -w_y Σ log(1 - p_ȳ) (B,) over fresh complementary labels; remember p."""
-        losses = negative_learning(self._remembered_logits(batch), self._complementary_labels(batch))
+        losses = negative_learning_loss(self._remembered_logits(batch), self._complementary_labels(batch))
         return losses * self.class_weights[batch.labels]
 
 

@@ -8,22 +8,21 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.label_posterior import HeldOut, excess_label_bias, train_label_posterior
 from permll.functional.label_prior import (
     align_prior,
     decayed_label_logit,
     earned_label_logit,
-    known_prior,
     label_accuracy,
+    normalize_prior,
     prior_of_correct_labels,
     shrunk_prior,
 )
-from permll.functional.prediction_memory import in_order
-from permll.functional.subsample import subsample_rows
-from permll.layer.equations import initial_gap, posterior
-from permll.layer.step_size import choose_init, choose_step
+from permll.functional.noise_model import HeldOut, excess_label_bias, train_label_posterior
+from permll.layer.equations import initial_label_logit, posterior
+from permll.layer.step_size import resolve_init, resolve_lr
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
+from permll.utils.indexing import split_repeats, subsample_rows
 
 Prior = Literal["cautious", "even", "given", "free"]
 TINY = 1e-8  # below which a memory says nothing
@@ -120,9 +119,9 @@ class PermLLPlus(Method):
         """Make the rows, which begin with nothing, and what is followed for each class."""
         super().on_fit_start(info)
         classes = info.num_classes
-        init = choose_init(self.init, classes)
-        self.gap = initial_gap(classes, init)
-        self.lr = choose_step(
+        init = resolve_init(self.init, classes)
+        self.gap = initial_label_logit(classes, init)
+        self.lr = resolve_lr(
             None, self.correct_after, info.epochs, num_classes=classes, init=init, on="prediction", loss="ce"
         )
         kept = storage_kwargs(self.top_k, self.state)
@@ -139,7 +138,7 @@ class PermLLPlus(Method):
         if isinstance(self.prior, str):
             wanted = {"cautious": shrunk_prior(given), "given": given}.get(self.prior, even)
         else:
-            wanted = known_prior(self.prior, classes)
+            wanted = normalize_prior(self.prior, classes)
         self.register_buffer("wanted", wanted.clone())
         self.register_buffer("agreed", torch.zeros(2))  # Σ p_y of this epoch, and its visits
         self.register_buffer("before", torch.tensor([0.0, 1 / classes]))  # its mean an epoch ago, and that of others
@@ -194,7 +193,7 @@ class PermLLPlus(Method):
         """Return what input and label together say (N, c): ``train_label_posterior``; with ``top_k``, a = softmax(α)."""
         assert self.info is not None
         if self.top_k is not None:  # for more classes than a table of all their pairs is made for
-            return self.own.each(lambda own, labels: self._alpha(own, labels, least=TIE).softmax(-1))
+            return self.own.map_rows(lambda own, labels: self._alpha(own, labels, least=TIE).softmax(-1))
         logits, held_out = predict_logits().float(), self._held_out()
         others = (
             None if held_out is None else HeldOut(predict_logits(held_out=True).float(), held_out.to(logits.device))
@@ -203,7 +202,7 @@ class PermLLPlus(Method):
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that turned, and of those that are right as far as others tell."""
-        turned = self.own.each(lambda own, labels: self._alpha(own, labels, least=TIE).argmax(-1) != labels)
+        turned = self.own.map_rows(lambda own, labels: self._alpha(own, labels, least=TIE).argmax(-1) != labels)
         labels = self.own.labels
         return {
             "turned": turned.double().mean().item(),
@@ -264,7 +263,7 @@ class PermLLPlus(Method):
         """Follow what is said of samples and classes; return the logarithms of the memories (B, c) after it."""
         p = logits.softmax(-1)
         said = torch.empty_like(p)
-        for visits in in_order(batch.index):
+        for visits in split_repeats(batch.index):
             samples = batch.index[visits]
             said[visits] = (self.beta * self.memory.read(samples) + (1 - self.beta) * p[visits]).to(said)
             self.memory.write(samples, said[visits])

@@ -8,9 +8,8 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup
-from permll.functional.mixture import fit_gaussian_mixture, loss_range, scale_losses
-from permll.functional.mixup import blend, mixed_cross_entropy
-from permll.functional.prediction_memory import in_order
+from permll.functional.mixture import fit_gaussian_mixture, loss_percentile_range, scale_losses
+from permll.functional.mixup import mixup_blend, mixup_cross_entropy
 from permll.methods._base import (
     BatchCoupling,
     FitInfo,
@@ -22,6 +21,7 @@ from permll.methods._base import (
     in_epochs,
 )
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
+from permll.utils.indexing import split_repeats
 
 
 class SELC(Method):
@@ -119,7 +119,7 @@ class SELC(Method):
         """Measure in the rehearsal how far apart the losses of right and of wrong labels seem to be."""
         if epoch < len(self.distances):
             losses = self.losses.values.cpu()
-            mixture = fit_gaussian_mixture(scale_losses(losses, *loss_range(losses)))
+            mixture = fit_gaussian_mixture(scale_losses(losses, *loss_percentile_range(losses)))
             self.distances[epoch] = 0.0 if mixture is None else mixture.mean.diff().item()
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
@@ -153,7 +153,7 @@ class SELC(Method):
     def _follow(self, index: Tensor, logits: Tensor) -> Tensor:
         """Move t of each sample, in the batch's order where one comes twice; return it as each visit left it."""
         target, p = torch.empty_like(logits), logits.softmax(-1)
-        for visits in in_order(index):
+        for visits in split_repeats(index):
             samples = index[visits]
             target[visits] = self.alpha * self.memory.read(samples) + (1 - self.alpha) * p[visits]
             self.memory.write(samples, target[visits])
@@ -210,8 +210,8 @@ class SELCPlus(SELC):
     def retrain(self, batch: Batch) -> Tensor:
         """Return the cross-entropy (B,) of blends with the corrected labels of both samples."""
         partner, share = (part.to(batch.x.device) for part in mixup(batch.keys, self.mixup))
-        logits = self.networks["net"](blend(batch.x, partner, share))
-        return mixed_cross_entropy(logits, self.memory.read(batch.index).argmax(-1), partner, share)
+        logits = self.networks["net"](mixup_blend(batch.x, partner, share))
+        return mixup_cross_entropy(logits, self.memory.read(batch.index).argmax(-1), partner, share)
 
     def _lengths(self, epochs: int) -> list[int]:
         if self.turning_point is None:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import sop_cross_entropy, sop_labels, sop_noise, sop_squared_error
-from permll.functional.refurbish import class_prior_divergence, divergence
+from permll.functional.prediction_memory import sop_corrected_labels, sop_cross_entropy, sop_noise, sop_squared_error
+from permll.functional.refurbish import class_prior_divergence, kl_divergence
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
 from permll.methods._state import SampleParameter, State, check_top_k, storage_kwargs
 
@@ -84,7 +84,7 @@ class SOP(Method):
         by_error = u if self.u_by == "both" else u.detach()
         losses = losses + sop_squared_error(logits, sop_noise(by_error, v, labels), labels)
         for strong in other:
-            losses = losses + self.consistency * divergence(logits.detach(), strong)
+            losses = losses + self.consistency * kl_divergence(logits.detach(), strong)
         if self.balance > 0:
             even = torch.full_like(logits[0], 1 / logits.shape[1])
             losses = losses + self.balance * class_prior_divergence(logits, even)
@@ -99,11 +99,11 @@ class SOP(Method):
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return e_y - s, as probabilities."""
-        return self.v.table.each(self._believed)
+        return self.v.table.map_rows(self._believed)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the share of labels that s outweighs."""
-        believed = self.v.table.each(lambda v, at: self._believed(v, at).argmax(-1))
+        believed = self.v.table.map_rows(lambda v, at: self._believed(v, at).argmax(-1))
         return {"turned": (believed != self.u.labels).double().mean().item()}
 
     def resolved_params(self) -> dict[str, Any]:
@@ -112,4 +112,4 @@ class SOP(Method):
 
     def _believed(self, v: Tensor, at: Tensor) -> Tensor:
         u, labels = self.u.read(at), self.u.labels[at]
-        return sop_labels(sop_noise(u, v.to(u), labels), labels)
+        return sop_corrected_labels(sop_noise(u, v.to(u), labels), labels)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.noise_adaptation import nearest_stochastic
+from permll.functional.noise_adaptation import project_to_stochastic
 from permll.methods._base import FitInfo, PredictLogits, Stage
 from permll.methods._noise_layer import NoiseLayer
 
@@ -53,7 +53,7 @@ class Sukhbaatar(NoiseLayer):
         return self._paced().log()
 
     def _projected(self, matrix: Tensor) -> Tensor:
-        return nearest_stochastic(matrix, self.least / len(matrix))
+        return project_to_stochastic(matrix, self.least / len(matrix))
 
     def _paced(self) -> Tensor:
         """Return Q, with its gradient times ``pace``."""

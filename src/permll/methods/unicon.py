@@ -7,8 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.contrastive import nt_xent
-from permll.functional.uniform_selection import Units, divergence_cutoff, label_divergence, uniform_selection
+from permll.functional.contrastive import nt_xent_loss
+from permll.functional.selection import (
+    Units,
+    js_divergence_cutoff,
+    label_js_divergence,
+    uniform_selection_mask,
+)
 from permll.methods._base import FitInfo, PredictLogits
 from permll.methods._features import head_of, logits_and_features
 from permll.methods._mixmatch import Blends, Guess, MixMatch
@@ -107,10 +112,10 @@ class UniCon(MixMatch):
         rows = self.drawn_rows()
         labels = self.info.labels.cpu()[rows]
         p = torch.stack([self.look(predict_logits, name, rows).softmax(-1) for name in self.network_names]).mean(0)
-        divergence = label_divergence(p, labels, self.units)
-        share = (divergence < divergence_cutoff(divergence, self.d_mu, self.tau)).double().mean().item()
+        divergence = label_js_divergence(p, labels, self.units)
+        share = (divergence < js_divergence_cutoff(divergence, self.d_mu, self.tau)).double().mean().item()
         quota = int(share * len(rows) / self.info.num_classes)
-        chosen = uniform_selection(divergence, labels, max(quota, 1))
+        chosen = uniform_selection_mask(divergence, labels, max(quota, 1))
         self.share.fill_(share)
         self.divergence.write(rows, divergence)
         self.labeled.write(rows, chosen)
@@ -148,12 +153,12 @@ class UniCon(MixMatch):
         projection = self.projections[self.network_names[int(self.turn[0])]]
         _, features = logits_and_features(own, torch.cat([unlabeled.views[view] for view in self.blended_views]))
         first, second = projection(features.float()).chunk(2)
-        return loss + self.lambda_c * nt_xent(first, second, self.contrast).mean()
+        return loss + self.lambda_c * nt_xent_loss(first, second, self.contrast).mean()
 
     def label_quality(self, predict_logits: PredictLogits) -> Tensor:
         """Return 1 - d (N,), with d in bits and as the networks see the rows now."""
         assert self.info is not None
-        return 1 - label_divergence(self.predict_rows(predict_logits), self.info.labels.cpu())
+        return 1 - label_js_divergence(self.predict_rows(predict_logits), self.info.labels.cpu())
 
     def resolved_params(self) -> dict[str, Any]:
         """Return λ_u, which may follow from the number of classes."""

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from permll.functional.noise_rate import (
-    fit_likelihood,
+    fit_joint,
     joint_from_label_probs,
     noise_rate_from_joint,
     noise_rate_from_mixture,
-    transition_of,
+    transition_from_joint,
 )
 from permll.training.run import Run
 from permll.utils.files import atomic_write_text
@@ -56,7 +56,7 @@ class NoiseEstimate:
         """T (c, c), T[i, j] = P(given label j | true class i)."""
         if self.joint is None:
             raise ValueError(f"the estimator {self.by!r} gives only a rate; use by='held_out' or 'corrected_labels'.")
-        return transition_of(self.joint)
+        return transition_from_joint(self.joint)
 
     def summary(self) -> dict[str, Any]:
         """Return rate, interval and number of rows as JSON values."""
@@ -107,7 +107,7 @@ def estimate_noise(
 
 def by_likelihood(log_p: Tensor, labels: Tensor, classes: tuple[str, ...], by: str = "held_out") -> NoiseEstimate:
     """Return the estimate under which the labels (N,) are most likely, given log probabilities (N, c)."""
-    fit = fit_likelihood(log_p, labels)
+    fit = fit_joint(log_p, labels)
     return _estimate(noise_rate_from_joint(fit.joint), fit.error, fit.joint, classes, by, len(labels))
 
 

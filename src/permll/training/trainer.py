@@ -16,7 +16,7 @@ from permll.distributed.network import BatchCoupling, batch_coupling_as
 from permll.distributed.process_group import ProcessGroup
 from permll.distributed.reduce import make_reducer
 from permll.distributed.sharding import Placement, PlacementMode, placement_scope, should_shard
-from permll.layer.validation import BadLogitsError
+from permll.layer.validation import NonFiniteLogitsError
 from permll.methods._base import FitInfo, Method, Stage, TrainPass
 from permll.training.checkpoint import load_state
 from permll.training.optimizers import load_optimizer_state, optimizer_state
@@ -153,7 +153,7 @@ class Trainer:
         on_device = {name: batch.to(self.fabric.device) for name, batch in batches.items()}
         try:
             losses: Tensor = getattr(self.method, train_pass.loss)(**on_device)
-        except BadLogitsError as error:
+        except NonFiniteLogitsError as error:
             self._raise_not_finite(error.rows, "logits", batches)
         loss = self.reducer.mean(losses, batches)
         value = loss.item()

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from permll.functional.mixup import blend
+from permll.functional.mixup import mixup_blend
 
 
 class Mix(NamedTuple):
@@ -17,7 +17,7 @@ class Mix(NamedTuple):
 
     def __call__(self, values: Tensor) -> Tensor:
         """Return share * values + (1 - share) * values of the partners, for values (B, ...)."""
-        return blend(values, self.partner.to(values.device), self.share.to(values.device))
+        return mixup_blend(values, self.partner.to(values.device), self.share.to(values.device))
 
 
 def mixup(keys: Tensor, alpha: float, *, per_sample: bool = False, keep_first: bool = False) -> Mix:

@@ -1,4 +1,4 @@
-"""``PermutationLayer`` with rows that are kept otherwise: against the dense layer, and by the same rules."""
+"""Storage formats of ``PermutationLayer`` (dtype, top_k, file) against the dense layer."""
 
 import copy
 from pathlib import Path
@@ -13,14 +13,14 @@ from permll import PermutationLayer
 from permll.layer import equations
 
 N, C = 24, 12
-FORMS: dict[str, dict[str, Any]] = {
+FORMATS: dict[str, dict[str, Any]] = {
     "float64": {"dtype": torch.float64},
     "bfloat16": {"dtype": torch.bfloat16},
     "disk": {"file": True},
     "top_k": {"top_k": 4},
     "all of them": {"top_k": 4, "dtype": torch.bfloat16, "file": True},
 }
-EVERY = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+ALL_FORMATS = pytest.mark.parametrize("fmt", FORMATS.values(), ids=FORMATS)
 VARIANTS = [(on, loss) for on in equations.SIDES for loss in equations.LOSSES]
 
 
@@ -29,14 +29,14 @@ def labels() -> Tensor:
     return torch.randint(C, (N,))
 
 
-def train(layer: PermutationLayer, steps: int = 30, seed: int = 0, repeats: bool = True) -> list[float]:
-    """Visit rows with the logits of a network that mostly means one class of each; some rows twice in a batch."""
+def train_layer(layer: PermutationLayer, steps: int = 30, seed: int = 0, repeats: bool = True) -> list[float]:
+    """Update rows with logits that favor one target class per sample; batches may repeat samples."""
     random = torch.Generator().manual_seed(seed)
-    meant = torch.randint(C, (N,), generator=torch.Generator().manual_seed(7))
+    target = torch.randint(C, (N,), generator=torch.Generator().manual_seed(7))
     losses = []
     for _ in range(steps):
         index = torch.randint(N, (8,), generator=random) if repeats else torch.randperm(N, generator=random)[:8]
-        logits = torch.randn(8, C, generator=random).scatter_add_(1, meant[index, None], torch.full((8, 1), 4.0))
+        logits = torch.randn(8, C, generator=random).scatter_add_(1, target[index, None], torch.full((8, 1), 4.0))
         loss = layer(logits.requires_grad_(), index)
         loss.backward()
         layer.step()
@@ -44,11 +44,11 @@ def train(layer: PermutationLayer, steps: int = 30, seed: int = 0, repeats: bool
     return losses
 
 
-@EVERY
+@ALL_FORMATS
 @pytest.mark.parametrize(("on", "loss"), VARIANTS)
-def test_a_layer_begins_as_the_dense_one(labels: Tensor, form: dict[str, Any], on: Any, loss: Any) -> None:
-    dense, layer = (PermutationLayer(labels, C, init=0.4, on=on, loss=loss, lr=0.1, **kept) for kept in ({}, form))
-    exact = {"rtol": 1e-5, "atol": 1e-5} if form.get("dtype") != torch.bfloat16 else {"rtol": 1e-2, "atol": 1e-2}
+def test_initial_layer_matches_dense_layer(labels: Tensor, fmt: dict[str, Any], on: Any, loss: Any) -> None:
+    dense, layer = (PermutationLayer(labels, C, init=0.4, on=on, loss=loss, lr=0.1, **kwargs) for kwargs in ({}, fmt))
+    exact = {"rtol": 1e-5, "atol": 1e-5} if fmt.get("dtype") != torch.bfloat16 else {"rtol": 1e-2, "atol": 1e-2}
     assert_close(layer.alpha, dense.alpha.to(layer.alpha), **exact)
     grads = []
     logits = torch.randn(8, C)
@@ -62,29 +62,29 @@ def test_a_layer_begins_as_the_dense_one(labels: Tensor, form: dict[str, Any], o
 
 @pytest.mark.parametrize("top_k", [C, C + 1])
 @pytest.mark.parametrize(("on", "loss"), VARIANTS)
-def test_keeping_every_class_is_the_dense_layer(labels: Tensor, top_k: int, on: Any, loss: Any) -> None:
+def test_top_k_of_all_classes_matches_dense_layer(labels: Tensor, top_k: int, on: Any, loss: Any) -> None:
     settings: dict[str, Any] = {"init": 0.4, "on": on, "loss": loss, "lr": 0.3, "dtype": torch.float64}
     dense, layer = PermutationLayer(labels, C, **settings), PermutationLayer(labels, C, top_k=top_k, **settings)
-    assert train(layer) == pytest.approx(train(dense), rel=1e-9)
+    assert train_layer(layer) == pytest.approx(train_layer(dense), rel=1e-9)
     assert_close(layer.alpha, dense.alpha, rtol=1e-9, atol=1e-9)
     assert torch.equal(layer.corrected_labels(), dense.corrected_labels())
 
 
-def test_on_disk_is_the_dense_layer_to_the_bit(labels: Tensor, tmp_path: Path) -> None:
+def test_layer_on_disk_equals_dense_layer(labels: Tensor, tmp_path: Path) -> None:
     dense, layer = PermutationLayer(labels, C), PermutationLayer(labels, C, file=tmp_path / "alpha")
-    assert train(layer) == train(dense)
+    assert train_layer(layer) == train_layer(dense)
     assert torch.equal(layer.alpha, dense.alpha)
     del layer
-    again = PermutationLayer(labels, C, file=tmp_path / "alpha")
-    assert torch.equal(again.alpha, dense.alpha)
-    with pytest.raises(ValueError, match="alpha holds other rows"):
+    reopened = PermutationLayer(labels, C, file=tmp_path / "alpha")
+    assert torch.equal(reopened.alpha, dense.alpha)
+    with pytest.raises(ValueError, match="alpha was written for another table"):
         PermutationLayer(labels.roll(1), C, file=tmp_path / "alpha")
 
 
-@EVERY
-def test_it_comes_to_believe_what_the_dense_layer_does(labels: Tensor, form: dict[str, Any]) -> None:
-    dense, layer = (PermutationLayer(labels, C, init=0.4, lr=0.05, **kept) for kept in ({}, form))
-    losses = train(dense, 300), train(layer, 300)
+@ALL_FORMATS
+def test_trained_layer_agrees_with_dense_layer(labels: Tensor, fmt: dict[str, Any]) -> None:
+    dense, layer = (PermutationLayer(labels, C, init=0.4, lr=0.05, **kwargs) for kwargs in ({}, fmt))
+    losses = train_layer(dense, 300), train_layer(layer, 300)
     assert losses[1] == pytest.approx(losses[0], rel=0.05)
     assert not torch.equal(dense.corrected_labels(), labels)
     assert torch.equal(layer.corrected_labels(), dense.corrected_labels())
@@ -96,27 +96,27 @@ def test_it_comes_to_believe_what_the_dense_layer_does(labels: Tensor, form: dic
     assert layer.suspects(limit=3).shape == (3,)
 
 
-@EVERY
-def test_rows_outside_the_batch_never_move(labels: Tensor, form: dict[str, Any]) -> None:
-    layer = PermutationLayer(labels, C, lr=0.5, **form)
+@ALL_FORMATS
+def test_rows_outside_batch_do_not_change(labels: Tensor, fmt: dict[str, Any]) -> None:
+    layer = PermutationLayer(labels, C, lr=0.5, **fmt)
     before = layer.alpha.clone()
     layer(torch.randn(3, C, requires_grad=True), [3, 7, 3]).backward()
-    assert torch.equal(layer.alpha, before)  # backward notes, step moves
+    assert torch.equal(layer.alpha, before)  # backward records, step updates
     layer.step()
     assert (layer.alpha != before).any(1).nonzero()[:, 0].tolist() == [3, 7]
 
 
-def test_a_row_drawn_twice_moves_as_far_as_the_dense_one(labels: Tensor) -> None:
+def test_repeated_sample_is_updated_as_in_dense_layer(labels: Tensor) -> None:
     dense, layer = PermutationLayer(labels, C, lr=0.1), PermutationLayer(labels, C, lr=0.1, top_k=4)
     logits = torch.zeros(4, C)
-    logits[:, [1, 5]] = 6.0  # no more classes differ than are kept
+    logits[:, [1, 5]] = 6.0  # at most top_k entries differ
     for one in (dense, layer):
         one(logits.clone().requires_grad_(), [2, 2, 9, 2]).backward()
         one.step()
     assert_close(layer.alpha, dense.alpha)
 
 
-def test_a_sample_left_out_of_the_loss_does_not_move(labels: Tensor) -> None:
+def test_sample_with_zero_weight_does_not_change(labels: Tensor) -> None:
     layer = PermutationLayer(labels, C, lr=0.5, top_k=4)
     before = layer.alpha
     keep = torch.tensor([1.0, 0.0, 2.0])
@@ -128,27 +128,27 @@ def test_a_sample_left_out_of_the_loss_does_not_move(labels: Tensor) -> None:
     assert torch.equal(layer.alpha[1], before[1])
 
 
-@EVERY
-def test_a_state_round_trips_and_goes_on_to_the_bit(labels: Tensor, form: dict[str, Any], tmp_path: Path) -> None:
-    layer = PermutationLayer(labels, C, **form)
-    train(layer)
+@ALL_FORMATS
+def test_state_round_trip_resumes_exactly(labels: Tensor, fmt: dict[str, Any], tmp_path: Path) -> None:
+    layer = PermutationLayer(labels, C, **fmt)
+    train_layer(layer)
     torch.save(layer.state_dict(), tmp_path / "layer.pt")
-    other = PermutationLayer(labels, C, **form)
+    other = PermutationLayer(labels, C, **fmt)
     other.load_state_dict(torch.load(tmp_path / "layer.pt", weights_only=True))
     copied = copy.deepcopy(layer)
     assert torch.equal(other.alpha, layer.alpha)
     for one in (layer, other, copied):
-        train(one, seed=1)
+        train_layer(one, seed=1)
     for key, value in layer.state_dict().items():
         assert torch.equal(other.state_dict()[key], value), key
     assert torch.equal(copied.alpha, layer.alpha)
 
 
-@EVERY
-def test_a_state_finds_its_rows_by_id(form: dict[str, Any]) -> None:
-    """Re-ordered, one row gone, one row new; into its own form, and from and into the dense one."""
+@ALL_FORMATS
+def test_state_matches_rows_by_id(fmt: dict[str, Any]) -> None:
+    """Reordered, one row removed, one row added; within a format, and from and to the dense format."""
     names = list("ebcda")
-    for one, two in ((form, form), ({}, form), (form, {})):
+    for one, two in ((fmt, fmt), ({}, fmt), (fmt, {})):
         saved = PermutationLayer([2, 0, 1, 1, 2], 3, ids=names, **one)
         saved.table.write(torch.arange(5), torch.arange(15.0).view(5, 3) / 2)
         here = PermutationLayer([1, 2, 0, 1], 3, ids=["d", "e", "z", "c"], **two)
@@ -158,10 +158,10 @@ def test_a_state_finds_its_rows_by_id(form: dict[str, Any]) -> None:
         assert torch.equal(here.alpha[2], start[2])
 
 
-def test_states_that_do_not_fit_change_nothing() -> None:
+def test_unfitting_state_changes_nothing() -> None:
     layer = PermutationLayer([0, 1, 2], 5, top_k=2)
     before = layer.alpha
-    with pytest.raises(RuntimeError, match=r"the state is of shape \(3, 6\), but this layer has 5 classes"):
+    with pytest.raises(RuntimeError, match=r"the state has shape \(3, 6\), but this layer has 5 classes"):
         layer.load_state_dict(PermutationLayer([0, 1, 2], 6, top_k=2).state_dict())
     with pytest.raises(RuntimeError, match="other labels: 1 differ"):
         layer.load_state_dict(PermutationLayer([0, 1, 3], 5, top_k=2).state_dict())
@@ -172,7 +172,7 @@ def test_states_that_do_not_fit_change_nothing() -> None:
     assert torch.equal(layer.alpha, before)
 
 
-def test_what_is_in_a_state() -> None:
+def test_state_dict_keys() -> None:
     keys = {"alpha_classes", "alpha_kept", "alpha_tail", "alpha_width", "labels"}
     assert set(PermutationLayer([0, 1], 3, top_k=2).state_dict()) == keys
     assert set(PermutationLayer([0, 1], 3, dtype=torch.bfloat16).state_dict()) == {"alpha", "alpha_writes", "labels"}
@@ -181,13 +181,13 @@ def test_what_is_in_a_state() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"top_k": 0}, "top_k must be a whole number, at least 1, got 0"),
+        ({"top_k": 0}, "top_k must be an integer >= 1, got 0"),
         (
             {"dtype": torch.float16},
             "dtype must be one of torch.float32, torch.float64, torch.bfloat16; got torch.float16",
         ),
     ],
 )
-def test_forms_that_cannot_be_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_layer_rejects_bad_storage_arguments(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         PermutationLayer([0, 1], 3, **settings)
