@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from permll.data.inputs import Images, Items, Table, Texts, Vectors
 from permll.data.labels import by_place, in_order, is_missing, name_classes
-from permll.utils.messages import format_list, nearest
+from permll.utils.messages import format_list, did_you_mean
 
 texts = st.text(min_size=1).filter(lambda word: word.strip())
 
@@ -159,9 +159,9 @@ def test_lists_are_short_and_on_one_line() -> None:
 
 
 def test_the_nearest_word_whatever_its_case() -> None:
-    assert nearest("specie", ["Island", "Species"]) == ", did you mean Species?"
-    assert nearest("LABEL", ["label", "id"]) == ", did you mean label?"
-    assert nearest("wing", ["label", "id"]) == ""
+    assert did_you_mean("specie", ["Island", "Species"]) == ", did you mean Species?"
+    assert did_you_mean("LABEL", ["label", "id"]) == ", did you mean label?"
+    assert did_you_mean("wing", ["label", "id"]) == ""
 
 
 def test_inputs_that_do_not_fit_are_refused() -> None:
