@@ -114,7 +114,7 @@ def test_a_folder_in_every_way(way: str, tmp_path: Path, here: Here) -> None:
     make_run(image_folder(tmp_path / "photos"), tmp_path / "run", {"cat/0.png": ("dog", 0.99)})
     code, shown, _ = here("apply", str(tmp_path / "run"), "--auto", "--as", way, "--out", str(tmp_path / "new"))
     assert (code, f"permll train --data {tmp_path}/new\n" in shown) == (0, True)
-    assert load(tmp_path / "new").counts.tolist() == [7, 9, 8]
+    assert load(tmp_path / "new").class_counts.tolist() == [7, 9, 8]
 
 
 def test_a_spreadsheet_to_look_at(home: Path, here: Here) -> None:

@@ -22,10 +22,10 @@ KINDS = {
     "vectors": ["vectors.npz"],
 }
 UNDERSTOOD = {
-    "images": "Data(images: 200 samples, 3 classes, Images of 3 x 8 x 8)",
-    "texts": "Data(texts: 200 samples, 3 classes, Texts)",
-    "table": "Data(table: 200 samples, 3 classes, Table of 3 columns)",
-    "vectors": "Data(vectors: 200 samples, 3 classes, Vectors of 8)",
+    "images": "LabeledData(images: 200 samples, 3 classes, Images of 3 x 8 x 8)",
+    "texts": "LabeledData(texts: 200 samples, 3 classes, Texts)",
+    "table": "LabeledData(table: 200 samples, 3 classes, Table of 3 columns)",
+    "vectors": "LabeledData(vectors: 200 samples, 3 classes, Vectors of 8)",
 }
 WORDS = (("river", "fish", "water", "boat"), ("sun", "sand", "heat", "palm"), ("snow", "ice", "frost", "sledge"))
 

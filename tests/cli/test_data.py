@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from permll.cli.data import data
-from permll.data.datasets.mnist import DEBIAN
-from permll.data.registry import SETS
+from permll.data.datasets.mnist import DEBIAN_FOLDER
+from permll.data.registry import DATASETS
 from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
 from tests.helpers.dataset_files import cut, write_noise_jpeg
@@ -22,15 +22,15 @@ def test_list_shows_every_set_whole_at_any_width(columns: int, inside: Inside) -
     assert shown.returncode == 0, shown.stderr
     lines = [line.strip() for line in shown.stdout.splitlines()]
     flat = " ".join(shown.stdout.split())
-    for info in SETS.values():
+    for info in DATASETS.values():
         assert sum(line.startswith(f"{info.name}  ") for line in lines) == 1
-        how = f"permll data get {info.name}" if info.access.kind == "download" else info.access.address
+        how = f"permll data get {info.name}" if info.access.kind == "download" else info.access.url
         assert lines.count(how) == 1
-        said = [info.inputs, info.noise, info.licence, *(f"{n:,} {split}" for split, n in info.samples.items())]
+        said = [info.inputs, info.noise, info.license, *(f"{n:,} {split}" for split, n in info.samples.items())]
         said += [] if info.access.kind == "download" else [info.access.todo]
         assert all(phrase in flat for phrase in said)
     names = [line.split()[0] for line in shown.stdout.splitlines() if line and not line.startswith(" ")]
-    assert names == list(SETS)
+    assert names == list(DATASETS)
     longest = [len(line) for line in shown.stdout.splitlines() if "://" not in line]
     assert max(longest) <= columns
     assert not any(line.endswith(" ") for line in shown.stdout.splitlines())
@@ -38,12 +38,12 @@ def test_list_shows_every_set_whole_at_any_width(columns: int, inside: Inside) -
 
 def test_names_are_bold_on_a_terminal() -> None:
     shown = run("data", "list", FORCE_COLOR="1", NO_COLOR="", TERM="xterm")
-    assert all(f"\x1b[1m{name}\x1b[0m" in shown.stdout for name in SETS)
+    assert all(f"\x1b[1m{name}\x1b[0m" in shown.stdout for name in DATASETS)
 
 
 def test_list_as_json(inside: Inside) -> None:
     format_list = {info["name"]: info for info in json.loads(inside("data", "list", "--json").stdout)}
-    assert list(format_list) == list(SETS)
+    assert list(format_list) == list(DATASETS)
     assert format_list["clothing1m"]["samples"] == {"train": 1_000_000, "val": 14_313, "test": 10_526}
     assert format_list["clothing1m"]["access"]["kind"] == "request"
 
@@ -79,15 +79,15 @@ def test_check_of_a_set_that_is_not_there_says_what_to_do_once(columns: int, tmp
     assert shown.stdout.count(f"permll data get cifar10 --root {tmp_path}.") == 1
     assert shown.stdout.count("was not found") == 1
     shown = inside("data", "check", "webvision_mini", "--root", tmp_path, COLUMNS=str(columns))
-    assert SETS["webvision_mini"].access.address in shown.stdout
+    assert DATASETS["webvision_mini"].access.url in shown.stdout
     assert len(shown.stdout.splitlines()) == 2
 
 
-@pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+@pytest.mark.skipif(not DEBIAN_FOLDER.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
 def test_get_downloads_and_goes_on_where_it_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: Inside
 ) -> None:
-    monkeypatch.setattr("permll.data.datasets.mnist.DEBIAN", tmp_path / "debian")  # as if it were not there
+    monkeypatch.setattr("permll.data.datasets.mnist.DEBIAN_FOLDER", tmp_path / "debian")  # as if it were not there
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     files = published_fashion()
     name = "train-images-idx3-ubyte.gz"
@@ -95,8 +95,8 @@ def test_get_downloads_and_goes_on_where_it_broke_off(
     folder.mkdir()
     (folder / f"{name}.part").write_bytes(files[name][:20_000_000])
     server = Server(files)
-    with serving(server) as address:
-        shown = CliRunner().invoke(data, ["get", "fashion_mnist", "--root", str(tmp_path), "--mirror", address])
+    with serving(server) as url:
+        shown = CliRunner().invoke(data, ["get", "fashion_mnist", "--root", str(tmp_path), "--mirror", url])
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.split() == [str(folder / file) for file in files]
     assert server.asked[0] == (name, "bytes=20000000-")
@@ -107,10 +107,10 @@ def test_get_downloads_and_goes_on_where_it_broke_off(
     assert (again.returncode, again.stdout) == (0, f"already there: {folder}\n")
 
 
-@pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+@pytest.mark.skipif(not DEBIAN_FOLDER.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
 def test_get_of_what_is_there_in_another_form_does_nothing(tmp_path: Path) -> None:
     shown = run("data", "get", "fashion_mnist", "--root", tmp_path)
-    assert (shown.returncode, shown.stdout) == (0, f"already there: {DEBIAN}\n")
+    assert (shown.returncode, shown.stdout) == (0, f"already there: {DEBIAN_FOLDER}\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from permll.data.inputs import Images, Items, Table, Texts, Vectors
 from permll.data.labels import by_place, in_order, is_missing, name_classes
-from permll.utils.messages import format_list, did_you_mean
+from permll.utils.messages import did_you_mean, format_list
 
 texts = st.text(min_size=1).filter(lambda word: word.strip())
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from permll.data import Batch, LabeledData
 from permll.data.transforms import mixup
-from permll.data.transforms.counter_rng import fold
+from permll.data.transforms.counter_rng import fold_in
 from permll.functional.mixture import unit_scaled
 from permll.functional.semi import right_posterior
 from permll.methods import METHODS, TrainPass, _held_out
@@ -182,7 +182,7 @@ def test_a_step_costs_what_loops_make(number: int, blends: str) -> None:
             mean = [sum(p[k] for p in said) / 4 for k in range(3)]
             targets.append([t**2 / sum(u**2 for u in mean) for t in mean])
             inputs.append(unlabeled.views[view][i])
-    keys = [fold(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
+    keys = [fold_in(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
     mix = mixup(torch.cat(keys), 4.0, keep_first=True)
     share = mix.share[0].item()
     assert share >= 0.5
@@ -335,7 +335,7 @@ def test_each_network_divides_a_balanced_draw_of_its_own() -> None:
     trainer = build_trainer("dividemix", few, {"warm_up": 1, "draws": 24}, epochs=4, held_out=False)
     method = trainer.method
     warm = method.train_pass(0, 0, trainer.predict_logits)
-    assert (warm.streams["batch"].order, warm.streams["batch"].draws) == ("even", 48)
+    assert (warm.streams["batch"].order, warm.streams["batch"].draws) == ("balanced", 48)
     predict_logits, asked = scans(*(torch.randn(120, 3) for _ in range(2)))
     rows = []
     for epoch in (1, 2):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from permll.data.labels import name_classes
+from permll.data.labels import encode_labels
 from permll.noise import label_file
 from permll.noise.label_files import clean_file, read_label_file
 
@@ -75,7 +75,7 @@ def test_a_key_says_which(tmp_path: Path) -> None:
 )
 def test_words_are_labels_from_every_form(name: str, content: Any, tmp_path: Path) -> None:
     path = write(tmp_path / name, content)
-    assert clean_file(path).labels.tolist() == name_classes(["dog", "cat", "cat"])[0].tolist() == [1, 0, 0]
+    assert clean_file(path).labels.tolist() == encode_labels(["dog", "cat", "cat"])[0].tolist() == [1, 0, 0]
     assert clean_file(path)[1:] == (2, ("cat", "dog"))
     record = label_file(path, [1, 1, 0], classes=["cat", "dog"])
     assert (record.noisy.tolist(), record.noise["classes"]) == ([1, 0, 0], ["cat", "dog"])

@@ -11,7 +11,7 @@ from PIL import Image
 from permll import Findings, clean
 from permll.cli.main import app
 from permll.data import Images, LabeledData, LazyImages, Texts, Vectors, load
-from permll.data.decoding import OpenFile
+from permll.data.decoding import FileOpener
 from permll.data.readers.inference_inputs import read_unlabeled
 from permll.training import Callback, Recipe, Run, features
 from permll.training.data_preparation import prepare
@@ -72,7 +72,7 @@ def test_photographs_are_made_small_once(tmp_path: Path) -> None:
     samples = load(folder)
     assert isinstance(samples.inputs, LazyImages)
     assert new.ids == samples.ids
-    small = Images(samples.inputs.resized(64).batch(torch.arange(24)))
+    small = Images(samples.inputs.resize(64).batch(torch.arange(24)))
     for inputs in (new.inputs, samples.inputs, small):  # as predict reads them, as clean does, by hand
         assert torch.equal(trained.predict(inputs), trained.predict(small))
     again = train(
@@ -96,7 +96,7 @@ def test_grey_photographs_stay_grey(tmp_path: Path) -> None:
     assert mixed.test.inputs.batch(torch.arange(1)).shape == (1, 3, 64, 64)
 
 
-class Interrupting(OpenFile):
+class Interrupting(FileOpener):
     """Files, of which one can be opened so many times, and then somebody presses Ctrl-C."""
 
     left, opened = 10_000, 0
@@ -111,7 +111,7 @@ class Interrupting(OpenFile):
 def photographs_of(folder: Path, left: int = 10_000) -> tuple[LabeledData, Interrupting]:
     data = load(folder)
     assert isinstance(data.inputs, LazyImages)
-    assert isinstance(data.inputs.open, OpenFile)
+    assert isinstance(data.inputs.open, FileOpener)
     files_ = Interrupting(data.inputs.open.root, data.inputs.open.names)
     files_.left = left
     return data.with_inputs(LazyImages(files_, data.inputs.rows)), files_

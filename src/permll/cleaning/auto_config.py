@@ -3,7 +3,7 @@
 from collections.abc import Container
 
 from permll.data.dataset import LabeledData
-from permll.data.readers.input_spec import kind_of
+from permll.data.readers.input_spec import input_kind
 from permll.training.feature_cache import settle_features
 from permll.training.recipe import Named, Recipe
 
@@ -38,7 +38,7 @@ def adapt_recipe_like(recipe: Recipe, begun: Recipe, settled: Container[str] = (
 def adapt_recipe(recipe: Recipe, data: LabeledData, settled: Container[str] = ()) -> Recipe:
     """Return the recipe for these samples: for their number and, where PermLL sees pixels, with a warm-up."""
     recipe = adapt_recipe_to_size(recipe, len(data), data.num_classes, settled)
-    pixels = kind_of(data.inputs) == "images" and not settle_features(recipe, data.inputs).backbone
+    pixels = input_kind(data.inputs) == "images" and not settle_features(recipe, data.inputs).backbone
     return _warmed_up(recipe, WARM_UP, settled) if pixels else recipe
 
 

@@ -13,7 +13,7 @@ from permll.cleaning.prediction_averaging import Memory
 from permll.cleaning.source_data import samples_of
 from permll.data.dataset import LabeledData
 from permll.data.loading import load
-from permll.data.readers.types import ReadKeywords, check_keywords
+from permll.data.readers.options import ReadKeywords, check_keywords
 from permll.distributed.process_group import is_main_process
 from permll.training.callbacks import Callback
 from permll.training.progress import default_watchers

@@ -58,7 +58,7 @@ def looking(findings: Findings, data: LabeledData) -> Callable[[int], dict[str, 
 
 def _picture(data: LabeledData, row: int) -> dict[str, Any]:
     try:
-        image = to_image(data.inputs.show(row))
+        image = to_image(data.inputs.get_sample(row))
     except (OSError, ValueError, SyntaxError):  # Pillow's decoders raise all of these
         image = None
     return {"kind": "none"} if image is None else _thumbnail(image)
@@ -77,7 +77,7 @@ def _made(run: Run, findings: Findings, data: LabeledData) -> dict[str, object]:
     recipe, noise = run.recipe, findings.metadata.get("noise") or {}
     held_out = f"{noise['rows']:,} held-out labels" if noise.get("rows") else ""
     made = {
-        "LabeledData": repr(data).removeprefix("Data(").removesuffix(")"),
+        "LabeledData": repr(data).removeprefix("LabeledData(").removesuffix(")"),
         "Source": recipe.data.source,
         "Noise put on the labels": recipe.data.noise,
         "Method": recipe.method.name,

@@ -7,8 +7,8 @@ import torch
 from numpy.typing import ArrayLike
 
 from permll.cleaning.findings import THRESHOLD, Findings
-from permll.data.labels import by_place, name_classes
-from permll.data.readers.types import row_numbers
+from permll.data.labels import encode_class_numbers, encode_labels
+from permll.data.readers.raw_data import default_ids
 from permll.functional.label_posterior import conservative_model, fit_noise_model, label_posterior
 
 
@@ -57,7 +57,7 @@ def find_label_errors(
     posterior, conservative = (
         label_posterior(log_p, given, one) for one in (noise_model, conservative_model(noise_model, log_p, given))
     )
-    ids = ids or row_numbers(len(p))
+    ids = ids or default_ids(len(p))
     return Findings.of_posterior(
         ids, names, given, posterior, conservative=conservative, threshold=threshold, metadata=about
     )
@@ -67,11 +67,11 @@ def _named(
     labels: ArrayLike | Sequence[object], classes: Sequence[str] | None, columns: int
 ) -> tuple[torch.Tensor, tuple[str, ...]]:
     if classes is not None:
-        given, names = name_classes(labels, classes)
+        given, names = encode_labels(labels, classes)
     else:
-        given, names = name_classes(labels)
+        given, names = encode_labels(labels)
         if len(names) < columns and all(name.isdigit() for name in names):  # a class that no row is labelled with
-            given, names = by_place(labels, [str(k) for k in range(columns)])
+            given, names = encode_class_numbers(labels, [str(k) for k in range(columns)])
     if len(names) != columns:
         raise ValueError(
             f"pred_probs has {columns} columns, but the labels have {len(names)} classes: name them all, classes=[...]."

@@ -24,7 +24,7 @@ def look_at(inputs: Inputs, row: int, *, short: bool) -> dict[str, Any]:
     """
     if isinstance(inputs, Images | LazyImages):
         return {"kind": "image"}
-    return look_of(inputs.show(row), short=short)
+    return look_of(inputs.get_sample(row), short=short)
 
 
 def look_of(value: Any, *, short: bool) -> dict[str, Any]:

@@ -180,7 +180,9 @@ class TableEncoder:
         names = {key: name for name, key in _SAVED_KEYS.items()}
         for saved in json.loads(arrays["about"].tobytes())["columns"]:
             is_numeric = saved.pop("numbers")
-            values = {names.get(key, key): tuple(value) if key == "known" else value for key, value in saved.items()}
+            values: dict[str, Any] = {names.get(key, key): value for key, value in saved.items()}
+            if not is_numeric:
+                values["categories"] = tuple(values["categories"])
             columns.append(NumericColumn(**values) if is_numeric else CategoricalColumn(**values))
         return cls(tuple(columns))
 

@@ -14,7 +14,7 @@ from permll.cleaning.label_issues import posterior_of
 from permll.cleaning.prediction_averaging import Memory, remembered
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
-from permll.data.readers.types import row_numbers
+from permll.data.readers.raw_data import default_ids
 from permll.methods._base import Method
 from permll.training.callbacks import Callback
 from permll.training.predictor import Predictor, load_predictor
@@ -51,7 +51,7 @@ def learn(
         observers: who watches.
     """
     classes = [str(k) for k in range(int(labels.max()) + 1)]
-    data = LabeledData(inputs, labels, tuple(classes), row_numbers(len(labels)))
+    data = LabeledData(inputs, labels, tuple(classes), default_ids(len(labels)))
     begin = [] if weights is None else [_BeginWith(weights)]
     with TemporaryDirectory(prefix="permll-") as folder, _threads_given_back():
         run = train(data, recipe=recipe, out=Path(folder), callbacks=[*begin, *callbacks, Memory()])

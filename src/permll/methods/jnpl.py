@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.data.transforms.counter_rng import fold, uniform
+from permll.data.transforms.counter_rng import fold_in, uniform
 from permll.functional.negative import is_settled, negative_learning_plus, positive_learning_plus
 from permll.methods._base import PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods.nlnl import PseudoLabelling
@@ -63,6 +63,6 @@ class JNPL(PseudoLabelling):
         logits = self._remembered_logits(batch)
         # Without w_y, classes with few given labels are never predicted again: NL+ is the absolute error on the mean.
         negative = self.class_weights[batch.labels] * negative_learning_plus(logits, self._complementary_labels(batch))
-        chance = uniform(fold(batch.keys, 1), 1)[:, 0].to(logits.device)
+        chance = uniform(fold_in(batch.keys, 1), 1)[:, 0].to(logits.device)
         taught = is_settled(logits) & (chance < logits.detach().softmax(-1).amax(-1))
         return negative + self.weight * taught * positive_learning_plus(logits)

@@ -41,9 +41,9 @@ def number_labels(values: NDArray[Any], classes: Sequence[str] | None = None) ->
     """
     if classes is None and not is_text(values):
         return Numbered(values, None)
-    from permll.data.labels import name_classes  # brings torch, which numbers can do without
+    from permll.data.labels import encode_labels  # brings torch, which numbers can do without
 
-    labels, found = name_classes(values, classes)
+    labels, found = encode_labels(values, classes)
     return Numbered(labels.numpy(), found)
 
 

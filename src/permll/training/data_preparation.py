@@ -11,8 +11,8 @@ from permll.data.dataset import LabeledData
 from permll.data.encoding import Encoder, encode
 from permll.data.inputs import Images, LazyImages
 from permll.data.loading import load
-from permll.data.registry import SETS
-from permll.data.splits import stratified
+from permll.data.registry import DATASETS
+from permll.data.splits import stratified_split
 from permll.noise.apply_noise import with_noise
 from permll.noise.corruption import Corruption
 from permll.training.feature_cache import keeping, made_small, named_encoder, settle_features
@@ -88,16 +88,16 @@ def prepare(
         test = _test(section, notify)
     channels = train.inputs.pixels.shape[1] if isinstance(train.inputs, Images) else None
     found = previous.encoder if previous is not None and previous.encoder is not None else named_encoder(section)
-    train, encoder = encode(train, like=keeping(found, features))
+    train, encoder = encode(train, encoder=keeping(found, features))
     validation, test = (
-        part if part is None else encode(_resized(part, recipe, section, channels), like=encoder)[0]
+        part if part is None else encode(_resized(part, recipe, section, channels), encoder=encoder)[0]
         for part in (validation, test)
     )
     if test is not None and test.classes != train.classes:
         raise ValueError(
             f"the test data have other classes than the training data: {test.classes} and {train.classes}."
         )
-    official = isinstance(section.validation, str) and section.source in SETS
+    official = isinstance(section.validation, str) and section.source in DATASETS
     experiment = Experiment(
         train,
         validation,
@@ -114,7 +114,7 @@ def prepare(
 def _resized(data: LabeledData, recipe: Recipe, section: DataSection, channels: int | None = None) -> LabeledData:
     """Return images in files in the size that the recipe says."""
     if recipe.views.resize and isinstance(data.inputs, LazyImages):
-        data = data.with_inputs(data.inputs.resized(recipe.views.resize))
+        data = data.with_inputs(data.inputs.resize(recipe.views.resize))
     return made_small(data, section.pixels, channels) if section.pixels else data
 
 
@@ -159,11 +159,11 @@ def _split(whole: LabeledData, section: DataSection) -> tuple[LabeledData, Label
     if isinstance(section.validation, str):
         validation = load(section.source, root=section.root, split=section.validation, **section.options)
     elif section.validation is not None:
-        parts = stratified(whole.labels, section.validation, section.split_seed)
+        parts = stratified_split(whole.labels, section.validation, section.split_seed)
         validation = whole.take(parts.validation).with_metadata(split="validation", split_how=parts.metadata)
         whole = whole.take(parts.train).with_metadata(split_how=parts.metadata)
     if section.train is not None and section.train != len(whole):
-        kept = stratified(whole.labels, section.train, section.split_seed)
+        kept = stratified_split(whole.labels, section.train, section.split_seed)
         whole = whole.take(kept.validation).with_metadata(subset_how=kept.metadata)
     return whole, validation
 
@@ -203,14 +203,14 @@ def _trusted(train: LabeledData, section: DataSection) -> Tensor | None:
             )
         return torch.tensor([name in names for name in train.ids])
     trusted = torch.zeros(len(train), dtype=torch.bool)
-    trusted[stratified(train.labels, section.trusted, section.split_seed).validation] = True
+    trusted[stratified_split(train.labels, section.trusted, section.split_seed).validation] = True
     return trusted
 
 
 def _test(section: DataSection, notify: Callable[[str], None] | None) -> LabeledData | None:
     if not section.test:
         return None
-    if section.source in SETS:
+    if section.source in DATASETS:
         return load(section.source, root=section.root, split=section.test, **section.options)
     folder = Path(section.source).expanduser()
     if folder.is_dir() and not Path(section.test).is_absolute() and (folder / section.test).exists():  # it has parts

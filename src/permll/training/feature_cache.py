@@ -16,11 +16,11 @@ import torch
 from numpy.typing import NDArray
 
 from permll.data.dataset import LabeledData
-from permll.data.digests import digests
 from permll.data.encoding import Arrays, Encoder, from_arrays
 from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
-from permll.data.readers.image_files import SMALL, small
-from permll.data.readers.input_spec import described, kind_of
+from permll.data.readers.image_files import SMALL_IMAGE_SIZE, load_small_images
+from permll.data.readers.input_spec import describe_inputs, input_kind
+from permll.data.sample_digests import sample_digests
 from permll.networks.backbone import Backbone, at_hand
 from permll.networks.sentences import SentenceEncoder
 from permll.training.recipe import AUTO, DataSection, Recipe
@@ -44,12 +44,12 @@ def settle_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], None
     if section.weights and not section.backbone:
         raise ValueError(f"the weights {section.weights} need the name of their network too: --backbone timm:NAME.")
     for name, takes in ((section.backbone, "images"), (section.encoder, "texts")):
-        if name and kind_of(inputs) != takes:
-            raise ValueError(f"{name} takes {takes}, but these are {described(inputs)}: leave it out.")
+        if name and input_kind(inputs) != takes:
+            raise ValueError(f"{name} takes {takes}, but these are {describe_inputs(inputs)}: leave it out.")
     open_still = recipe.network.name == AUTO and not (section.backbone or section.pixels or recipe.views.resize)
     if isinstance(inputs, LazyImages) and open_still:
         found = at_hand()
-        section = section.model_copy(update={"backbone": found} if found else {"pixels": SMALL})
+        section = section.model_copy(update={"backbone": found} if found else {"pixels": SMALL_IMAGE_SIZE})
     if notify is not None and recipe.network.name == AUTO and isinstance(inputs, LazyImages | Texts):
         notify(_understood(section, inputs))
     return section
@@ -65,7 +65,7 @@ def made_small(data: LabeledData, size: int, channels: int | None = None) -> Lab
     """
     if not isinstance(data.inputs, LazyImages):
         return data
-    inputs = small(data.inputs.resized(size, "stretch"), data.ids, size)
+    inputs = load_small_images(data.inputs.resize(size, "stretch"), data.ids, size)
     if isinstance(inputs, Images) and channels == 3:
         inputs = Images(inputs.pixels.expand(-1, 3, -1, -1).contiguous())
     if channels == 1 and inputs.batch(torch.arange(1)).shape[1] != 1:
@@ -120,7 +120,7 @@ class CachedEncoder:
 
     def __call__(self, inputs: Inputs) -> Vectors:
         """Return the vectors of samples."""
-        keys = list(digests(inputs))
+        keys = list(sample_digests(inputs))
         name = self._name()
         known = self._read(name)
         new: dict[bytes, int] = {}
@@ -166,9 +166,9 @@ def _understood(section: DataSection, inputs: LazyImages | Texts) -> str:
         return f"{len(inputs):,} texts: a small network on {how}"
     if section.backbone:
         how = f"a small network on what {section.backbone} sees in them"
-    elif section.pixels == SMALL:
+    elif section.pixels == SMALL_IMAGE_SIZE:
         how = (
-            f"no pretrained weights at hand, so a small network on {SMALL}-pixel images; --backbone timm:NAME takes "
+            f"no pretrained weights at hand, so a small network on {SMALL_IMAGE_SIZE}-pixel images; --backbone timm:NAME takes "
             f"better features{'' if importlib.util.find_spec('timm') else ' (pip install permll[vision])'}"
         )
     else:

@@ -13,10 +13,10 @@ from permll._version import __version__
 from permll.data.dataset import LabeledData
 from permll.data.encoding import Encoder
 from permll.data.inputs import Inputs, LazyImages
-from permll.data.readers.inference_inputs import sized
-from permll.data.readers.input_spec import InputSpec, kind_of
-from permll.data.readers.types import row_numbers
-from permll.data.samplers import number_of_batches
+from permll.data.readers.inference_inputs import resize_inputs
+from permll.data.readers.input_spec import InputSpec, input_kind
+from permll.data.readers.raw_data import default_ids
+from permll.data.samplers import num_batches
 from permll.data.streams import Stream
 from permll.data.transforms.image_transforms import Transform
 from permll.distributed.network import DistributedNetwork
@@ -104,12 +104,12 @@ class Predictor:
         workers: int,
         device: str | torch.device,
     ) -> Tensor:
-        if self.encoder is not None and kind_of(inputs) == self.encoder.takes:
+        if self.encoder is not None and input_kind(inputs) == self.encoder.takes:
             inputs = self.encoder(inputs)
         elif isinstance(inputs, LazyImages) and self.input_spec.size is not None:
-            inputs = sized(inputs, row_numbers(len(inputs)), self.input_spec, self.input_spec.size)
+            inputs = resize_inputs(inputs, default_ids(len(inputs)), self.input_spec, self.input_spec.size)
         unknown = torch.zeros(len(inputs), dtype=torch.int64)
-        data = LabeledData(inputs, unknown, self.classes, row_numbers(len(inputs)))
+        data = LabeledData(inputs, unknown, self.classes, default_ids(len(inputs)))
         stream = Stream(data, batch_size, views={"plain": self.view}, order="sequential", workers=workers)
         self.method.to(device)
         found, done = torch.empty(0), 0
@@ -267,7 +267,7 @@ def _fit_info(run: Run) -> FitInfo:
     with np.load(run.folder / "labels.npz", allow_pickle=False) as saved:
         labels, ids, classes = torch.from_numpy(saved["given"]), saved["ids"].tolist(), saved["classes"]
     training = run.recipe.training
-    steps = number_of_batches(len(labels), training.rows_of_a_batch)
+    steps = num_batches(len(labels), training.rows_of_a_batch)
     return FitInfo(labels, tuple(ids), len(classes), training.epochs, steps)
 
 

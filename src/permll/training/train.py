@@ -13,8 +13,8 @@ from torch import nn
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Images, LazyImages
 from permll.data.loading import load
-from permll.data.readers.image_files import SMALL
-from permll.data.readers.types import ReadKeywords, check_keywords
+from permll.data.readers.image_files import SMALL_IMAGE_SIZE
+from permll.data.readers.options import ReadKeywords, check_keywords
 from permll.distributed.launch import launch_fabric, lost_rank_errors
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
@@ -213,7 +213,7 @@ def _suited(recipe: Recipe, experiment: Experiment) -> Recipe:
         if isinstance(inputs, Images):
             name = "cnn" if inputs.pixels.shape[2] < 24 else "resnet8"
         elif isinstance(inputs, LazyImages):
-            name = "resnet8" if inputs.size <= SMALL else "resnet18"
+            name = "resnet8" if inputs.size <= SMALL_IMAGE_SIZE else "resnet18"
         else:
             name = "mlp"
         recipe = recipe.model_copy(update={"network": recipe.network.model_copy(update={"name": name})})

@@ -4,9 +4,17 @@ from collections.abc import Callable, Mapping
 
 from permll.data.inputs import Images, Inputs, LazyImages, Vectors
 from permll.data.transforms import defaults
-from permll.data.transforms.image_transforms import CenterCrop, Chain, Crop, Cutout, Flip, Normalize, Transform
+from permll.data.transforms.image_transforms import (
+    CenterCrop,
+    Compose,
+    Cutout,
+    Normalize,
+    RandomCrop,
+    RandomHorizontalFlip,
+    Transform,
+)
 from permll.data.transforms.policies import AutoAugment, RandAugment
-from permll.data.transforms.vector_transforms import Drop, Jitter, Standardize
+from permll.data.transforms.vector_transforms import FeatureDropout, GaussianNoise, Standardize
 from permll.training.recipe import ViewsSection
 from permll.utils.messages import did_you_mean
 
@@ -24,7 +32,7 @@ def build_views(inputs: Inputs, section: ViewsSection) -> dict[str, Transform]:
     views = dict(defaults.default_views(inputs)) if section.weak is None or section.strong is None else {}
     scale = _scale(inputs, section)
     if section.weak is not None:
-        views["plain"] = Chain(*_plain(inputs, section), scale)
+        views["plain"] = Compose(*_plain(inputs, section), scale)
         views["weak"] = _chain(section.weak, inputs, section, scale)
     if section.strong is not None:
         views["strong"] = _chain(section.strong, inputs, section, scale)
@@ -38,7 +46,7 @@ def _scale(inputs: Inputs, section: ViewsSection) -> Transform:
         return _PUBLISHED[section.normalize]
     if isinstance(inputs, Images):
         return defaults.image_statistics(inputs)
-    return defaults.IMAGENET if isinstance(inputs, LazyImages) else defaults.as_it_is
+    return defaults.IMAGENET if isinstance(inputs, LazyImages) else defaults.identity
 
 
 def _plain(inputs: Inputs, section: ViewsSection) -> list[Transform]:
@@ -50,16 +58,16 @@ def _chain(words: list[str], inputs: Inputs, section: ViewsSection, scale: Trans
     size = inputs.pixels.shape[2] if isinstance(inputs, Images) else section.crop or 224
     before: Mapping[str, Callable[[], Transform]] = {
         "crop": lambda: (
-            Crop(section.crop) if section.crop else Crop(padding=section.padding, mode=section.padding_mode)
+            RandomCrop(section.crop) if section.crop else RandomCrop(padding=section.padding, mode=section.padding_mode)
         ),
-        "flip": Flip,
+        "flip": RandomHorizontalFlip,
         "randaugment": RandAugment,
         "autoaugment": AutoAugment,
     }
     after: Mapping[str, Callable[[], Transform]] = {
         "cutout": lambda: Cutout(size // 2),
-        "jitter": lambda: Jitter(0.1),
-        "drop": lambda: Drop(0.2, inputs.features if isinstance(inputs, Vectors) else None),
+        "jitter": lambda: GaussianNoise(0.1),
+        "drop": lambda: FeatureDropout(0.2, inputs.features if isinstance(inputs, Vectors) else None),
     }
     known = [*before, *after]
     unknown = [word for word in words if word not in known]
@@ -70,10 +78,10 @@ def _chain(words: list[str], inputs: Inputs, section: ViewsSection, scale: Trans
     first = [before[word]() for word in words if word in before]
     if first == [] and section.crop and not isinstance(inputs, Vectors):
         first = [CenterCrop(section.crop)]
-    return Chain(*first, scale, *(after[word]() for word in words if word in after))
+    return Compose(*first, scale, *(after[word]() for word in words if word in after))
 
 
 def mean_and_std(view: Transform) -> Normalize | Standardize | None:
     """Return the scaling inside a view, for the export of a trained network."""
-    steps = view.steps if isinstance(view, Chain) else (view,)
+    steps = view.steps if isinstance(view, Compose) else (view,)
     return next((step for step in steps if isinstance(step, Normalize | Standardize)), None)

@@ -25,7 +25,7 @@ from permll.cleaning.apply.source import Source, source_of
 from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
 from permll.cleaning.opening import opened
-from permll.data.readers.types import pluralize
+from permll.data.readers.raw_data import pluralize
 from permll.training.run import Run
 from permll.utils.messages import format_list
 

@@ -103,9 +103,9 @@ def _to_frame(dataset: Any, kinds: dict[str, str], options: ReadOptions) -> "pl.
     """Return the columns that are used; class numbers, except the labels, become class names."""
     import polars as pl
 
-    used = {options.text} if options.text is not None else set(_feature_names(kinds, options))
-    used |= {options.label, options.id}
-    frame: pl.DataFrame = dataset.select_columns([name for name in kinds if name in used]).to_polars()
+    inputs = [options.text] if options.text is not None else _feature_names(kinds, options)
+    used = [name for name in kinds if name in (*inputs, options.label, options.id)]
+    frame: pl.DataFrame = dataset.select_columns(used).to_polars()
     for name in frame.columns:
         if kinds[name] == "ClassLabel" and name != options.label:
             names = dict(enumerate(dataset.features[name].names))

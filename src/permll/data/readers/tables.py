@@ -146,9 +146,8 @@ def _read_inputs(
         texts = _read_texts(sheet.column(options.text), sheet.row_refs)
         return texts, {"kind": "texts", "text": options.text}, None
     names = options.features or [name for name in sheet.frame.columns if name not in (label, options.id)]
-    columns, left_out = [sheet.column(name) for name in names], []
-    if not options.features:
-        columns, left_out = drop_apply_columns(columns)
+    columns = [sheet.column(name) for name in names]
+    columns, left_out = (columns, []) if options.features else drop_apply_columns(columns)
     if len(columns) == 1 and columns[0].dtype.is_nested():
         metadata = {"kind": "vectors", "features": [columns[0].name], "left_out": left_out}
         return _read_vectors(columns[0], sheet.row_refs), metadata, None

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.data.transforms.defaults import as_it_is
-from permll.data.transforms.image_transforms import CenterCrop, Chain, Normalize, Transform
+from permll.data.transforms.defaults import identity
+from permll.data.transforms.image_transforms import CenterCrop, Compose, Normalize, Transform
 from permll.data.transforms.vector_transforms import Standardize
 
 Steps = Sequence[Mapping[str, Any]]
@@ -17,12 +17,12 @@ def steps_of(view: Transform) -> list[dict[str, Any]]:
     """Return the steps of a plain view as JSON holds them.
 
     Examples:
-        >>> steps_of(Chain(CenterCrop(24), Normalize((0.5,), (0.25,))))
+        >>> steps_of(Compose(CenterCrop(24), Normalize((0.5,), (0.25,))))
         [{'step': 'centre_crop', 'size': 24}, {'step': 'normalise', 'mean': [0.5], 'std': [0.25]}]
     """
-    if isinstance(view, Chain):
+    if isinstance(view, Compose):
         return [entry for step in view.steps for entry in steps_of(step)]
-    if view is as_it_is:
+    if view is identity:
         return []
     if isinstance(view, CenterCrop):
         return [{"step": "centre_crop", "size": view.size}]
@@ -43,7 +43,7 @@ def view_of(steps: Steps) -> Transform:
             views.append(Normalize(tuple(entry["mean"]), tuple(entry["std"])))
         else:
             views.append(Standardize(torch.tensor(entry["mean"]), torch.tensor(entry["std"])))
-    return Chain(*views)
+    return Compose(*views)
 
 
 def in_words(steps: Steps) -> str:
