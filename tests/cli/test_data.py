@@ -11,7 +11,7 @@ from permll.data.datasets.mnist import DEBIAN_FOLDER
 from permll.data.registry import DATASETS
 from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
-from tests.helpers.dataset_files import cut, write_noise_jpeg
+from tests.helpers.dataset_files import truncate, write_noise_jpeg
 from tests.helpers.http_servers import Server, serving
 from tests.helpers.real_data import published_fashion
 
@@ -27,7 +27,7 @@ def test_list_shows_every_set_whole_at_any_width(columns: int, inside: Inside) -
         how = f"permll data get {info.name}" if info.access.kind == "download" else info.access.url
         assert lines.count(how) == 1
         said = [info.inputs, info.noise, info.license, *(f"{n:,} {split}" for split, n in info.samples.items())]
-        said += [] if info.access.kind == "download" else [info.access.todo]
+        said += [] if info.access.kind == "download" else [info.access.instructions]
         assert all(phrase in flat for phrase in said)
     names = [line.split()[0] for line in shown.stdout.splitlines() if line and not line.startswith(" ")]
     assert names == list(DATASETS)
@@ -60,7 +60,7 @@ def test_check_of_a_broken_set_names_what_is_wrong(tmp_path: Path, inside: Insid
     for number in range(10):
         write_noise_jpeg(tmp_path / "training" / f"{number}_{number}.jpg", seed=number)
         write_noise_jpeg(tmp_path / "testing" / f"{number}_{number}.jpg", seed=number)
-    cut(tmp_path / "training" / "3_3.jpg", 0.5)
+    truncate(tmp_path / "training" / "3_3.jpg", 0.5)
     shown = inside("data", "check", "animal10n", "--root", tmp_path)
     assert shown.returncode == 1
     assert "1 image (3_3.jpg: damaged) in" in shown.stdout
@@ -68,8 +68,8 @@ def test_check_of_a_broken_set_names_what_is_wrong(tmp_path: Path, inside: Insid
     shown = inside("data", "check", "animal10n", "--json", PERMLL_DATA=str(tmp_path))
     assert shown.returncode == 1
     findings = json.loads(shown.stdout)
-    assert [finding["names"] for finding in findings if finding["what"] == "images"] == [["3_3.jpg"]]
-    assert [finding["detail"] for finding in findings if finding["what"] == "samples"] == ["10, not 5,000"]
+    assert [finding["names"] for finding in findings if finding["check"] == "images"] == [["3_3.jpg"]]
+    assert [finding["detail"] for finding in findings if finding["check"] == "samples"] == ["10, not 5,000"]
 
 
 @pytest.mark.parametrize("columns", [60, 1000])
@@ -77,7 +77,7 @@ def test_check_of_a_set_that_is_not_there_says_what_to_do_once(columns: int, tmp
     shown = inside("data", "check", "cifar10", "--root", tmp_path, COLUMNS=str(columns))
     assert shown.returncode == 1
     assert shown.stdout.count(f"permll data get cifar10 --root {tmp_path}.") == 1
-    assert shown.stdout.count("was not found") == 1
+    assert shown.stdout.count("not found") == 1
     shown = inside("data", "check", "webvision_mini", "--root", tmp_path, COLUMNS=str(columns))
     assert DATASETS["webvision_mini"].access.url in shown.stdout
     assert len(shown.stdout.splitlines()) == 2
@@ -99,7 +99,7 @@ def test_get_downloads_and_goes_on_where_it_broke_off(
         shown = CliRunner().invoke(data, ["get", "fashion_mnist", "--root", str(tmp_path), "--mirror", url])
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.split() == [str(folder / file) for file in files]
-    assert server.asked[0] == (name, "bytes=20000000-")
+    assert server.requests[0] == (name, "bytes=20000000-")
     assert {path.name for path in folder.iterdir()} == set(files)
     checked = inside("data", "check", "fashion_mnist", "--root", tmp_path)
     assert checked.returncode == 0, checked.stdout
@@ -117,19 +117,19 @@ def test_get_of_what_is_there_in_another_form_does_nothing(tmp_path: Path) -> No
 def test_get_of_what_needs_no_download(inside: Inside) -> None:
     shown = inside("data", "get", "digits")
     assert shown.returncode == 0
-    assert shown.stdout == "scikit-learn's digits: nothing to download, install scikit-learn, which holds it.\n"
+    assert shown.stdout == "scikit-learn's digits: nothing to download, install scikit-learn, which contains it.\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["get", "clothing1m"], "permll: Clothing1M is not to be had by download: ask its authors for it"),
-        (["get", "cifar"], "permll: 'cifar' is no built-in data set, did you mean cifar10? There are digits, "),
+        (["get", "clothing1m"], "permll: Clothing1M cannot be downloaded here: request it from its authors"),
+        (["get", "cifar"], "permll: unknown dataset 'cifar', did you mean cifar10? Available: digits, "),
         (
             ["get", "mnist", "--mirror", "nonsense"],
-            "permll: mirror must be an address (https://...) or a folder that is",
+            "permll: mirror must be a URL (https://...) or an existing folder",
         ),
-        (["check", "minst"], "permll: 'minst' is no built-in data set, did you mean mnist?"),
+        (["check", "minst"], "permll: unknown dataset 'minst', did you mean mnist? "),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(

@@ -27,7 +27,7 @@ def npz(folder: Path, **arrays: np.ndarray) -> Path:
 
 @pytest.mark.parametrize("features", ["x", "X", "features", "data", "embeddings"])
 @pytest.mark.parametrize("label", ["y", "labels", "label", "targets"])
-def test_usual_names_need_no_word(features: str, label: str, tmp_path: Path) -> None:
+def test_default_array_names(features: str, label: str, tmp_path: Path) -> None:
     data = read(npz(tmp_path, **{features: X, label: Y, "other": np.zeros(3)}))
     assert isinstance(data.inputs, Vectors)
     assert torch.equal(data.inputs.values, torch.from_numpy(X))
@@ -37,7 +37,7 @@ def test_usual_names_need_no_word(features: str, label: str, tmp_path: Path) -> 
     json.dumps(data.metadata)
 
 
-def test_the_same_from_every_kind_of_source(tmp_path: Path) -> None:
+def test_all_array_sources_give_same_data(tmp_path: Path) -> None:
     save_file({"x": X, "y": Y}, tmp_path / "a.safetensors")
     save_tensors({"x": torch.from_numpy(X).bfloat16(), "y": torch.from_numpy(Y)}, tmp_path / "b.safetensors")
     np.save(tmp_path / "x.npy", X)
@@ -70,7 +70,7 @@ def test_the_same_from_every_kind_of_source(tmp_path: Path) -> None:
         ((4, 3, 5, 6), (4, 3, 5, 6)),
     ],
 )
-def test_bytes_with_height_and_width_are_images(shape: tuple[int, ...], channels_first: tuple[int, ...]) -> None:
+def test_uint8_arrays_become_images(shape: tuple[int, ...], channels_first: tuple[int, ...]) -> None:
     array = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     array.flags.writeable = False
     data = read(array, labels=Y)
@@ -83,7 +83,7 @@ def test_bytes_with_height_and_width_are_images(shape: tuple[int, ...], channels
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float64, ">f4", np.int16, np.uint8, bool])
-def test_other_numbers_are_flattened_to_vectors(kind: object) -> None:
+def test_other_arrays_are_flattened_to_vectors(kind: object) -> None:
     array = np.array([[[0, 1]], [[1, 0]], [[1, 1]], [[0, 0]]], dtype=kind)
     array = array if kind is not np.uint8 else array[:, 0]
     data = read(array, labels=Y)
@@ -116,7 +116,7 @@ def test_string_labels_in_arrays_and_lists(tmp_path: Path) -> None:
     assert (data.classes, data.labels.tolist()) == (("dog", "cat"), [0, 1, 0, 1])
 
 
-def test_a_list_of_pil_images() -> None:
+def test_list_of_pil_images() -> None:
     images = [Image.new("RGB", (8, 8), (k, 0, 0)) for k in range(4)]
     assert read(images, labels=Y).inputs.pixels[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
     large = [Image.new("RGB", (80 + k, 80), (k, 0, 0)) for k in range(4)]
@@ -197,12 +197,12 @@ def with_nan(kind: type = np.float32) -> np.ndarray:
         (lambda _: 5, {}, r"cannot read a int: pass a path, arrays, a frame or a dataset"),
     ],
 )
-def test_arrays_that_cannot_be_read(make, asked: dict, message: str, tmp_path: Path) -> None:
+def test_array_reader_rejects_invalid_arrays(make, asked: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         read(make(tmp_path), **asked)
     assert "\n" not in str(caught.value)
 
 
-def test_a_labels_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_labels_file_raises(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no file .*y.npy"):
         read(X, labels=tmp_path / "y.npy")

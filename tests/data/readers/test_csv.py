@@ -41,11 +41,11 @@ def same(data) -> None:
         ("no_last_line_end.csv", PLAIN.rstrip("\n"), "utf-8"),
     ],
 )
-def test_one_table_in_many_dresses(name: str, text: str, encoding: str, tmp_path: Path) -> None:
+def test_csv_reader_detects_separator_and_encoding(name: str, text: str, encoding: str, tmp_path: Path) -> None:
     same(read(write(tmp_path / name, text, encoding)))
 
 
-def test_quotes_commas_line_breaks_and_umlauts_in_texts(tmp_path: Path) -> None:
+def test_csv_reader_reads_quoted_cells(tmp_path: Path) -> None:
     path = write(
         tmp_path / "said.csv",
         'text,label\n"Grüße, ""Änne""",gut\n"zwei\nZeilen",gut\nstraße 東京,übel\n"a;b;c;d",übel\n',
@@ -56,7 +56,7 @@ def test_quotes_commas_line_breaks_and_umlauts_in_texts(tmp_path: Path) -> None:
     assert data.classes == ("gut", "übel")
 
 
-def test_names_that_look_like_numbers_stay_as_they_are_written(tmp_path: Path) -> None:
+def test_ids_that_look_like_numbers_stay_text(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,x,y\n007,1,01\n07,2,1\n7,3,01\n1e3,4,1\n")
     data = read(path, label="y", id="id")
     assert data.ids == ("007", "07", "7", "1e3")
@@ -72,12 +72,12 @@ def test_names_that_look_like_numbers_stay_as_they_are_written(tmp_path: Path) -
         (["-1", "1", "-1", "1"], ("-1", "1")),
     ],
 )
-def test_labels_in_cells(written: list[str], classes: tuple[str, ...], tmp_path: Path) -> None:
+def test_parse_labels(written: list[str], classes: tuple[str, ...], tmp_path: Path) -> None:
     rows = "".join(f"{3 * i % 4},{label}\n" for i, label in enumerate(written))
     assert read(write(tmp_path / "a.csv", "x,label\n" + rows)).classes == classes
 
 
-def test_types_of_cells(tmp_path: Path) -> None:
+def test_infer_type(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.csv",
         "day,time,flag,mixed,price,label\n"
@@ -94,7 +94,7 @@ def test_types_of_cells(tmp_path: Path) -> None:
     assert columns["mixed"].tolist() == ["3", "red", "red", "3"]
 
 
-def test_a_comma_in_a_number_is_no_decimal_point_where_commas_separate(tmp_path: Path) -> None:
+def test_decimal_comma_needs_other_separator(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'price,x,label\n"1,234",1,a\n"1,234",2,b\n"5,000",2,a\n"5,000",1,b\n')
     assert read(path).inputs.columns["price"].tolist() == ["1,234", "1,234", "5,000", "5,000"]
 
@@ -127,13 +127,13 @@ def test_a_comma_in_a_number_is_no_decimal_point_where_commas_separate(tmp_path:
         ('x,label\n1,a\n2,""\n3,a\n4,\n5, \n', "utf-8", r"missing in 3 lines \(3, 5, 6\): .*no_label=\"\""),
     ],
 )
-def test_files_that_cannot_be_read(text: str, encoding: str, message: str, tmp_path: Path) -> None:
+def test_csv_reader_rejects_invalid_files(text: str, encoding: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         read(write(tmp_path / "a.csv", text, encoding))
     assert "\n" not in str(caught.value)
 
 
-def test_every_complaint_says_the_line_of_the_file(tmp_path: Path) -> None:
+def test_csv_errors_name_lines(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'id,said,label\n\n7,"two\nlines",a\n8,one,\n\n7,one,a\n')
     with pytest.raises(ValueError, match=r"labels are missing in 1 line \(5\)"):
         read(path, text="said")
@@ -149,7 +149,7 @@ def test_every_complaint_says_the_line_of_the_file(tmp_path: Path) -> None:
     assert [note["names"] for note in kept.metadata["left_out"] if note["what"] == "row"] == [["4"]]  # ids stay ids
 
 
-def test_a_cell_can_hold_a_book(tmp_path: Path) -> None:
+def test_csv_reader_accepts_long_cells(tmp_path: Path) -> None:
     book = "word " * 100_000
     data = read(write(tmp_path / "a.csv", f"text,label\n{book},a\nshort,b\n{book},a\nbrief,b\n"))
     assert data.inputs.texts[0] == book.strip()
@@ -180,7 +180,7 @@ def test_a_cell_can_hold_a_book(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_file_without_a_line_of_names(text: str, asked: dict, message: str, tmp_path: Path) -> None:
+def test_csv_reader_hints_at_missing_header(text: str, asked: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         read(write(tmp_path / "a.csv", text), **asked)
 
@@ -195,7 +195,7 @@ GOOD = [f"{i / 7:.3f}" for i in range(30)]
 
 @pytest.mark.parametrize("typo", ["1.5x", "#N/A!", "1 234", "1.2.3", '"1,234"', "12 cm"])
 @pytest.mark.parametrize("asked", [{}, {"features": ["x"]}, {"features": ["z", "x"]}], ids=str)
-def test_a_typo_among_numbers_is_found(typo: str, asked: dict, tmp_path: Path) -> None:
+def test_non_numeric_cell_is_named(typo: str, asked: dict, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", numbers_but_for([*GOOD[:5], typo, *GOOD[5:], ""]))
     with pytest.raises(ValueError, match=r"column 'x' holds numbers but for 1 line \(7: '") as caught:
         read(path, **asked)
@@ -205,14 +205,14 @@ def test_a_typo_among_numbers_is_found(typo: str, asked: dict, tmp_path: Path) -
     assert np.isnan(read(path, **asked).inputs.columns["x"]).sum() == 1
 
 
-def test_numbers_with_a_decimal_comma_are_numbers_there_too(tmp_path: Path) -> None:
+def test_decimal_comma_in_numeric_column(tmp_path: Path) -> None:
     cells = [number.replace(".", ",") for number in GOOD]
     path = write(tmp_path / "a.csv", numbers_but_for([*cells, "1,2x", "?3"], ";"))
     with pytest.raises(ValueError, match=r"column 'x' holds numbers but for 2 lines \(32: '1,2x', 33: '\?3'\)"):
         read(path)
 
 
-def test_words_are_words_where_they_are_no_exception(tmp_path: Path) -> None:
+def test_categories_with_some_numbers_are_accepted(tmp_path: Path) -> None:
     for cells in (["1", "2", "3", "4", "old"] * 3, ["1", "2", "3", "old", "old"], ["1"] * 17 + ["new", "old", "no"]):
         data = read(write(tmp_path / "a.csv", numbers_but_for(cells)))
         assert data.inputs.columns["x"].tolist() == cells

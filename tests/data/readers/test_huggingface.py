@@ -25,7 +25,7 @@ def pictures(count: int = 4, size: int = 8, **extra: list) -> Dataset:
     return Dataset.from_dict(columns, features=Features(features))
 
 
-def test_images_and_class_names() -> None:
+def test_huggingface_images_and_class_names() -> None:
     data = read(pictures(), rare="keep")
     assert data.classes == ("1", "2", "10")
     assert data.labels.tolist() == [0, 2, 0, 2]
@@ -36,33 +36,35 @@ def test_images_and_class_names() -> None:
     assert read(pictures(), rare="drop").classes == ("1", "10")
 
 
-def test_large_images_are_opened_by_workers_too() -> None:
+def test_huggingface_images_are_opened_in_workers() -> None:
     data = read(pictures(size=80, key=["d", "c", "b", "a"]).with_format("torch"), id="key", rare="drop")
     assert isinstance(data.inputs, LazyImages)
     assert data.ids == ("d", "c", "b", "a")
-    sent = pickle.loads(pickle.dumps(data.inputs)).resized(16)
+    sent = pickle.loads(pickle.dumps(data.inputs)).resize(16)
     assert sent.batch(torch.tensor([3, 1]))[:, 0, 0, 0].tolist() == [60, 20]
     assert read(pictures(size=80), image_size=16, rare="drop").inputs.pixels.shape == (4, 3, 16, 16)
 
 
-def test_images_that_the_data_set_does_not_decode() -> None:
+def test_huggingface_images_without_decoding() -> None:
     raw = pictures().cast_column("image", datasets.Image(decode=False))
     assert read(raw, rare="drop").inputs.pixels[:, 0, 0, 0].tolist() == [0, 20, 40, 60]
 
 
-def test_damaged_and_missing_images_are_named() -> None:
+def test_huggingface_names_damaged_images() -> None:
     file = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 256, (90, 90, 3), dtype=np.uint8)
     Image.fromarray(noise).save(file, "JPEG")
-    good, cut = {"bytes": file.getvalue(), "path": None}, {"bytes": file.getvalue()[:2000], "path": None}
+    passed, cut = {"bytes": file.getvalue(), "path": None}, {"bytes": file.getvalue()[:2000], "path": None}
     features = Features({"image": datasets.Image(), "label": Value("int64")})
-    mixed = Dataset.from_dict({"image": [good, cut, good, None, good, good], "label": [0, 1, 0, 1, 1, 1]}, features)
+    mixed = Dataset.from_dict(
+        {"image": [passed, cut, passed, None, passed, passed], "label": [0, 1, 0, 1, 1, 1]}, features
+    )
     with pytest.raises(ValueError, match=r"2 images \(1: damaged, 3: no image\) cannot be read: .*skip_unreadable"):
         read(mixed)
     assert read(mixed, skip_unreadable=True).ids == ("0", "2", "4", "5")
 
 
-def test_texts() -> None:
+def test_huggingface_texts() -> None:
     said = ["a good day", "a bad day", "good", "bad"]
     columns = {"said": said, "label": [1, 0, 1, 0]}
     features = Features({"said": Value("string"), "label": ClassLabel(names=["neg", "pos"])})
@@ -74,7 +76,7 @@ def test_texts() -> None:
     assert part.inputs.texts == ("bad", "a bad day", "a good day", "good")
 
 
-def test_columns_become_a_table_with_categories_by_name() -> None:
+def test_huggingface_table() -> None:
     columns = {"size": [1.5, None, 2.0, 3.0], "colour": [0, 1, 1, 0], "y": [True, False, True, False]}
     colors = ClassLabel(names=["red", "blue"])
     data = read(Dataset.from_dict(columns, Features({"size": Value("float32"), "colour": colors, "y": Value("bool")})))
@@ -85,7 +87,7 @@ def test_columns_become_a_table_with_categories_by_name() -> None:
 
 
 @pytest.mark.parametrize("kind", ["list", "array"])
-def test_a_column_of_numbers_becomes_vectors(kind: str) -> None:
+def test_huggingface_vectors(kind: str) -> None:
     rows = [[[1.0, 2.0]], [[3.0, 4.0]], [[5.0, 6.0]], [[7.0, 8.0]]]
     if kind == "array":
         features = Features({"v": Array2D((1, 2), "float32"), "label": Value("string")})
@@ -97,7 +99,7 @@ def test_a_column_of_numbers_becomes_vectors(kind: str) -> None:
     assert data.inputs.values.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
 
 
-def test_minus_one_is_no_label_of_a_class_label() -> None:
+def test_huggingface_class_label_minus_one() -> None:
     hidden = Dataset.from_dict({"x": [1.0, 5.0, 2.0, 7.0, 1.0], "stars": [0, -1, 1, 1, 0]}).cast_column("stars", STARS)
     with pytest.raises(ValueError, match=r"labels are -1 in 1 row \(1\): pass no_label=-1"):
         read(hidden)
@@ -133,13 +135,13 @@ PLAIN = Dataset.from_dict({"x": [1.0, 2.0, 5.0], "label": [0, 1, 0]})
         (lambda: PLAIN.select([]), {}, r"has no rows"),
     ],
 )
-def test_data_sets_that_cannot_be_read(make, asked: dict, message: str) -> None:
+def test_huggingface_rejects_unsupported_datasets(make, asked: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         read(make(), **asked)
     assert "\n" not in str(caught.value)
 
 
-def test_two_image_columns_need_a_word() -> None:
+def test_huggingface_two_image_columns_need_option() -> None:
     two = Dataset.from_dict({"a": pictures()["image"], "b": pictures()["image"], "label": [0, 1, 0, 1]})
     with pytest.raises(ValueError, match=r"2 image columns \(a, b\): choose one with image="):
         read(two)

@@ -27,7 +27,7 @@ def pets(tmp_path: Path) -> Path:
     return root
 
 
-def test_classes_are_folders_and_ids_are_paths(pets: Path) -> None:
+def test_image_folder_classes_and_ids(pets: Path) -> None:
     data = read(pets)
     assert data.classes == ("cat", "dog")
     assert data.ids == ("cat/1.Jpg", "cat/b/2.PNG", "cat/ü.gif", "dog/3.png", "dog/a/1.bmp")
@@ -43,7 +43,7 @@ def test_classes_are_folders_and_ids_are_paths(pets: Path) -> None:
     json.dumps(data.metadata)
 
 
-def test_the_order_of_the_file_system_does_not_matter(pets: Path, tmp_path: Path) -> None:
+def test_image_folder_order_is_sorted(pets: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     for path in sorted(pets.rglob("*"), reverse=True):
         if path.is_file():
@@ -54,7 +54,7 @@ def test_the_order_of_the_file_system_does_not_matter(pets: Path, tmp_path: Path
     assert torch.equal(first.inputs.pixels, second.inputs.pixels)
 
 
-def test_grey_images_keep_one_channel(tmp_path: Path) -> None:
+def test_gray_images_have_one_channel(tmp_path: Path) -> None:
     for k in range(4):
         save_image(tmp_path / f"{k % 2}" / f"{k}.png", 50 * k, (28, 20), "L")
     data = read(tmp_path)
@@ -65,16 +65,16 @@ def test_grey_images_keep_one_channel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("size", "other"), [((65, 8), (65, 8)), ((8, 8), (9, 8))], ids=["large", "of two sizes"])
-def test_other_images_stay_in_their_files(size: tuple[int, int], other: tuple[int, int], tmp_path: Path) -> None:
+def test_large_or_mixed_images_stay_lazy(size: tuple[int, int], other: tuple[int, int], tmp_path: Path) -> None:
     for k in range(4):
         save_image(tmp_path / f"{k % 2}" / f"{k}.png", 50 * k, other if k == 3 else size)
     data = read(tmp_path)
     assert isinstance(data.inputs, LazyImages)
     sent = pickle.loads(pickle.dumps(data.inputs))
-    assert sent.resized(4).batch(torch.tensor([3, 0]))[:, 0, 0, 0].tolist() == [150, 0]
+    assert sent.resize(4).batch(torch.tensor([3, 0]))[:, 0, 0, 0].tolist() == [150, 0]
 
 
-def test_images_are_resized_to_what_was_asked(tmp_path: Path) -> None:
+def test_image_size_resizes_images(tmp_path: Path) -> None:
     for k in range(4):
         save_image(tmp_path / f"{k % 2}" / f"{k}.png", 50 * k, (70 + k, 30))
     small = read(tmp_path, image_size=16)
@@ -85,7 +85,7 @@ def test_images_are_resized_to_what_was_asked(tmp_path: Path) -> None:
     assert large.inputs.batch(torch.tensor([1])).shape == (1, 3, 96, 96)
 
 
-def test_links_in_a_circle_end(pets: Path) -> None:
+def test_image_folder_follows_symlink_cycles(pets: Path) -> None:
     (pets / "cat" / "again").symlink_to(pets, target_is_directory=True)
     assert len(read(pets)) == 5
 
@@ -101,7 +101,7 @@ def damaged(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_all_damaged_images_are_named_before_anything_starts(damaged: Path) -> None:
+def test_all_damaged_images_are_named(damaged: Path) -> None:
     with pytest.raises(
         ValueError,
         match=r"^3 images \(a/2.jpg: damaged, a/4.jpg: no image, b/3.jpg: no image\) cannot be read: .*skip_un",
@@ -109,7 +109,7 @@ def test_all_damaged_images_are_named_before_anything_starts(damaged: Path) -> N
         read(damaged)
 
 
-def test_damaged_images_are_left_out_and_noted(damaged: Path) -> None:
+def test_damaged_images_can_be_left_out(damaged: Path) -> None:
     data = read(damaged, skip_unreadable=True)
     assert data.ids == ("a/0.jpg", "a/6.jpg", "a/8.jpg", "b/1.jpg", "b/5.jpg", "b/7.jpg")
     assert data.metadata["left_out"] == [
@@ -118,7 +118,7 @@ def test_damaged_images_are_left_out_and_noted(damaged: Path) -> None:
     ]
 
 
-def test_without_a_check_large_files_are_not_opened(damaged: Path) -> None:
+def test_check_false_does_not_open_large_files(damaged: Path) -> None:
     data = read(damaged, check=False)
     assert len(data) == 9
     with pytest.raises(ValueError, match=r"image a/2.jpg of files in .* cannot be read: .*truncated"):
@@ -127,14 +127,14 @@ def test_without_a_check_large_files_are_not_opened(damaged: Path) -> None:
         read(damaged, check=False, image_size=32)  # these would go to memory, so they must be read
 
 
-def test_a_damaged_image_can_make_a_class_too_small(damaged: Path) -> None:
+def test_damaged_image_can_make_class_rare(damaged: Path) -> None:
     for k in (1, 5):
         (damaged / "b" / f"{k}.jpg").unlink()
     with pytest.raises(ValueError, match=r"too few samples .* 1 class \(b: b/7.jpg\)"):
         read(damaged, skip_unreadable=True)
 
 
-def test_images_beside_the_class_folders_have_no_class(pets: Path) -> None:
+def test_images_outside_class_folders(pets: Path) -> None:
     save_image(pets / "stray.png")
     with pytest.raises(ValueError, match=r"pets holds 1 image \(stray.png\) beside the class folders: .*no_label"):
         read(pets)
@@ -176,7 +176,7 @@ def saved_dataset(root: Path) -> None:
         (lambda root: flat(root / "cat"), r"at least two classes are needed, but all labels are 'cat'"),
     ],
 )
-def test_folders_that_cannot_be_learned_from(make, message: str, tmp_path: Path) -> None:
+def test_image_folder_rejects_invalid_folders(make, message: str, tmp_path: Path) -> None:
     make(tmp_path)
     with pytest.raises(ValueError, match=message) as caught:
         read(tmp_path)
@@ -184,13 +184,13 @@ def test_folders_that_cannot_be_learned_from(make, message: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("keyword", ["label", "text", "image", "features", "id", "labels", "ids"])
-def test_keywords_without_meaning_are_refused(keyword: str, pets: Path) -> None:
+def test_unsupported_options_raise(keyword: str, pets: Path) -> None:
     value = ["x"] if keyword in ("labels", "ids") else "x"
     with pytest.raises(ValueError, match=f"{keyword}= has no meaning for a folder of images"):
         read(pets, **{keyword: value})
 
 
-def test_a_path_that_is_not_there(pets: Path) -> None:
+def test_missing_path_raises(pets: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no file or folder .*petz, did you mean pets\?"):
         read(pets.parent / "petz")
     with pytest.raises(FileNotFoundError, match=re.escape("no file or folder nowhere/at/all.")):
@@ -199,7 +199,7 @@ def test_a_path_that_is_not_there(pets: Path) -> None:
         read(pets / "dog" / "3.png")
 
 
-def test_why_an_image_cannot_be_read_is_said_where_it_is_known(damaged: Path) -> None:
+def test_unreadable_image_reasons(damaged: Path) -> None:
     Image.new("F", (8, 8)).save(damaged / "a" / "floats.tif")
     with pytest.raises(
         ValueError, match=r"4 images \(.*, a/floats.tif: a mode that cannot be read: F, b/3.jpg: no image"

@@ -45,7 +45,7 @@ def houses(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_row_alone_is_encoded_as_among_the_others(houses: Path, tmp_path: Path) -> None:
+def test_single_row_is_encoded_as_in_training(houses: Path, tmp_path: Path) -> None:
     options = {"label": "sold", "id": "number"}
     like = seen(houses, **options)
     assert like.kind == "table"
@@ -64,7 +64,7 @@ def test_a_row_alone_is_encoded_as_among_the_others(houses: Path, tmp_path: Path
     assert encoder is not None
 
 
-def test_other_columns_of_a_table(houses: Path, tmp_path: Path) -> None:
+def test_table_columns_must_match_training(houses: Path, tmp_path: Path) -> None:
     like = seen(houses, label="sold", id="number")
     cells = pl.read_csv(houses, separator=";", infer_schema_length=0)
     cells.select("town", "sold").write_csv(tmp_path / "less.csv")
@@ -87,7 +87,7 @@ def test_other_columns_of_a_table(houses: Path, tmp_path: Path) -> None:
         read_unlabeled(tmp_path / "wrong.csv", like)
 
 
-def test_texts_of_a_table(tmp_path: Path) -> None:
+def test_texts_of_table(tmp_path: Path) -> None:
     words = ["a good film", "a bad film", "good acting", "bad acting", "very good", "very bad"]
     frame = pl.DataFrame({"review": words, "mood": ["+", "-"] * 3, "id": list("abcdef")})
     frame.write_csv(tmp_path / "train.csv")
@@ -106,7 +106,7 @@ def test_texts_of_a_table(tmp_path: Path) -> None:
         read_unlabeled(np.zeros((3, 2)), like)
 
 
-def test_arrays(tmp_path: Path) -> None:
+def test_unlabeled_arrays(tmp_path: Path) -> None:
     values, labels = np.arange(24.0).reshape(6, 4), np.arange(6) % 2
     np.savez(tmp_path / "train.npz", embedding=values, y=labels)
     like = seen(tmp_path / "train.npz", features="embedding")
@@ -125,7 +125,7 @@ def test_arrays(tmp_path: Path) -> None:
         read_unlabeled(tmp_path / "nothing.npy", like)
 
 
-def test_images_in_files_are_resized_as_in_the_training(tmp_path: Path) -> None:
+def test_images_are_resized_as_in_training(tmp_path: Path) -> None:
     for name in "ab":
         write_images(tmp_path / "train" / name, 2, (90, 80))
     like = seen(tmp_path / "train", image_size=70)
@@ -149,7 +149,7 @@ def test_images_in_files_are_resized_as_in_the_training(tmp_path: Path) -> None:
         read_unlabeled(tmp_path / "new", like, label="cat")
 
 
-def test_small_images_must_have_the_size_and_colour_of_the_training(tmp_path: Path) -> None:
+def test_small_images_must_match_training_size_and_color(tmp_path: Path) -> None:
     for name in "ab":
         write_images(tmp_path / "train" / name, 2, (12, 10), "L")
     like = seen(tmp_path / "train")
@@ -177,7 +177,7 @@ def test_small_images_must_have_the_size_and_colour_of_the_training(tmp_path: Pa
     assert torch.equal(format_list.inputs.batch(torch.arange(1)), before.pixels[:1])
 
 
-def test_built_in_sets() -> None:
+def test_built_in_datasets() -> None:
     like = seen("digits")
     found = read_unlabeled("digits", like, split="test")
     assert len(found.ids) == 450

@@ -40,13 +40,13 @@ Y = [0, 1, 0, 1]
     ],
     ids=str,
 )
-def test_wrong_types_are_one_sentence(asked: dict, message: str) -> None:
+def test_options_reject_wrong_types(asked: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         read(X, **{"labels": Y} | asked)
     assert "\n" not in str(caught.value)
 
 
-def test_numbers_and_lists_of_libraries_will_do() -> None:
+def test_options_accept_library_types() -> None:
     images = [Image.new("RGB", (9, 7)) for _ in X]
     assert read(images, labels=pd.Series(Y), image_size=np.int64(4), check=np.True_).inputs.pixels.shape == (4, 3, 4, 4)
     frame = pd.DataFrame({"a": [1.0, 3.0, 2.0, 7.0], "b": [5.0, 1.0, 0.0, 2.0], "y": Y})

@@ -22,13 +22,13 @@ def modules_after(statement: str) -> set[str]:
     return set(shown.stdout.split())
 
 
-def test_the_door_brings_nothing_heavy() -> None:
+def test_read_imports_nothing_heavy() -> None:
     added = modules_after("import permll.data.readers, permll.data.encoding") - modules_after("import torch")
     assert "permll" in added
     assert not added & HEAVY
 
 
-def test_one_data_set_by_many_ways(tmp_path: Path) -> None:
+def test_read_gives_same_data_from_many_sources(tmp_path: Path) -> None:
     x = np.array([[0.5, 1.0], [2.0, 3.5], [4.0, 0.0], [1.0, 1.5]])
     said = ["ja", "nein", "nein", "ja"]
     columns = {"a": x[:, 0], "b": x[:, 1], "y": said}
@@ -50,7 +50,7 @@ def test_one_data_set_by_many_ways(tmp_path: Path) -> None:
     np.testing.assert_array_equal(vectors.inputs.values, x)
 
 
-def test_about_says_what_was_understood(tmp_path: Path) -> None:
+def test_metadata_describes_source(tmp_path: Path) -> None:
     path = write(
         tmp_path / "flowers.csv",
         "id;size;land;kind\nx1;1;de;rose\nx2;2;de;\nx3;3;de;rose\nx4;5;de;tulip\nx5;4;de;tulip\n",

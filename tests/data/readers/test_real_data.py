@@ -10,7 +10,7 @@ from permll.noise.annotators import one_answer
 from tests.helpers.reader_files import shared
 
 
-def test_labelme_with_one_answer_of_the_crowd() -> None:
+def test_labelme_with_crowd_labels() -> None:
     path = shared("labelme.npz")
     with np.load(path) as file:
         answers, x, clean = file["answers"], file["x_train"], file["y_train"]
@@ -25,7 +25,7 @@ def test_labelme_with_one_answer_of_the_crowd() -> None:
     assert 0.2 < np.mean(numbers != clean[rows]) < 0.35  # the noise is real
 
 
-def test_trec_with_labels_of_rules() -> None:
+def test_trec_with_rule_labels() -> None:
     path = shared("trec_rules.npz")
     with np.load(path) as file:
         weak, names, said = file["weak_train"], file["names"], file["text_train"]

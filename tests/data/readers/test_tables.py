@@ -43,7 +43,7 @@ def as_file(frame: pl.DataFrame, form: str, folder: Path) -> object:
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "parquet", "polars", "lazy", "pandas"])
-def test_every_form_of_a_table_reads_the_same(form: str, tmp_path: Path) -> None:
+def test_all_table_formats_give_same_data(form: str, tmp_path: Path) -> None:
     data = read(as_file(FRAME, form, tmp_path), label="species", id="id")
     assert data.classes == ("cat", "dog")
     assert data.ids == ("r3", "r1", "r4", "r2", "r0")
@@ -60,7 +60,7 @@ def test_every_form_of_a_table_reads_the_same(form: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "polars", "pandas"])
-def test_another_order_of_rows_changes_no_row(form: str, tmp_path: Path) -> None:
+def test_row_order_does_not_change_rows(form: str, tmp_path: Path) -> None:
     first = read(as_file(FRAME, form, tmp_path), label="species", id="id", features=["size", "colour"])
     second = read(as_file(FRAME.sort("id"), form, tmp_path), label="species", id="id", features=["size", "colour"])
     assert second.ids == ("r0", "r1", "r2", "r3", "r4")
@@ -71,14 +71,14 @@ def test_another_order_of_rows_changes_no_row(form: str, tmp_path: Path) -> None
         np.testing.assert_array_equal(again.inputs.columns[name], column)
 
 
-def test_columns_that_are_named_stay(tmp_path: Path) -> None:
+def test_named_features_are_kept(tmp_path: Path) -> None:
     data = read(FRAME, label="species", features=["land", "id"])
     assert list(data.inputs.columns) == ["land", "id"]
     assert data.metadata["left_out"] == []
     assert list(read(FRAME, label="species", features="size").inputs.columns) == ["size"]
 
 
-def test_a_column_that_counts_the_rows_is_no_feature() -> None:
+def test_row_number_column_is_left_out() -> None:
     frame = pl.DataFrame({"row": range(1, 21), "x": [0.5, 1.5] * 10, "y": ["a", "b"] * 10})
     data = read(frame)
     assert list(data.inputs.columns) == ["x"]
@@ -87,7 +87,7 @@ def test_a_column_that_counts_the_rows_is_no_feature() -> None:
     assert list(read(frame[:6]).inputs.columns) == ["row", "x"]  # six could be an accident
 
 
-def test_a_pandas_index_names_the_rows() -> None:
+def test_pandas_index_becomes_ids() -> None:
     frame = pd.DataFrame({"x": [1.0, 5.0, 2.0, 7.0], "y": [0, 1, 0, 1]}, index=[3, 9, 4, 1])
     assert read(frame).ids == ("3", "9", "4", "1")
     assert read(frame[frame["x"] > 1].assign(y=[0, 0, 1]), rare="keep").ids == ("9", "4", "1")
@@ -142,11 +142,11 @@ def test_polars_types() -> None:
 
 
 @pytest.mark.parametrize("name", ["label", "Labels", "class", "TARGET", "y"])
-def test_usual_names_of_the_label_column(name: str) -> None:
+def test_default_label_columns(name: str) -> None:
     assert read(pl.DataFrame({"x": [1.0, 5.0, 2.0, 2.5], name: ["a", "b", "a", "b"]})).metadata["label"] == name
 
 
-def test_free_text_is_read_as_text_only_if_it_is_all_there_is() -> None:
+def test_free_text_column_is_read_as_text_if_only_feature() -> None:
     words = ["a good day", "a bad day", "a good day", "no day at all"]
     labels = ["x", "y", "x", "y"]
     alone = read(pl.DataFrame({"said": words, "land": ["de"] * 4, "label": labels}))
@@ -158,20 +158,20 @@ def test_free_text_is_read_as_text_only_if_it_is_all_there_is() -> None:
     assert beside.metadata["left_out"] == [{"what": "column", "why": "free text", "count": 1, "names": ["said"]}]
 
 
-def test_a_column_of_lists_that_stands_alone_is_vectors() -> None:
+def test_single_list_column_becomes_vectors() -> None:
     data = read(pl.DataFrame({"embedding": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]], "y": [0, 1, 0, 1]}))
     assert isinstance(data.inputs, Vectors)
     assert data.inputs.values.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
 
 
-def test_labels_beside_a_frame_of_features() -> None:
+def test_labels_argument_with_frame() -> None:
     data = read(FRAME.select("size", "colour"), labels=FRAME["species"], ids=FRAME["id"].to_list())
     assert data.classes == ("cat", "dog")
     assert data.ids[0] == "r3"
 
 
 @pytest.mark.parametrize(("no_label", "kept"), [(-1, "0134"), ("-1", "0134"), (-1.0, "0134"), ((-1, 7), "013")])
-def test_rows_without_a_label_keep_the_numbers_of_the_others(no_label: object, kept: str, tmp_path: Path) -> None:
+def test_unlabeled_rows_are_left_out(no_label: object, kept: str, tmp_path: Path) -> None:
     frame = pl.DataFrame({"x": [1.0, 5.0, 2.0, 7.0, 1.5], "label": [2, 3, -1, 3, 7]})
     data = read(as_file(frame, "csv", tmp_path), no_label=no_label, rare="keep")
     assert data.ids == tuple(kept)
@@ -196,7 +196,7 @@ def listing(tmp_path: Path) -> Path:
     )
 
 
-def test_images_named_in_a_table(listing: Path) -> None:
+def test_image_column(listing: Path) -> None:
     data = read(listing, image="file")
     assert data.ids == ("pictures/2.png", "pictures/0.png", "pictures/3.png", "pictures/1.png")
     assert isinstance(data.inputs, Images)
@@ -204,7 +204,7 @@ def test_images_named_in_a_table(listing: Path) -> None:
     assert read(listing, image="file", image_size=4).inputs.pixels.shape == (4, 3, 4, 4)
 
 
-def test_images_that_a_table_names_in_vain(listing: Path) -> None:
+def test_image_column_names_missing_files(listing: Path) -> None:
     truncate(listing.parent / "pictures" / "3.png", 0.3)
     with pytest.raises(ValueError, match=r"1 image \(pictures/3.png: damaged\) cannot be read"):
         read(listing, image="file")
@@ -257,13 +257,13 @@ NESTED = {"tags": [["u"], ["v"], [], ["u"]]}
         ({**X, "y": ["?", "?", "?", "?"]}, {"no_label": "?"}, r"no row has a label: all 4 are '\?'"),
     ],
 )
-def test_tables_that_cannot_be_read(frame: dict, asked: dict, message: str) -> None:
+def test_table_reader_rejects_invalid_tables(frame: dict, asked: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         read(pl.DataFrame(frame), **asked)
     assert "\n" not in str(caught.value)
 
 
-def test_mixed_columns_of_pandas_are_named() -> None:
+def test_mixed_pandas_column_is_named() -> None:
     with pytest.raises(ValueError, match=r"mix text and numbers: text in 1 row \(1\)"):
         read(pd.DataFrame({"x": [1, 2, 5], "y": [1, "a", 2]}))
     with pytest.raises(ValueError, match=r"column 'x' holds values of several types"):
@@ -273,7 +273,7 @@ def test_mixed_columns_of_pandas_are_named() -> None:
         read(twice)
 
 
-def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
+def test_damaged_parquet_file_raises(tmp_path: Path) -> None:
     path = as_file(FRAME, "parquet", tmp_path)
     truncate(path)
     with pytest.raises(ValueError, match=r"table.parquet cannot be read as Parquet: ") as caught:
@@ -281,14 +281,14 @@ def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_library_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_polars_gives_install_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "x,y\n1,a\n")
     monkeypatch.setitem(sys.modules, "polars", None)  # as Python marks what must not be imported
     with pytest.raises(ImportError, match=r"tables need polars: pip install 'permll\[table\]'"):
         read(path)
 
 
-def test_a_table_keeps_numbers_and_words_apart() -> None:
+def test_table_sample_has_python_types() -> None:
     inputs = read(FRAME, label="species").inputs
     assert isinstance(inputs, Table)
     assert {name: column.dtype.kind for name, column in inputs.columns.items()} == {"size": "f", "colour": "O"}
@@ -297,7 +297,7 @@ def test_a_table_keeps_numbers_and_words_apart() -> None:
 SIZES = ["small", "large", "medium", "large", "small", "medium"]
 
 
-def test_ordered_categories_give_the_classes_their_order() -> None:
+def test_ordered_categories_set_class_order() -> None:
     ordered = pd.Categorical(SIZES, categories=["small", "medium", "large", "huge"], ordered=True)
     x = [1.0, 5.0, 2.0, 7.0, 3.0, 0.0]
     enum = pl.Series("label", SIZES, dtype=pl.Enum(["small", "medium", "large", "huge"]))
@@ -315,7 +315,7 @@ def test_ordered_categories_give_the_classes_their_order() -> None:
     assert named.classes == ("large", "medium", "small")
 
 
-def test_ordered_categories_of_numbers_and_without_a_label() -> None:
+def test_ordered_categories_of_numbers_and_missing_labels() -> None:
     stars = pd.Categorical([5, 1, None, 5, 1, 3, 3], categories=[5, 3, 1], ordered=True)
     frame = pd.DataFrame({"x": [1.0, 5.0, 2.0, 7.0, 3.0, 0.0, 9.0], "label": stars})
     data = read(frame, no_label="")
@@ -326,7 +326,7 @@ def test_ordered_categories_of_numbers_and_without_a_label() -> None:
         read(frame)
 
 
-def test_a_typo_among_numbers_in_a_frame_is_found_unless_they_are_declared_categories() -> None:
+def test_non_numeric_cell_in_frame_is_named_unless_categorical() -> None:
     cells = [*map(str, range(20)), "2o"]
     labels = ["a", "b"] * 10 + ["a"]
     for frame in (pl.DataFrame({"x": cells, "y": labels}), pd.DataFrame({"x": cells, "y": labels})):

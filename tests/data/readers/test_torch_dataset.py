@@ -48,7 +48,7 @@ class Listed(Dataset):
         return item
 
 
-def test_small_images_with_declared_labels() -> None:
+def test_small_images_with_targets() -> None:
     data = read(Pictures())
     assert isinstance(data.inputs, Images)
     assert data.inputs.pixels[:, 0, 0, 0].tolist() == [0, 20, 40, 60, 80, 100]
@@ -58,29 +58,29 @@ def test_small_images_with_declared_labels() -> None:
     json.dumps(data.metadata)
 
 
-def test_large_images_stay_in_the_data_set() -> None:
+def test_large_images_stay_in_dataset() -> None:
     dataset = Pictures(size=80)
     data = read(dataset, check=False)
     assert dataset.asked == 2  # one to see what it is, one to see how large
     assert isinstance(data.inputs, LazyImages)
-    sent = pickle.loads(pickle.dumps(data.inputs)).resized(8)
+    sent = pickle.loads(pickle.dumps(data.inputs)).resize(8)
     assert sent.batch(torch.tensor([4, 0]))[:, 0, 0, 0].tolist() == [80, 0]
     read(dataset)
     assert dataset.asked >= 8
 
 
-def test_a_target_transform_is_obeyed() -> None:
+def test_target_transform_is_applied() -> None:
     data = read(Pictures(target_transform=lambda target: (0, 2, 1)[target]))  # the first item does not show it
     assert data.labels.tolist() == [0, 2, 1, 0, 2, 1]
     assert data.metadata["label"] == "each item's"
 
 
-def test_a_list_of_targets_that_the_items_contradict_is_not_believed() -> None:
+def test_targets_that_disagree_with_items_are_ignored() -> None:
     dataset = Listed([(torch.zeros(2), k % 2) for k in range(4)], targets=[1, 0, 1, 0])
     assert read(dataset).labels.tolist() == [0, 1, 0, 1]
 
 
-def test_a_subset_keeps_the_positions_of_the_set_below() -> None:
+def test_subset_keeps_positions_of_underlying_dataset() -> None:
     data = read(Subset(Pictures(12), [7, 2, 4, 11, 8, 1]), rare="keep")
     assert data.ids == ("7", "2", "4", "11", "8", "1")
     assert data.labels.tolist() == [1, 2, 1, 2, 2, 1]
@@ -102,7 +102,7 @@ def test_tensors_become_items() -> None:
     assert arrays.inputs.batch(torch.tensor([3])).tolist() == [[3, 3, 3]]
 
 
-def test_tensor_datasets_are_arrays_in_disguise() -> None:
+def test_tensor_dataset_becomes_arrays() -> None:
     y = torch.tensor([0, 1, 0, 1])
     vectors = read(TensorDataset(torch.arange(8.0).reshape(4, 2), y))
     assert isinstance(vectors.inputs, Vectors)
@@ -116,7 +116,7 @@ def test_tensor_datasets_are_arrays_in_disguise() -> None:
     assert isinstance(read(TensorDataset(torch.zeros(4, 7, 5, 5), y)).inputs, Items)
 
 
-def test_items_that_are_dicts_texts_or_bare() -> None:
+def test_dict_text_and_bare_items() -> None:
     data = read(Listed([{"image": torch.zeros(2), "target": k % 2} for k in range(4)]))
     assert data.inputs.key == "image"
     chosen = read(
@@ -135,7 +135,7 @@ def test_items_that_are_dicts_texts_or_bare() -> None:
     assert (given.ids, given.classes) == (("a", "b", "c", "d"), ("x", "y"))
 
 
-def test_anything_with_a_length_and_items_will_do() -> None:
+def test_duck_typed_dataset() -> None:
     class Plain:
         def __len__(self) -> int:
             return 4
@@ -148,7 +148,7 @@ def test_anything_with_a_length_and_items_will_do() -> None:
     assert read(joined).labels.tolist() == [0, 0, 1, 1]
 
 
-def test_items_that_fail_are_named_or_left_out() -> None:
+def test_unreadable_items_are_named_or_left_out() -> None:
     items: list = [(torch.zeros(2), k % 2) for k in range(6)]
     items[2] = OSError("disk on fire")
     with pytest.raises(ValueError, match=r"1 item \(2: disk on fire\) cannot be read: .*skip_unreadable=True"):
@@ -184,7 +184,7 @@ class Stream(IterableDataset):
         (lambda: Listed([(torch.zeros(2), k) for k in (0, "a", 1)]), {}, r"mix text and numbers: text in 1 item \(1\)"),
     ],
 )
-def test_datasets_that_cannot_be_read(make, asked: dict, message: str) -> None:
+def test_torch_reader_rejects_unsupported_datasets(make, asked: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         read(make(), **asked)
     assert "\n" not in str(caught.value)

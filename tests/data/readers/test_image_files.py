@@ -21,7 +21,7 @@ def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_paths_are_ids_as_they_are_given(pictures: Path) -> None:
+def test_image_paths_are_ids(pictures: Path) -> None:
     for paths in (NAMES, tuple(NAMES), [Path(name) for name in NAMES]):
         data = read(paths, labels=Y)
         assert isinstance(data.inputs, Images)
@@ -34,24 +34,24 @@ def test_paths_are_ids_as_they_are_given(pictures: Path) -> None:
     assert read(NAMES, labels=Y, ids=list("wxyz")).ids == ("w", "x", "y", "z")
 
 
-def test_large_ones_are_opened_when_needed_wherever_that_is(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_images_are_opened_from_any_folder(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for k, name in enumerate(NAMES):
         save_image(pictures / name, 50 * k, (80, 90))
     data = read(NAMES, labels=Y)
     assert isinstance(data.inputs, LazyImages)
     monkeypatch.chdir("/")
-    assert data.inputs.resized(8).batch(torch.tensor([3]))[0, 0, 0, 0] == 150
+    assert data.inputs.resize(8).batch(torch.tensor([3]))[0, 0, 0, 0] == 150
     monkeypatch.chdir(pictures)
     assert read(NAMES, labels=Y, image_size=16).inputs.pixels.shape == (4, 3, 16, 16)
 
 
-def test_a_home_folder_is_found(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_paths_expand_home(pictures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(pictures))
     paths = [f"~/{name}" for name in NAMES]
     assert read(paths, labels=Y).ids == tuple(paths)
 
 
-def test_what_is_missing_or_damaged_is_named(pictures: Path) -> None:
+def test_missing_and_damaged_images_are_named(pictures: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"there is no file for 2 images \(x.png, y.jpg\), seen from "):
         read([*NAMES, "x.png", "y.jpg"], labels=[*Y, "cat", "dog"])
     truncate(noisy_jpeg(pictures / "0.jpeg"))
@@ -61,5 +61,5 @@ def test_what_is_missing_or_damaged_is_named(pictures: Path) -> None:
         read(NAMES, labels=Y[:3])
 
 
-def test_words_are_texts(pictures: Path) -> None:
+def test_other_strings_are_texts(pictures: Path) -> None:
     assert isinstance(read([*NAMES[:3], "no path"], labels=Y).inputs, Texts)
