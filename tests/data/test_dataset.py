@@ -33,7 +33,7 @@ def test_take_rejects_invalid_rows(rows: list[object]) -> None:
     ("change", "message"),
     [
         ({"ids": ("a", "b")}, "3 samples, 3 labels and 2 ids"),
-        ({"ids": ("a", "b", "a")}, r"ids must be unique, but 1 id \(a\)"),
+        ({"ids": ("a", "b", "a")}, r"ids must be unique; repeated: 1 id \(a\)"),
         ({"labels": torch.tensor([0, 2, -1])}, r"must be in 0\.\.1, but 2 samples \(b, c\) are not"),
         ({"labels": torch.tensor([0.0, 1.0, 0.0])}, "must be int64"),
         ({"classes": ("x", "x")}, "class names must be unique"),

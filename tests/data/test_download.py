@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from permll.data.archives import extract_archive
+from permll.data.datasets.mnist import DEBIAN_FOLDER
 from permll.data.download import (
     MAX_ATTEMPTS,
     DownloadError,
@@ -16,9 +19,6 @@ from permll.data.download import (
     download_file,
     download_url,
 )
-
-from permll.data.archives import extract_archive
-from permll.data.datasets.mnist import DEBIAN_FOLDER
 from permll.data.registry import find_dataset
 from permll.data.remote_files import RemoteFile, mirror_url
 from permll.data.verify import find_complete, verify_dataset

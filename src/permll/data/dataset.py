@@ -62,7 +62,7 @@ class LabeledData:
         check_class_labels(self.labels, self.num_classes, rows=self.ids, noun="sample", allow_empty=True)
         if len(set(self.ids)) < len(self.ids):
             repeated = [name for name, count in Counter(self.ids).items() if count > 1]
-            raise ValueError(f"ids must be unique, but {format_list(repeated, 'id')} occur more than once.")
+            raise ValueError(f"ids must be unique; repeated: {format_list(repeated, 'id')}.")
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -183,7 +183,7 @@ def _to_integers(array: NDArray[np.generic], ids: Sequence[object] | None, noun:
         raise ValueError(_missing_message(missing, ids, noun))
     bad = np.flatnonzero((values != np.floor(values)) | (np.abs(values) > _MAX_EXACT_FLOAT))
     if len(bad):
-        raise ValueError(f"labels must be classes, but {_format_rows(bad, ids, noun)} hold fractions or huge numbers.")
+        raise ValueError(f"labels must be classes, got fractions or huge numbers in {_format_rows(bad, ids, noun)}.")
     return values.astype(np.int64)
 
 
@@ -207,7 +207,7 @@ def _check_class_names(classes: Sequence[str] | None) -> tuple[str, ...] | None:
     names = tuple(str(name) for name in classes)
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise ValueError(f"class names must be unique, but {format_list(repeated, 'class')} occur more than once.")
+        raise ValueError(f"class names must be unique; repeated: {format_list(repeated, 'class')}.")
     if not names:
         raise ValueError("classes must be a list of names, got an empty list.")
     return names

@@ -1,4 +1,4 @@
-"""What names of columns say without being asked: a column called id, a column called text."""
+"""Id and text columns inferred from their names."""
 
 import json
 from pathlib import Path
@@ -12,13 +12,13 @@ from permll.data import Table, Texts
 from permll.data.readers import read
 from tests.helpers.reader_files import save_image, write
 
-SAID = ["good", "bad", "good", "bad", "good", "bad"]  # repeats
+TEXTS = ["good", "bad", "good", "bad", "good", "bad"]  # repeats
 LABELS = ["x", "y"] * 3
 NUMBERS = [0.5, 1.5, 0.5, 2.5, 0.0, 1.0]
 
 
 def forms(columns: dict, folder: Path) -> list:
-    """Return a table as a file, frames and a data set."""
+    """Return a table as files, frames and a dataset."""
     frame = pl.DataFrame(columns)
     frame.write_csv(folder / "a.csv")
     frame.write_parquet(folder / "a.parquet")
@@ -26,25 +26,25 @@ def forms(columns: dict, folder: Path) -> list:
 
 
 def test_text_column_is_inferred(tmp_path: Path) -> None:
-    for source in forms({"text": SAID, "length": NUMBERS, "label": LABELS}, tmp_path):
+    for source in forms({"text": TEXTS, "length": NUMBERS, "label": LABELS}, tmp_path):
         data = read(source)
         assert isinstance(data.inputs, Texts)
-        assert data.inputs.texts == tuple(SAID)
+        assert data.inputs.texts == tuple(TEXTS)
         assert data.metadata["assumed"] == ["column 'text' is the text"]
         assert data.metadata["left_out"] == [
-            {"what": "column", "why": "beside the text", "count": 1, "names": ["length"]}
+            {"what": "column", "why": "besides the text", "count": 1, "names": ["length"]}
         ]
         assert (data.metadata["kind"], data.metadata["text"]) == ("texts", "text")
         json.dumps(data.metadata)
-        asked = read(source, features=["length", "text"])
-        assert list(asked.inputs.columns) == ["length", "text"]
-        assert "assumed" not in asked.metadata
+        chosen = read(source, features=["length", "text"])
+        assert list(chosen.inputs.columns) == ["length", "text"]
+        assert "assumed" not in chosen.metadata
         assert "assumed" not in read(source, text="text").metadata
 
 
 def test_text_dataset_without_options() -> None:
     features = Features({"text": Value("string"), "label": ClassLabel(names=["neg", "pos"])})
-    data = read(Dataset.from_dict({"text": SAID, "label": [1, 0] * 3}, features))
+    data = read(Dataset.from_dict({"text": TEXTS, "label": [1, 0] * 3}, features))
     assert isinstance(data.inputs, Texts)
     assert data.classes == ("neg", "pos")
 
@@ -54,9 +54,9 @@ def test_text_column_is_not_inferred_from_numbers(tmp_path: Path) -> None:
         data = read(source)
         assert isinstance(data.inputs, Table)
         assert data.inputs.columns["text"].tolist() == NUMBERS
-    for source in forms({"Text": SAID, "label": LABELS}, tmp_path):  # another name
+    for source in forms({"Text": TEXTS, "label": LABELS}, tmp_path):  # another name
         assert isinstance(read(source).inputs, Table)
-    for source in forms({"text": SAID, "x": NUMBERS}, tmp_path):
+    for source in forms({"text": TEXTS, "x": NUMBERS}, tmp_path):
         assert read(source, label="text").classes == ("bad", "good")
 
 

@@ -1,4 +1,4 @@
-"""Arrays of the shape of images that are not bytes: fractions become pixels, everything else is refused."""
+"""Float arrays with the shape of images."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from permll.data.readers import read
 Y = [0, 1, 0, 1]
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 3, 5, 6), dtype=np.uint8)
 FRACTIONS = (PIXELS / 255).astype(np.float32)
-NOTE = ["values in [0, 1] are brightness: times 255 and rounded they are the pixels"]
+ASSUMED = ["values in [0, 1] were multiplied by 255 and rounded to pixels"]
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
@@ -23,7 +23,7 @@ def test_fractions_become_pixels(kind: type, last: bool) -> None:
     assert isinstance(data.inputs, Images)
     assert torch.equal(data.inputs.pixels, torch.from_numpy(PIXELS))
     assert data.metadata["kind"] == "images"
-    assert data.metadata["assumed"] == NOTE
+    assert data.metadata["assumed"] == ASSUMED
 
 
 def test_fractions_from_all_array_sources(tmp_path) -> None:
@@ -40,7 +40,7 @@ def test_fractions_from_all_array_sources(tmp_path) -> None:
     ]
     for data in sources:
         assert torch.equal(data.inputs.pixels, torch.from_numpy(PIXELS))
-        assert data.metadata["assumed"] == NOTE
+        assert data.metadata["assumed"] == ASSUMED
     part = read(Subset(TensorDataset(tensor, torch.tensor(Y)), [3, 0, 2, 1]))
     assert torch.equal(part.inputs.pixels, torch.from_numpy(PIXELS[[3, 0, 2, 1]]))
 
@@ -49,9 +49,9 @@ def test_fractions_are_rounded() -> None:
     data = read(np.full((4, 6, 7, 1), [[[[0.5]]], [[[0.0]]], [[[1.0]]], [[[0.001]]]]), labels=Y)
     assert data.inputs.pixels.shape == (4, 1, 6, 7)
     assert data.inputs.pixels[:, 0, 0, 0].tolist() == [128, 0, 255, 0]
-    slack = np.full((4, 1, 2, 2), 1 + 1e-7)
-    slack[0] = -1e-7
-    assert read(slack, labels=Y).inputs.pixels[:, 0, 0, 0].tolist() == [0, 255, 255, 255]
+    tolerance = np.full((4, 1, 2, 2), 1 + 1e-7)
+    tolerance[0] = -1e-7
+    assert read(tolerance, labels=Y).inputs.pixels[:, 0, 0, 0].tolist() == [0, 255, 255, 255]
 
 
 def test_fractions_in_dataset_column() -> None:
@@ -59,7 +59,7 @@ def test_fractions_in_dataset_column() -> None:
     dataset = Dataset.from_dict({"id": list("abcd"), "v": FRACTIONS, "label": Y}, features)
     data = read(dataset)
     assert torch.equal(data.inputs.pixels, torch.from_numpy(PIXELS))
-    assert data.metadata["assumed"] == ["column 'id' holds the ids", *NOTE]
+    assert data.metadata["assumed"] == ["column 'id' holds the ids", *ASSUMED]
     assert data.ids == ("a", "b", "c", "d")
 
 
@@ -68,7 +68,7 @@ def test_fractions_in_dataset_column() -> None:
     [
         (
             FRACTIONS * 255,
-            r"shape of images, \(4, 3, 5, 6\), but holds float32 from 0 to 255: give uint8 or fractions in",
+            r"shape of images, \(4, 3, 5, 6\), but holds float32 from 0 to 255: give uint8 or floats in",
         ),
         ((FRACTIONS - 0.5) / 0.25, r"float32 from -2 to 2: .* or flatten it to \(N, F\) for vectors\."),
         (PIXELS.astype(np.int64), r"holds int64 from 0 to 255: give uint8"),

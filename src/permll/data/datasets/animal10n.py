@@ -57,5 +57,7 @@ def _decode(folder: Path, files: list[str]) -> torch.Tensor:
     other_sizes = (decoded.sizes != SIZE).any(1).nonzero()[0].tolist()
     if other_sizes or decoded.pixels is None:
         names = format_list([files[row] for row in other_sizes], "image")
-        raise ValueError(f"{folder} must contain images of {SIZE} x {SIZE}, but {names} differ: extract it again.")
+        raise ValueError(
+            f"{folder} must contain images of {SIZE} x {SIZE}, got another size for {names}: extract it again."
+        )
     return torch.from_numpy(decoded.pixels)

@@ -187,7 +187,7 @@ def _check_unique(ids: Sequence[str], raw: RawData) -> None:
     for number, name in zip(numbers, ids, strict=True):
         rows[name].append(number)
     repeated = [f"{name} in {noun}s {' and '.join(map(str, at[:3]))}" for name, at in rows.items() if len(at) > 1]
-    raise ValueError(f"ids must be unique, but {format_list(repeated, 'id')} occur more than once.")
+    raise ValueError(f"ids must be unique; repeated: {format_list(repeated, 'id')}.")
 
 
 def _equal(value: object, marker: object) -> bool:

@@ -129,9 +129,7 @@ def _check_unique(path: Path, names: Sequence[str]) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         hint = header_hint(repeated) if any(_NUMBER.fullmatch(name) for name in repeated) else ""
-        raise ValueError(
-            f"{path} must have unique column names, but {format_list(repeated, 'name')} occur more than once.{hint}"
-        )
+        raise ValueError(f"column names of {path} must be unique; repeated: {format_list(repeated, 'name')}.{hint}")
 
 
 @contextmanager

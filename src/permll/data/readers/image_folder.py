@@ -92,7 +92,7 @@ def _check_folders(root: Path, classes: list[str]) -> None:
     folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not _is_hidden(path.name))
     empty = [name for name in folders if name not in classes]
     if empty:
-        raise ValueError(f"{format_list(empty, 'class folder')} of {root} contain no images: fill or remove them.")
+        raise ValueError(f"no images in {format_list(empty, 'class folder')} of {root}: fill or remove them.")
     if {name.lower() for name in classes} <= _SPLITS:
         raise ValueError(
             f"the folders of {root} are splits, not classes ({', '.join(classes)}): read one of them, "

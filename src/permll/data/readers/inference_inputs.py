@@ -124,12 +124,14 @@ def _select(decoded: DecodedImages, rows: Sequence[int], ids: Sequence[str], spe
     sizes = [(name, *decoded.sizes[row].tolist()) for name, row in zip(ids, rows, strict=True)]
     other = [f"{name}: {h} x {w}" for name, h, w in sizes if (h, w) != (height, width)]
     if other or decoded.pixels is None:
-        raise ValueError(f"{format_list(other, 'image')} differ in size from the training images, {height} x {width}.")
+        raise ValueError(
+            f"images must have the size of training, {height} x {width}; got another for {format_list(other, 'image')}."
+        )
     pixels = decoded.pixels[rows]
     colored = np.flatnonzero((pixels != pixels[:, :1]).any((1, 2, 3))).tolist()
     if channels == 1 and colored:
         names = format_list([ids[row] for row in colored], "image")
-        raise ValueError(f"the network was trained on gray images, but {names} have color.")
+        raise ValueError(f"the network was trained on gray images, got color in {names}.")
     return Images(torch.from_numpy(np.ascontiguousarray(pixels[:, :channels])))
 
 

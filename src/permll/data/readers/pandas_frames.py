@@ -22,7 +22,7 @@ def from_pandas(frame: Any) -> tuple["pl.DataFrame", list[str]]:
     names = [str(name) for name in frame.columns]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ValueError(f"column names must be unique, but {format_list(repeated, 'name')} occur more than once.")
+        raise ValueError(f"column names must be unique; repeated: {format_list(repeated, 'name')}.")
     columns = [_to_series(name, frame.iloc[:, i]) for i, name in enumerate(names)]
     is_unique = frame.index.nlevels == 1 and frame.index.is_unique and not frame.index.hasnans
     ids = [str(name) for name in frame.index] if is_unique else list(default_ids(len(frame)))
