@@ -47,7 +47,7 @@ def test_a_class_that_nobody_was_given_may_be_proposed() -> None:
         ([0, 1], [[float("nan"), 1.0], [0.5, 0.5]], "take softmax first"),
         ([0, 1], [0.5, 0.5], "two columns or more"),
         (["a", "b", "c"], [[0.5, 0.5]] * 3, "2 columns, but the labels have 3 classes"),
-        ([0, 5], [[0.5, 0.25, 0.25]] * 2, "labels lie outside 0..2"),
+        ([0, 5], [[0.5, 0.25, 0.25]] * 2, "labels must be in 0..2"),
     ],
 )
 def test_what_cannot_be_is_refused(labels: list[object], p: object, sentence: str) -> None:

@@ -75,7 +75,7 @@ def test_a_folder_as_a_table(tmp_path: Path) -> None:
     make_run(photos, tmp_path / "run", {"cat/0.png": ("dog", 0.99)})
     shown = run("apply", tmp_path / "run", "--auto", "--as", "csv", "--out", tmp_path / "new.csv")
     assert shown.returncode == 0, shown.stderr
-    assert "Not taken over: 1 file (no image, by its name): notes.txt." in shown.stdout
+    assert "Not taken over: 1 file (not an image file): notes.txt." in shown.stdout
     assert load(tmp_path / "new.csv", label="label", image="path")[0].label == "dog"
 
 

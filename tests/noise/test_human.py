@@ -125,7 +125,7 @@ def test_a_file_that_would_run_code_is_refused(form: str, tmp_path: Path) -> Non
         path.write_bytes(pickle.dumps(payload))
     else:
         torch.save(payload, path, _use_new_zipfile_serialization=form == "torch zip")
-    with pytest.raises(ValueError, match=r"CIFAR-10_human\.pt was not read: it asks for \w+\.mkdir"):
+    with pytest.raises(ValueError, match=r"CIFAR-10_human\.pt was rejected, since it may run code: it uses \w+\.mkdir"):
         human_labels(path, "worst", np.arange(10))
     assert not mark.exists()
 

@@ -79,7 +79,9 @@ def test_words_are_labels_from_every_form(name: str, content: Any, tmp_path: Pat
     assert clean_file(path)[1:] == (2, ("cat", "dog"))
     record = label_file(path, [1, 1, 0], classes=["cat", "dog"])
     assert (record.noisy.tolist(), record.noise["classes"]) == ([1, 0, 0], ["cat", "dog"])
-    with pytest.raises(ValueError, match=rf"{name}: labels are none of the 2 classes in 1 row \(0: dog\)"):
+    with pytest.raises(
+        ValueError, match=rf"{name}: labels must be one of the 2 classes; unknown labels in 1 row \(0: dog\)"
+    ):
         label_file(path, [1, 1, 0], classes=["cat", "cow"])
 
 
@@ -94,7 +96,9 @@ def test_words_of_a_published_set_have_its_order(tmp_path: Path) -> None:
     clean = clean_file(path, data_set="fashion_mnist")
     assert (clean.labels.tolist(), clean.num_classes) == ([1, 0, 8], 10)
     assert clean_file(path).labels.tolist() == [2, 1, 0]
-    with pytest.raises(ValueError, match=r"a\.txt: labels are none of the 10 classes in 1 row \(0: Jeans\)"):
+    with pytest.raises(
+        ValueError, match=r"a\.txt: labels must be one of the 10 classes; unknown labels in 1 row \(0: Jeans\)"
+    ):
         clean_file(write(tmp_path / "a.txt", "Jeans\nBag\n"), data_set="fashion_mnist")
 
 

@@ -191,7 +191,7 @@ def test_texts_are_their_words_unless_asked(tmp_path: Path) -> None:
     heard = Heard()
     run = train(data, recipe=own_recipe(), out=tmp_path / "run", callbacks=[heard])
     assert heard.lines == ["16 texts: a small network on their words; --encoder NAME embeds them"]
-    assert repr(load_predictor(run).encoder) == "TextEncoder of 5 words in 2 directions"
+    assert repr(load_predictor(run).encoder) == "TextEncoder of 5 words in 2 dimensions"
 
 
 @pytest.mark.parametrize(
