@@ -12,7 +12,7 @@ Padding = Literal["zero", "reflect"]
 def pad(x: Tensor, width: int, mode: Padding) -> Tensor:
     """Return (B, C, H + 2 width, W + 2 width), padded with zeros or by reflection without the edge pixels.
 
-    Not ``torch.nn.functional.pad``: it does not reflect uint8.
+    The reflection of ``torch.nn.functional.pad`` supports uint8 only in recent versions and on the CPU.
 
     Examples:
         >>> pad(torch.tensor([[[[1, 2, 3]] * 3]]), 1, "reflect")[0, 0, 1]
@@ -22,8 +22,7 @@ def pad(x: Tensor, width: int, mode: Padding) -> Tensor:
         return x
     if mode == "reflect" and width >= min(x.shape[2:]):
         raise ValueError(f"reflect padding of {width} needs larger images than {x.shape[2]} x {x.shape[3]} pixels.")
-    padded = x.new_zeros(*x.shape[:2], x.shape[2] + 2 * width, x.shape[3] + 2 * width)
-    padded[:, :, width:-width, width:-width] = x
+    padded = torch.nn.functional.pad(x, (width, width, width, width))
     if mode == "reflect":
         for axis in (3, 2):  # the upper and lower border then reflect the left and right ones too
             side, last = padded.transpose(3, axis), padded.shape[axis] - 1
