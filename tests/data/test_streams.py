@@ -96,7 +96,7 @@ def test_processes_together_visit_what_one_process_visits(
             assert_same(full, join_shards(list(parts)))
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     rows=st.integers(2, 60),
     batch_size=st.integers(2, 20),

@@ -168,8 +168,9 @@ def _understood(section: DataSection, inputs: LazyImages | Texts) -> str:
         how = f"a small network on what {section.backbone} sees in them"
     elif section.pixels == SMALL_IMAGE_SIZE:
         how = (
-            f"no pretrained weights at hand, so a small network on {SMALL_IMAGE_SIZE}-pixel images; --backbone timm:NAME takes "
-            f"better features{'' if importlib.util.find_spec('timm') else ' (pip install permll[vision])'}"
+            f"no pretrained weights at hand, so a small network on {SMALL_IMAGE_SIZE}-pixel images; "
+            "--backbone timm:NAME takes better features"
+            f"{'' if importlib.util.find_spec('timm') else ' (pip install permll[vision])'}"
         )
     else:
         how = f"a network on images of {section.pixels or inputs.size} pixels"

@@ -96,7 +96,7 @@ def known_sources(words: Sequence[str], where: str) -> list[str]:
     other = sorted({word for word in words if word and word not in SOURCES})
     if other:
         raise ValueError(
-            f"the column {APPLY_COLUMNS[1]!r} of {where} was not written by permll, it holds {format_list(other, 'other word')}: "
-            "rename it."
+            f"the column {APPLY_COLUMNS[1]!r} of {where} was not written by permll, it holds "
+            f"{format_list(other, 'other word')}: rename it."
         )
     return list(words)

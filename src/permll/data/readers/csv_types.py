@@ -1,7 +1,7 @@
 """Types of CSV columns, inferred from cells that are all text.
 
-polars converts the cells. Its own schema inference is not used: it would turn the label 01 into 1, leave text after one
-word in 100 rows unnoticed, and does not know where a decimal comma is a number.
+polars converts the cells. Its schema inference is not used: it would turn the label 01 into 1, and a column of numbers
+with one typo into text without an error.
 """
 
 from typing import TYPE_CHECKING
