@@ -72,7 +72,8 @@ def test_the_names_for_type_checkers_are_the_names_there_are(package: ModuleType
 
 def test_modules_can_be_reached_without_importing_them() -> None:
     code = (
-        "import permll; permll.data.splits.stratified, permll.data.readers.read, permll.noise.instance.part_dependent"
+        "import permll; permll.data.splits.stratified_split, permll.data.readers.read; "
+        "permll.noise.instance.part_dependent"
     )
     modules_after(code)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import LabeledData, Vectors
-from permll.data.transforms.defaults import as_it_is
+from permll.data.transforms.defaults import identity
 from permll.evaluation.detection import flag_score
 from permll.layer.module import PermutationLayer
 from permll.methods import find_method
@@ -84,7 +84,7 @@ def train(
             Fabric(accelerator="cpu", devices=1),
             learner,
             _to_labeled_data(data.images, data.labels),
-            {"weak": as_it_is, "plain": as_it_is},
+            {"weak": identity, "plain": identity},
             optimizer={"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4},
             schedule={"kind": "cosine"},
             epochs=epochs,

@@ -47,7 +47,7 @@ def test_find_label_errors_takes_class_without_labels() -> None:
         ([0, 1], [[float("nan"), 1.0], [0.5, 0.5]], "apply softmax to logits first"),
         ([0, 1], [0.5, 0.5], "with c >= 2"),
         (["a", "b", "c"], [[0.5, 0.5]] * 3, "2 columns, but the labels have 3 classes"),
-        ([0, 5], [[0.5, 0.25, 0.25]] * 2, "labels lie outside 0..2"),
+        ([0, 5], [[0.5, 0.25, 0.25]] * 2, "labels must be in 0..2"),
     ],
 )
 def test_find_label_errors_refuses_bad_input(labels: list[object], p: object, sentence: str) -> None:

@@ -75,7 +75,7 @@ def test_a_folder_as_a_table(tmp_path: Path) -> None:
     make_run(photos, tmp_path / "run", {"cat/0.png": ("dog", 0.99)})
     shown = run("apply", tmp_path / "run", "--auto", "--as", "csv", "--out", tmp_path / "new.csv")
     assert shown.returncode == 0, shown.stderr
-    assert "Not taken over: 1 file (no image, by its name): notes.txt." in shown.stdout
+    assert "Not taken over: 1 file (not an image file): notes.txt." in shown.stdout
     assert load(tmp_path / "new.csv", label="label", image="path")[0].label == "dog"
 
 
@@ -114,7 +114,7 @@ def test_a_folder_in_every_way(way: str, tmp_path: Path, here: Here) -> None:
     make_run(image_folder(tmp_path / "photos"), tmp_path / "run", {"cat/0.png": ("dog", 0.99)})
     code, shown, _ = here("apply", str(tmp_path / "run"), "--auto", "--as", way, "--out", str(tmp_path / "new"))
     assert (code, f"permll train --data {tmp_path}/new\n" in shown) == (0, True)
-    assert load(tmp_path / "new").counts.tolist() == [7, 9, 8]
+    assert load(tmp_path / "new").class_counts.tolist() == [7, 9, 8]
 
 
 def test_a_spreadsheet_to_look_at(home: Path, here: Here) -> None:

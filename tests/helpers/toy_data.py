@@ -1,4 +1,4 @@
-"""Small data sets for the tests of streams and splits."""
+"""A small dataset for the tests of streams and splits."""
 
 import torch
 
@@ -6,7 +6,7 @@ from permll.data import Images, LabeledData
 
 
 def toy(rows: int, classes: int = 3, seed: int = 0) -> LabeledData:
-    """Random images of 8 x 8, each of which holds its own position in its first pixels; unbalanced labels."""
+    """Return random images of 8 x 8 with unbalanced labels."""
     generator = torch.Generator().manual_seed(seed)
     pixels = torch.randint(0, 256, (rows, 3, 8, 8), generator=generator).byte()
     class_probs = 1.0 / torch.arange(1, classes + 1)

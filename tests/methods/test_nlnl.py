@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from permll.data import Batch, LabeledData
-from permll.data.transforms.counter_rng import fold, uniform
+from permll.data.transforms.counter_rng import fold_in, uniform
 from permll.methods import FitInfo, Method, find_method
 from permll.training.trainer import Trainer
 from tests.helpers.toy_training import build_trainer, points
@@ -204,7 +204,7 @@ def test_joint_learning_is_a_few_plain_steps() -> None:
     taught = []
 
     def by_hand(p: Tensor, batch: Batch) -> Tensor:
-        chance = uniform(fold(batch.keys, 1), 1)[:, 0].tolist()
+        chance = uniform(fold_in(batch.keys, 1), 1)[:, 0].tolist()
         total = torch.zeros(())
         for row, not_these in enumerate(trainer.method._complementary_labels(batch).tolist()):
             for k in not_these:

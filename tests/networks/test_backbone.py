@@ -11,7 +11,7 @@ from PIL import Image
 from torch.nn.functional import interpolate
 
 from permll.data import Images, LazyImages, Texts
-from permll.data.decoding import OpenFile
+from permll.data.decoding import FileOpener
 from permll.networks.backbone import GOOD, Backbone, at_hand
 from tests.helpers.tiny_encoders import TINY, block_downloads, need_timm, write_weights
 
@@ -34,7 +34,7 @@ def photographs(folder: Path, count: int = 3) -> LazyImages:
     names = tuple(f"{number}.png" for number in range(count))
     for number, name in enumerate(names):
         Image.fromarray(generator.integers(0, 256, (90, 70 + number, 3), dtype=np.uint8)).save(folder / name)
-    return LazyImages(OpenFile(folder, names), torch.arange(count))
+    return LazyImages(FileOpener(folder, names), torch.arange(count))
 
 
 def test_features_are_what_the_head_would_see(weights: Path, tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_features_are_what_the_head_would_see(weights: Path, tmp_path: Path) -> 
     backbone = Backbone.load(TINY, weights)
     found = backbone(images).values
     net = importlib.import_module("timm").create_model("test_resnet", checkpoint_path=str(weights)).eval()
-    x = images.resized(160).batch(torch.arange(34)) / 255
+    x = images.resize(160).batch(torch.arange(34)) / 255
     x = (x - torch.tensor(backbone.mean)[:, None, None]) / torch.tensor(backbone.std)[:, None, None]
     with torch.no_grad():
         expected = net.forward_head(net.forward_features(x), pre_logits=True)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from permll.data.labels import name_classes
+from permll.data.labels import encode_labels
 from permll.noise import read_noisy_labels
 from permll.noise.label_files import read_clean_labels, read_label_file
 from tests.helpers.noise_cases import write_labels
@@ -66,7 +66,7 @@ def test_label_key_selects_array_or_column(tmp_path: Path) -> None:
 )
 def test_text_labels_read_from_every_format(name: str, content: Any, tmp_path: Path) -> None:
     path = write_labels(tmp_path / name, content)
-    assert read_clean_labels(path).labels.tolist() == name_classes(["dog", "cat", "cat"])[0].tolist() == [1, 0, 0]
+    assert read_clean_labels(path).labels.tolist() == encode_labels(["dog", "cat", "cat"])[0].tolist() == [1, 0, 0]
     assert read_clean_labels(path)[1:] == (2, ("cat", "dog"))
     record = read_noisy_labels(path, [1, 1, 0], classes=["cat", "dog"])
     assert (record.noisy.tolist(), record.noise["classes"]) == ([1, 0, 0], ["cat", "dog"])

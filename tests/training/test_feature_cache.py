@@ -11,7 +11,7 @@ from PIL import Image
 from permll import Findings, clean
 from permll.cli.main import app
 from permll.data import Images, LabeledData, LazyImages, Texts, Vectors, load
-from permll.data.decoding import OpenFile
+from permll.data.decoding import FileOpener
 from permll.data.readers.inference_inputs import read_unlabeled
 from permll.training import Callback, Recipe, Run, feature_cache
 from permll.training.data_preparation import prepare_data
@@ -77,7 +77,7 @@ def test_large_images_are_downscaled_once(tmp_path: Path) -> None:
     samples = load(folder)
     assert isinstance(samples.inputs, LazyImages)
     assert new.ids == samples.ids
-    pixels = Images(samples.inputs.resized(64).batch(torch.arange(24)))
+    pixels = Images(samples.inputs.resize(64).batch(torch.arange(24)))
     for inputs in (new.inputs, samples.inputs, pixels):  # as read by predict, by clean, by hand
         assert torch.equal(predictor.predict(inputs), predictor.predict(pixels))
     again = train(
@@ -103,7 +103,7 @@ def test_gray_images_stay_gray(tmp_path: Path) -> None:
     assert mixed.test.inputs.batch(torch.arange(1)).shape == (1, 3, 64, 64)
 
 
-class Interrupting(OpenFile):
+class Interrupting(FileOpener):
     """Counts opened files, and raises ``KeyboardInterrupt`` after a limit."""
 
     limit, opened = 10_000, 0
@@ -118,7 +118,7 @@ class Interrupting(OpenFile):
 def counted_images(folder: Path, limit: int = 10_000) -> tuple[LabeledData, Interrupting]:
     data = load(folder)
     assert isinstance(data.inputs, LazyImages)
-    assert isinstance(data.inputs.open, OpenFile)
+    assert isinstance(data.inputs.open, FileOpener)
     files_ = Interrupting(data.inputs.open.root, data.inputs.open.names)
     files_.limit = limit
     return data.with_inputs(LazyImages(files_, data.inputs.rows)), files_

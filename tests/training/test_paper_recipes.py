@@ -15,7 +15,7 @@ from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe, recipe_names
 from permll.training.train import build_trainer
 from permll.training.trainer import Trainer
-from tests.data.test_clothing1m_training import root as clothing_root
+from tests.helpers.clothing1m_files import write_learnable_clothing1m
 from tests.helpers.dataset_files import write_cifar_binary
 from tests.helpers.real_data import real_cifar
 from tests.networks.test_vision import import_torchvision
@@ -23,7 +23,11 @@ from tests.networks.test_vision import import_torchvision
 CIFAR = [name for name in recipe_names() if name.startswith("paper/cifar")]
 # Of each data set and kind of noise one is trained: the others have another rate and are the same besides.
 TRAINED = [f"paper/{data}-{kind}-40" for data in ("cifar10", "cifar100") for kind in ("sym", "asym")]
-clothing = pytest.fixture(clothing_root.__wrapped__)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def clothing(tmp_path: Path) -> Path:
+    return write_learnable_clothing1m(tmp_path)
 
 
 @pytest.fixture(scope="session")

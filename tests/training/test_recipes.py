@@ -11,7 +11,7 @@ import torch
 
 from permll.bench.jobs import spelled
 from permll.bench.methods import changes_of, contestants
-from permll.data.registry import SETS
+from permll.data.registry import DATASETS
 from permll.methods import METHODS, find_method
 from permll.networks import NETWORKS
 from permll.training.optimizers import OPTIMIZERS, build_optimizer
@@ -199,9 +199,9 @@ def test_method_overrides_are_valid_for_all_recipes(method: str) -> None:
                 recipe = load_recipe(name, {"method.name": method})
                 info.build(**recipe.method.settings)
                 assert recipe.optimizer.name in OPTIMIZERS
-        known = {*Recipe.model_fields, *SETS}
+        known = {*Recipe.model_fields, *DATASETS}
         assert set(content) <= known, f"methods/{method}.toml, [{tier}]"
-        assert {"sym", "asym"} >= {key for name in SETS for key in content.get(name, {})} - set(Recipe.model_fields)
+        assert {"sym", "asym"} >= {key for name in DATASETS for key in content.get(name, {})} - set(Recipe.model_fields)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from collections.abc import Container
 
 from permll.data.dataset import LabeledData
-from permll.data.readers.input_spec import kind_of
+from permll.data.readers.input_spec import input_kind
 from permll.training.feature_cache import resolve_features
 from permll.training.recipe import ComponentSection, Recipe
 
@@ -23,7 +23,7 @@ def adapt_recipe(recipe: Recipe, data: LabeledData, fixed: Container[str] = ()) 
         fixed: dotted names of settings that stay: "data.validation", "training.epochs", "method.warm_up".
     """
     recipe = adapt_recipe_to_size(recipe, len(data), data.num_classes, fixed)
-    on_pixels = kind_of(data.inputs) == "images" and not resolve_features(recipe, data.inputs).backbone
+    on_pixels = input_kind(data.inputs) == "images" and not resolve_features(recipe, data.inputs).backbone
     return _with_warm_up(recipe, PIXEL_WARM_UP, fixed) if on_pixels else recipe
 
 

@@ -12,7 +12,7 @@ from permll.cleaning.prediction_averaging import AveragePredictions
 from permll.cleaning.source_data import load_source
 from permll.data.dataset import LabeledData
 from permll.data.loading import load
-from permll.data.readers.types import ReadKeywords, check_keywords
+from permll.data.readers.options import ReadKeywords, check_keywords
 from permll.distributed.process_group import is_main_process
 from permll.findings import DEFAULT_THRESHOLD, Findings, is_complete
 from permll.training.callbacks import Callback

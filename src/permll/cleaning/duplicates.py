@@ -4,8 +4,8 @@ from collections import defaultdict
 
 from torch import Tensor
 
-from permll.data.digests import digests
 from permll.data.inputs import Inputs
+from permll.data.sample_digests import sample_digests
 from permll.utils.progress import progress
 
 
@@ -23,7 +23,7 @@ def conflicting_duplicates(inputs: Inputs, labels: Tensor) -> tuple[tuple[int, .
     """
     groups = defaultdict(list)
     with progress("finding duplicates", len(inputs)) as advance:
-        for row, digest in enumerate(digests(inputs)):
+        for row, digest in enumerate(sample_digests(inputs)):
             groups[digest].append(row)
             advance(1)
     repeated = (tuple(rows) for rows in groups.values() if len(rows) > 1)

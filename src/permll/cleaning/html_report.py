@@ -53,7 +53,7 @@ def previews(findings: Findings, data: LabeledData) -> Callable[[int], dict[str,
 
 def _image(data: LabeledData, row: int) -> dict[str, Any]:
     try:
-        image = to_image(data.inputs.show(row))
+        image = to_image(data.inputs.get_sample(row))
     except (OSError, ValueError, SyntaxError):  # Pillow's decoders raise all of these
         image = None
     return {"kind": "none"} if image is None else _thumbnail(image)

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from numpy.typing import ArrayLike
 
-from permll.data.labels import by_place, name_classes
-from permll.data.readers.types import row_numbers
+from permll.data.labels import encode_class_numbers, encode_labels
+from permll.data.readers.raw_data import default_ids
 from permll.findings import DEFAULT_THRESHOLD, Findings
 from permll.functional.noise_model import conservative_noise_model, fit_noise_model, label_posterior
 
@@ -57,7 +57,7 @@ def find_label_errors(
         "transition": noise_model.transition.tolist(),
     }
     return Findings.from_posterior(
-        ids or row_numbers(len(p)),
+        ids or default_ids(len(p)),
         names,
         given,
         label_posterior(log_p, given, noise_model),
@@ -72,11 +72,11 @@ def _encode(
 ) -> tuple[torch.Tensor, tuple[str, ...]]:
     """Return class numbers (N,) and class names."""
     if classes is not None:
-        given, names = name_classes(labels, classes)
+        given, names = encode_labels(labels, classes)
     else:
-        given, names = name_classes(labels)
+        given, names = encode_labels(labels)
         if len(names) < columns and all(name.isdigit() for name in names):  # a class without a label
-            given, names = by_place(labels, [str(k) for k in range(columns)])
+            given, names = encode_class_numbers(labels, [str(k) for k in range(columns)])
     if len(names) != columns:
         raise ValueError(
             f"pred_probs has {columns} columns, but the labels have {len(names)} classes: pass classes=[...]."

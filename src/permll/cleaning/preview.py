@@ -24,7 +24,7 @@ def preview_sample(inputs: Inputs, row: int, *, short: bool) -> dict[str, Any]:
     """
     if isinstance(inputs, Images | LazyImages):
         return {"kind": "image"}
-    return preview_value(inputs.show(row), short=short)
+    return preview_value(inputs.get_sample(row), short=short)
 
 
 def preview_value(value: Any, *, short: bool) -> dict[str, Any]:

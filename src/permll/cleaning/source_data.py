@@ -4,14 +4,14 @@ from pathlib import Path
 
 from permll.data.dataset import LabeledData
 from permll.data.loading import load
-from permll.data.registry import SETS
+from permll.data.registry import DATASETS
 from permll.training.run import Run
 
 
 def source_path(run: Run) -> Path | None:
     """Return the file or folder that a run was trained on; None for built-in sets and data in memory."""
     source = run.recipe.data.source
-    if not source or source in SETS:
+    if not source or source in DATASETS:
         return None
     path = Path(source).expanduser()
     split = run.recipe.data.options.get("split")

@@ -15,7 +15,7 @@ class SizedBatch(Protocol):
     """A batch with its number of rows on all processes together."""
 
     @property
-    def total(self) -> int:
+    def global_size(self) -> int:
         """Number of rows on all processes together."""
 
 
@@ -75,14 +75,14 @@ class ProcessGroupReducer(Reducer):
         for name, network in self.networks.items():
             if isinstance(network, DistributedNetwork):
                 network.batch_coupling, network.moves = self.batch_coupling, name in moving
-                network.rows = batch.total
+                network.rows = batch.global_size
 
     def mean(self, losses: Tensor, batches: Mapping[str, SizedBatch]) -> Tensor:
         """Return this process's summand of the mean loss, or that mean where every process has all losses."""
         if self.batch_coupling != "none":
             return losses.mean()
         (batch,) = batches.values()
-        return losses.sum() / batch.total
+        return losses.sum() / batch.global_size
 
     def after_backward(
         self, moving: Mapping[str, Iterable[nn.Parameter]], loss: float, *, stop: bool, save: bool

@@ -11,7 +11,7 @@ from permll.cleaning.label_issues import estimate_posterior
 from permll.cleaning.prediction_averaging import PredictionAverager
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
-from permll.data.readers.types import row_numbers
+from permll.data.readers.raw_data import default_ids
 from permll.data.transforms.image_transforms import Transform
 from permll.findings import Findings
 from permll.methods._base import Method
@@ -50,7 +50,7 @@ def fit(
         callbacks: see ``Callback``.
     """
     classes = [str(k) for k in range(int(labels.max()) + 1)]
-    data = LabeledData(inputs, labels, tuple(classes), row_numbers(len(labels)))
+    data = LabeledData(inputs, labels, tuple(classes), default_ids(len(labels)))
     with torch.random.fork_rng(devices=[]), _restore_threads():
         prepared = prepare_data(recipe, data)
         trainer = build_trainer(fill_auto_settings(recipe, prepared), prepared)

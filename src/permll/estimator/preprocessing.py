@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from permll.data.encoding import CategoryColumn, TableEncoder
+from permll.data.encoding import CategoricalColumn, TableEncoder
 from permll.data.inputs import Table, Vectors
 
 WIDE = 1_000  # columns of a sparse matrix; up to so many it is made dense
@@ -172,7 +172,7 @@ def _table(X: Any, like: Mapping[str, Any]) -> Table:
     frame: pl.DataFrame = X if isinstance(X, pl.DataFrame) else from_pandas(X)[0]
     columns = {}
     for column in frame.iter_columns():
-        if isinstance(like.get(column.name), CategoryColumn):
+        if isinstance(like.get(column.name), CategoricalColumn):
             column = column.cast(pl.String)
         columns[column.name] = to_array(column)
     return Table(columns)

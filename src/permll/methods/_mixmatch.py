@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from permll.data import samplers
 from permll.data.streams import Batch
-from permll.data.transforms.counter_rng import fold
+from permll.data.transforms.counter_rng import fold_in
 from permll.data.transforms.mixing import mixup as draw_mix
 from permll.functional.mixup import bootstrapped_targets
 from permll.functional.refurbish import class_prior_divergence, softmax_entropy
@@ -107,7 +107,7 @@ class MixMatch(Method):
         if epoch < self.warm_up_epochs:
             self.turn.copy_(torch.tensor([number, epoch, 0, 0]))
             # Twice as many rows as later, in batches twice as large.
-            draw = StreamSpec() if self.draws is None else StreamSpec(order="even", draws=2 * self.draws)
+            draw = StreamSpec() if self.draws is None else StreamSpec(order="balanced", draws=2 * self.draws)
             return TrainPass({"batch": draw}, networks=(own,))
         labeled, unlabeled = (rows.cpu() for rows in self.divide(number, predict_logits))
         self.turn.copy_(torch.tensor([number, epoch, len(labeled), 0]))
@@ -128,7 +128,7 @@ class MixMatch(Method):
         if self.draws is None or self.draws >= len(every):
             return every
         seed = int(torch.randint(2**31, ()))
-        return samplers.even(every, self.info.labels.cpu(), self.draws, seed, 0).sort().values
+        return samplers.balanced_sample(every, self.info.labels.cpu(), self.draws, seed, 0).sort().values
 
     def look(self, predict_logits: PredictLogits, name: str, rows: Tensor) -> Tensor:
         """Return what a network says of these rows, (n, c)."""
@@ -150,7 +150,7 @@ class MixMatch(Method):
         batches = [labeled] if unlabeled is None else [labeled, unlabeled]
         targets = self._targets(own, peer, labeled, unlabeled)
         views = torch.cat([batch.views[view] for batch in batches for view in self.blended_views])
-        keys = torch.cat([fold(batch.keys, number) for batch in batches for number in range(2)])
+        keys = torch.cat([fold_in(batch.keys, number) for batch in batches for number in range(2)])
         mix = draw_mix(keys, self.mixup, keep_first=True)
         certain = 2 * len(labeled.index)
         passed = len(keys) if self.blends == "all" else certain

@@ -95,7 +95,7 @@ class ELRPlus(Method):
         if number > 1:
             return None
         self.turn.fill_(number)
-        draw = StreamSpec() if self.draws is None else StreamSpec(order="even", draws=self.draws)
+        draw = StreamSpec() if self.draws is None else StreamSpec(order="balanced", draws=self.draws)
         return TrainPass({"batch": draw}, networks=(f"net{number}",))
 
     def loss(self, batch: Batch) -> Tensor:

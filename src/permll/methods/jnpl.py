@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.data.transforms.counter_rng import fold, uniform
+from permll.data.transforms.counter_rng import fold_in, uniform
 from permll.functional.negative import negative_learning_plus_loss, only_top_above_chance, positive_learning_plus_loss
 from permll.methods._base import PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods.nlnl import PseudoLabelling
@@ -65,6 +65,6 @@ class JNPL(PseudoLabelling):
         negative = self.class_weights[batch.labels] * negative_learning_plus_loss(
             logits, self._complementary_labels(batch)
         )
-        chance = uniform(fold(batch.keys, 1), 1)[:, 0].to(logits.device)
+        chance = uniform(fold_in(batch.keys, 1), 1)[:, 0].to(logits.device)
         taught = only_top_above_chance(logits) & (chance < logits.detach().softmax(-1).amax(-1))
         return negative + self.weight * taught * positive_learning_plus_loss(logits)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.data.transforms.counter_rng import fold, uniform
+from permll.data.transforms.counter_rng import fold_in, uniform
 from permll.functional.negative import complementary_labels, negative_learning_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, StreamSpec, TrainPass, divide_epochs
 from permll.methods._state import SampleBuffer
@@ -129,7 +129,7 @@ class PseudoLabelling(Method):
         return logits
 
     def _complementary_labels(self, batch: Batch) -> Tensor:
-        chance = uniform(fold(batch.keys, 0), self.draws).to(batch.labels.device)
+        chance = uniform(fold_in(batch.keys, 0), self.draws).to(batch.labels.device)
         return complementary_labels(batch.labels, chance, len(self.class_weights))
 
     @property

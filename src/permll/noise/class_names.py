@@ -41,9 +41,9 @@ def encode_labels(values: NDArray[Any], classes: Sequence[str] | None = None) ->
     """
     if classes is None and not is_text(values):
         return EncodedLabels(values, None)
-    from permll.data.labels import name_classes  # imports torch, which integer labels do not need
+    from permll.data.labels import encode_labels  # imports torch, which integer labels do not need
 
-    labels, class_names = name_classes(values, classes)
+    labels, class_names = encode_labels(values, classes)
     return EncodedLabels(labels.numpy(), class_names)
 
 

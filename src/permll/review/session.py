@@ -140,7 +140,7 @@ class ReviewSession:
         if kept is not None or place is None:
             return kept
         try:
-            image = to_image(self.samples.inputs.show(place))
+            image = to_image(self.samples.inputs.get_sample(place))
             picture = None if image is None else encode_thumbnail(image, side)
         except Exception:  # a damaged image can fail in any way at all
             return None

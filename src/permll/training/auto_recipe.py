@@ -3,7 +3,7 @@
 import math
 
 from permll.data.inputs import Images, LazyImages
-from permll.data.readers.image_files import SMALL
+from permll.data.readers.image_files import SMALL_IMAGE_SIZE
 from permll.training.data_preparation import PreparedData
 from permll.training.recipe import AUTO, USER_NETWORK, Recipe, recipe_diff
 from permll.training.run import Run
@@ -17,7 +17,7 @@ def fill_auto_settings(recipe: Recipe, prepared: PreparedData) -> Recipe:
         if isinstance(inputs, Images):
             name = "cnn" if inputs.pixels.shape[2] < 24 else "resnet8"
         elif isinstance(inputs, LazyImages):
-            name = "resnet8" if inputs.size <= SMALL else "resnet18"
+            name = "resnet8" if inputs.size <= SMALL_IMAGE_SIZE else "resnet18"
         else:
             name = "mlp"
         recipe = recipe.model_copy(update={"network": recipe.network.model_copy(update={"name": name})})

@@ -11,8 +11,8 @@ from permll.data.dataset import LabeledData
 from permll.data.encoding import Encoder, encode
 from permll.data.inputs import Images, LazyImages
 from permll.data.loading import load
-from permll.data.registry import SETS
-from permll.data.splits import stratified
+from permll.data.registry import DATASETS
+from permll.data.splits import stratified_split
 from permll.noise.apply_noise import with_noise
 from permll.noise.corruption import Corruption
 from permll.training.feature_cache import decode_small, load_encoder, resolve_features, with_cache
@@ -88,14 +88,14 @@ def prepare_data(
         test = _load_test(section, notify)
     channels = train.inputs.pixels.shape[1] if isinstance(train.inputs, Images) else None
     encoder = previous.encoder if previous is not None and previous.encoder is not None else load_encoder(section)
-    train, encoder = encode(train, like=with_cache(encoder, features))
+    train, encoder = encode(train, encoder=with_cache(encoder, features))
     validation, test = (
-        part if part is None else encode(_resize(part, recipe, section, channels), like=encoder)[0]
+        part if part is None else encode(_resize(part, recipe, section, channels), encoder=encoder)[0]
         for part in (validation, test)
     )
     if test is not None and test.classes != train.classes:
         raise ValueError(f"the classes of the test data, {test.classes}, are not those of training, {train.classes}.")
-    official = isinstance(section.validation, str) and section.source in SETS
+    official = isinstance(section.validation, str) and section.source in DATASETS
     prepared = PreparedData(
         train,
         validation,
@@ -112,7 +112,7 @@ def prepare_data(
 def _resize(data: LabeledData, recipe: Recipe, section: DataSection, channels: int | None = None) -> LabeledData:
     """Return image files in the size of the recipe."""
     if recipe.views.resize and isinstance(data.inputs, LazyImages):
-        data = data.with_inputs(data.inputs.resized(recipe.views.resize))
+        data = data.with_inputs(data.inputs.resize(recipe.views.resize))
     return decode_small(data, section.pixels, channels) if section.pixels else data
 
 
@@ -157,11 +157,11 @@ def _split(samples: LabeledData, section: DataSection) -> tuple[LabeledData, Lab
     if isinstance(section.validation, str):
         validation = _load_split(section, section.validation)
     elif section.validation is not None:
-        parts = stratified(samples.labels, section.validation, section.split_seed)
+        parts = stratified_split(samples.labels, section.validation, section.split_seed)
         validation = samples.take(parts.validation).with_metadata(split="validation", split_how=parts.metadata)
         samples = samples.take(parts.train).with_metadata(split_how=parts.metadata)
     if section.train is not None and section.train != len(samples):
-        subset = stratified(samples.labels, section.train, section.split_seed)
+        subset = stratified_split(samples.labels, section.train, section.split_seed)
         samples = samples.take(subset.validation).with_metadata(subset_how=subset.metadata)
     return samples, validation
 
@@ -206,14 +206,14 @@ def _trusted_mask(train: LabeledData, section: DataSection) -> Tensor | None:
             "data.trusted is a number, but no noise is added: set it to a file with the ids of trusted samples."
         )
     trusted = torch.zeros(len(train), dtype=torch.bool)
-    trusted[stratified(train.labels, section.trusted, section.split_seed).validation] = True
+    trusted[stratified_split(train.labels, section.trusted, section.split_seed).validation] = True
     return trusted
 
 
 def _load_test(section: DataSection, notify: Callable[[str], None] | None) -> LabeledData | None:
     if not section.test:
         return None
-    if section.source in SETS:
+    if section.source in DATASETS:
         return _load_split(section, section.test)
     folder = Path(section.source).expanduser()
     if folder.is_dir() and not Path(section.test).is_absolute() and (folder / section.test).exists():

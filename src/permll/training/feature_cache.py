@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 
 from permll.data.dataset import LabeledData
-from permll.data.digests import digests
 from permll.data.encoding import Arrays, Encoder, from_arrays
 from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
-from permll.data.readers.image_files import SMALL, small
-from permll.data.readers.input_spec import described, kind_of
+from permll.data.readers.image_files import SMALL_IMAGE_SIZE, load_small_images
+from permll.data.readers.input_spec import describe_inputs, input_kind
+from permll.data.sample_digests import sample_digests
 from permll.networks.backbone import Backbone, at_hand
 from permll.networks.sentences import SentenceEncoder
 from permll.training.recipe import AUTO, DataSection, Recipe
@@ -45,12 +45,12 @@ def resolve_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], Non
     if section.weights and not section.backbone:
         raise ValueError(f"the weights {section.weights} need the name of their network: --backbone timm:NAME.")
     for name, takes in ((section.backbone, "images"), (section.encoder, "texts")):
-        if name and kind_of(inputs) != takes:
-            raise ValueError(f"{name} encodes {takes}, but the data are {described(inputs)}: remove this option.")
+        if name and input_kind(inputs) != takes:
+            raise ValueError(f"{name} encodes {takes}, but the data are {describe_inputs(inputs)}: remove this option.")
     is_open = recipe.network.name == AUTO and not (section.backbone or section.pixels or recipe.views.resize)
     if isinstance(inputs, LazyImages) and is_open:
         backbone = at_hand()
-        section = section.model_copy(update={"backbone": backbone} if backbone else {"pixels": SMALL})
+        section = section.model_copy(update={"backbone": backbone} if backbone else {"pixels": SMALL_IMAGE_SIZE})
     if notify is not None and recipe.network.name == AUTO and isinstance(inputs, LazyImages | Texts):
         notify(_describe_choice(section, inputs))
     return section
@@ -66,7 +66,7 @@ def decode_small(data: LabeledData, size: int, channels: int | None = None) -> L
     """
     if not isinstance(data.inputs, LazyImages):
         return data
-    inputs = small(data.inputs.resized(size, "stretch"), data.ids, size)
+    inputs = load_small_images(data.inputs.resize(size, "stretch"), data.ids, size)
     if isinstance(inputs, Images) and channels == 3:
         inputs = Images(inputs.pixels.expand(-1, 3, -1, -1).contiguous())
     if channels == 1 and inputs.batch(torch.arange(1)).shape[1] != 1:
@@ -121,7 +121,7 @@ class CachedEncoder:
 
     def __call__(self, inputs: Inputs) -> Vectors:
         """Return the features of samples."""
-        keys = list(digests(inputs))
+        keys = list(sample_digests(inputs))
         name = self._encoder_hash()
         features = self._read(name)
         missing: dict[bytes, int] = {}
@@ -168,10 +168,10 @@ def _describe_choice(section: DataSection, inputs: LazyImages | Texts) -> str:
         return f"{len(inputs):,} texts: a small network on {features}"
     if section.backbone:
         choice = f"a small network on features of {section.backbone}"
-    elif section.pixels == SMALL:
+    elif section.pixels == SMALL_IMAGE_SIZE:
         extra = "" if importlib.util.find_spec("timm") else " (pip install permll[vision])"
         choice = (
-            f"a small network on {SMALL}-pixel images, since no pretrained weights were found; --backbone timm:NAME "
+            f"a small network on {SMALL_IMAGE_SIZE}-pixel images, since no pretrained weights were found; --backbone timm:NAME "
             f"uses better features{extra}"
         )
     else:

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from permll.data.dataset import LabeledData
 from permll.data.encoding import Encoder
 from permll.data.inputs import Inputs, LazyImages
-from permll.data.readers.inference_inputs import sized
-from permll.data.readers.input_spec import InputSpec, kind_of
-from permll.data.readers.types import row_numbers
-from permll.data.samplers import number_of_batches
+from permll.data.readers.inference_inputs import resize_inputs
+from permll.data.readers.input_spec import InputSpec, input_kind
+from permll.data.readers.raw_data import default_ids
+from permll.data.samplers import num_batches
 from permll.data.streams import Stream
 from permll.data.transforms.image_transforms import Transform
 from permll.methods._base import FitInfo, Method
@@ -93,12 +93,12 @@ class Predictor:
         workers: int,
         device: str | torch.device,
     ) -> Tensor:
-        if self.encoder is not None and kind_of(inputs) == self.encoder.takes:
+        if self.encoder is not None and input_kind(inputs) == self.encoder.takes:
             inputs = self.encoder(inputs)
         elif isinstance(inputs, LazyImages) and self.input_spec.size is not None:
-            inputs = sized(inputs, row_numbers(len(inputs)), self.input_spec, self.input_spec.size)
+            inputs = resize_inputs(inputs, default_ids(len(inputs)), self.input_spec, self.input_spec.size)
         labels = torch.zeros(len(inputs), dtype=torch.int64)  # unknown, and not used
-        data = LabeledData(inputs, labels, self.classes, row_numbers(len(inputs)))
+        data = LabeledData(inputs, labels, self.classes, default_ids(len(inputs)))
         stream = Stream(data, batch_size, views={"plain": self.view}, order="sequential", workers=workers)
         self.method.to(device)
         outputs, done = torch.empty(0), 0
@@ -179,5 +179,5 @@ def _load_weights(module: nn.Module, weights: Mapping[str, Tensor], run: Run) ->
 def _fit_info(run: Run) -> FitInfo:
     """Return the ``FitInfo`` of the start of training."""
     labels, training = run.labels, run.recipe.training
-    steps = number_of_batches(len(labels.ids), training.resolved_batch_size)
+    steps = num_batches(len(labels.ids), training.resolved_batch_size)
     return FitInfo(labels.labels, labels.ids, len(labels.classes), training.epochs, steps)

@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from permll.data.registry import SETS
+from permll.data.registry import DATASETS
 from permll.training.recipe import Recipe, parse_recipe
 from permll.utils.messages import did_you_mean
 
@@ -50,7 +50,7 @@ def resolve_recipe(recipe: Recipe | Path | str | None, changes: Mapping[str, Any
     if isinstance(recipe, Recipe):
         content = recipe.model_dump(mode="json", exclude_none=True)
         return parse_recipe(_merge(content, *_unflatten(changes)), "the recipe") if changes else recipe
-    if recipe is None and changes.get("data.source") in SETS:
+    if recipe is None and changes.get("data.source") in DATASETS:
         changes = {"data.test": "test", **changes}  # every built-in data set has a test split
     return load_recipe(recipe or "auto/default", changes)
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from permll.data.dataset import LabeledData
 from permll.data.loading import load
-from permll.data.readers.types import ReadKeywords, check_keywords
+from permll.data.readers.options import ReadKeywords, check_keywords
 from permll.distributed.launch import lost_rank_errors
 from permll.methods._base import Method
 from permll.methods._registry import method_name

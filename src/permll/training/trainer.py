@@ -244,13 +244,13 @@ class Trainer:
             seed=self.seed,
             name="scan",  # part of the random seed: a random view draws the same in every version
             rank=self.group.rank,
-            ranks=self.group.size,
+            world_size=self.group.size,
             workers=self.workers,
         )
         stream.seek(self.epoch)  # a random view draws differently in every epoch
         with batch_coupling_as(self.method.networks, "none"):
             outputs = [
-                self.group.gather_rows(function(batch.x.to(self.fabric.device)).float(), batch.total).cpu()
+                self.group.gather_rows(function(batch.x.to(self.fabric.device)).float(), batch.global_size).cpu()
                 for batch in stream
             ]
         self.method.train(was_training)

@@ -4,9 +4,16 @@ from collections.abc import Callable, Mapping
 
 from permll.data.inputs import Images, Inputs, LazyImages, Vectors
 from permll.data.transforms import defaults
-from permll.data.transforms.image_transforms import CenterCrop, Chain, Crop, Cutout, Flip, Transform
+from permll.data.transforms.image_transforms import (
+    CenterCrop,
+    Compose,
+    Cutout,
+    RandomCrop,
+    RandomHorizontalFlip,
+    Transform,
+)
 from permll.data.transforms.policies import AutoAugment, RandAugment
-from permll.data.transforms.vector_transforms import Drop, Jitter, Standardize
+from permll.data.transforms.vector_transforms import FeatureDropout, GaussianNoise, Standardize
 from permll.training.recipe import ViewsSection
 from permll.utils.messages import unknown_name
 
@@ -24,7 +31,7 @@ def build_views(inputs: Inputs, section: ViewsSection) -> dict[str, Transform]:
     views = dict(defaults.default_views(inputs)) if section.weak is None or section.strong is None else {}
     normalize = _build_normalize(inputs, section)
     if section.weak is not None:
-        views["plain"] = Chain(*_center_crop(inputs, section), normalize)
+        views["plain"] = Compose(*_center_crop(inputs, section), normalize)
         views["weak"] = _build_chain(section.weak, inputs, section, normalize)
     if section.strong is not None:
         views["strong"] = _build_chain(section.strong, inputs, section, normalize)
@@ -38,7 +45,7 @@ def _build_normalize(inputs: Inputs, section: ViewsSection) -> Transform:
         return _PUBLISHED[section.normalize]
     if isinstance(inputs, Images):
         return defaults.image_statistics(inputs)
-    return defaults.IMAGENET if isinstance(inputs, LazyImages) else defaults.as_it_is
+    return defaults.IMAGENET if isinstance(inputs, LazyImages) else defaults.identity
 
 
 def _center_crop(inputs: Inputs, section: ViewsSection) -> list[Transform]:
@@ -50,19 +57,19 @@ def _build_chain(names: list[str], inputs: Inputs, section: ViewsSection, normal
     size = inputs.pixels.shape[2] if isinstance(inputs, Images) else section.crop or 224
     before: Mapping[str, Callable[[], Transform]] = {
         "crop": lambda: (
-            Crop(section.crop) if section.crop else Crop(padding=section.padding, mode=section.padding_mode)
+            RandomCrop(section.crop) if section.crop else RandomCrop(padding=section.padding, mode=section.padding_mode)
         ),
-        "flip": Flip,
+        "flip": RandomHorizontalFlip,
         "randaugment": RandAugment,
         "autoaugment": AutoAugment,
     }
     after: Mapping[str, Callable[[], Transform]] = {
         "cutout": lambda: Cutout(size // 2),
-        "jitter": lambda: Jitter(0.1),
-        "drop": lambda: Drop(0.2, inputs.features if isinstance(inputs, Vectors) else None),
+        "jitter": lambda: GaussianNoise(0.1),
+        "drop": lambda: FeatureDropout(0.2, inputs.features if isinstance(inputs, Vectors) else None),
     }
     for name in names:
         if name not in before and name not in after:
             raise ValueError(unknown_name("transform of a view", name, [*before, *after]))
     first = [before[name]() for name in names if name in before] or _center_crop(inputs, section)
-    return Chain(*first, normalize, *(after[name]() for name in names if name in after))
+    return Compose(*first, normalize, *(after[name]() for name in names if name in after))

@@ -177,7 +177,7 @@ def test_the_new_table_is_read_without_the_new_columns(tmp_path: Path) -> None:
     assert changed == [3]
     assert after[3].label == "dog"
     assert after.metadata["features"] == before.metadata["features"] == ["code", "size"]
-    notes = [note for note in after.metadata["left_out"] if note["why"] == "says what the label was"]
+    notes = [note for note in after.metadata["left_out"] if note["why"] == "added by permll apply"]
     assert notes[0]["names"] == ["label_original", "label_source"]
     named = load(tmp_path / "new.csv", label="kind", features=["size", "label_source"])
     assert named.metadata["features"] == ["size", "label_source"]

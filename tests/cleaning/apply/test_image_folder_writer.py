@@ -140,8 +140,8 @@ def test_what_is_no_image_or_cannot_be_opened_is_reported(tmp_path: Path) -> Non
     run = make_run(photos, tmp_path / "run", {"cat/0.png": ("dog", 0.99)}, **options)
     applied = apply(run, tmp_path / "new", auto=True)
     assert applied.notes == (
-        "Not taken over: 1 image (beside the class folders): loose.png.",
-        "Not taken over: 1 file (no image, by its name): notes.txt.",
+        "Not taken over: 1 image (outside the class folders): loose.png.",
+        "Not taken over: 1 file (not an image file): notes.txt.",
         "Taken over as they are, though nobody can open them: 1 image (cat/broken.png).",
     )
     assert (tmp_path / "new" / "cat" / "broken.png").read_bytes() == b"no image"

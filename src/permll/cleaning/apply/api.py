@@ -23,7 +23,7 @@ from permll.cleaning.apply.output_path import atomic_output, changes_path, refus
 from permll.cleaning.apply.parquet_writer import write_parquet
 from permll.cleaning.apply.source import Source, source_of
 from permll.cleaning.decisions import Decisions
-from permll.data.readers.types import pluralize
+from permll.data.readers.raw_data import pluralize
 from permll.findings import Findings
 from permll.training.run import Run
 from permll.utils.messages import format_list

@@ -13,7 +13,7 @@ from permll.cleaning.apply.corrections import SOURCES
 from permll.cleaning.apply.label_values import LABEL, has_marks, known_sources, marked, new_values
 from permll.cleaning.apply.source import Source
 from permll.data.readers.arrays import FEATURE_NAMES, open_arrays
-from permll.data.readers.feature_columns import MARKS
+from permll.data.readers.feature_columns import APPLY_COLUMNS
 
 Array = NDArray[Any]
 
@@ -23,7 +23,7 @@ def write_npz(source: Source, changed: Mapping[int, str], sources: Sequence[str]
     with open_arrays(source.path) as arrays, zipfile.ZipFile(source.path) as old:
         again = has_marks(list(arrays), str(source.path), source.column)
         labels = _labels(source) if source.column is None else np.asarray(arrays[source.column])
-        earlier = tuple(np.asarray(arrays[mark]) for mark in MARKS) if again else None
+        earlier = tuple(np.asarray(arrays[mark]) for mark in APPLY_COLUMNS) if again else None
         new = _arrays(source, labels, changed, sources, earlier)
         with zipfile.ZipFile(out, "w") as file:
             for info in old.infolist():
@@ -62,14 +62,14 @@ def write_safetensors(source: Source, changed: Mapping[int, str], sources: Seque
     labels = torch.as_tensor(source.values) if source.column is None else tensors[source.column]
     earlier = None
     if again:
-        words = [SOURCES[k] if k < len(SOURCES) else str(k) for k in tensors[MARKS[1]].tolist()]
-        earlier = tensors[MARKS[0]].tolist(), known_sources(words, str(source.path))
+        words = [SOURCES[k] if k < len(SOURCES) else str(k) for k in tensors[APPLY_COLUMNS[1]].tolist()]
+        earlier = tensors[APPLY_COLUMNS[0]].tolist(), known_sources(words, str(source.path))
     first, now = marked(labels.tolist(), sources, *(earlier or ()))
     tensors[source.column or LABEL] = torch.tensor(new_values(source, changed, labels.tolist()), dtype=labels.dtype)
-    tensors[MARKS[0]] = torch.tensor(first, dtype=labels.dtype)
+    tensors[APPLY_COLUMNS[0]] = torch.tensor(first, dtype=labels.dtype)
     numbers = {str(word): number for number, word in enumerate(SOURCES)}
-    tensors[MARKS[1]] = torch.tensor([numbers[word] for word in now], dtype=torch.uint8)
-    about[MARKS[1]] = ", ".join(f"{number} = {word}" for word, number in numbers.items())
+    tensors[APPLY_COLUMNS[1]] = torch.tensor([numbers[word] for word in now], dtype=torch.uint8)
+    about[APPLY_COLUMNS[1]] = ", ".join(f"{number} = {word}" for word, number in numbers.items())
     save_file(tensors, out, metadata=about)
 
 
@@ -89,8 +89,8 @@ def _arrays(
     after = new_values(source, changed, before)
     return {
         source.column or LABEL: _like_array(after, labels),
-        MARKS[0]: _like_array(first, labels),
-        MARKS[1]: np.array(words),
+        APPLY_COLUMNS[0]: _like_array(first, labels),
+        APPLY_COLUMNS[1]: np.array(words),
     }
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from permll.cleaning.apply.label_values import LABEL, as_written, has_marks, known_sources, marked, written
 from permll.cleaning.apply.source import Source
-from permll.data.readers.feature_columns import MARKS
+from permll.data.readers.feature_columns import APPLY_COLUMNS
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -108,13 +108,13 @@ def relabeled(
             known[name] = quoted(str(written(source, name, source.values)), separator)
     after = [known[changed[row]] if row in changed else cell for row, cell in enumerate(before)]
     columns = [after, first, [word.encode() for word in words]]
-    header = [LABEL.encode(), *(mark.encode() for mark in MARKS)]
-    put = [place, *(names.index(mark) if again else None for mark in MARKS)]
+    header = [LABEL.encode(), *(mark.encode() for mark in APPLY_COLUMNS)]
+    put = [place, *(names.index(mark) if again else None for mark in APPLY_COLUMNS)]
     return _with_columns(lines, put, header, columns)
 
 
 def _earlier(names: Sequence[str], rows: Sequence[list[bytes]], source: Source) -> tuple[list[bytes], list[str]]:
-    original, origin = (names.index(mark) for mark in MARKS)
+    original, origin = (names.index(mark) for mark in APPLY_COLUMNS)
     words = known_sources([plain(cells[origin]) for cells in rows], str(source.path))
     return [cells[original] for cells in rows], words
 

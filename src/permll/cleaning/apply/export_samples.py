@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from permll.cleaning.apply.source import Source
 from permll.cleaning.source_data import load_source
-from permll.data.decoding import OpenFile
+from permll.data.decoding import FileOpener
 from permll.data.inputs import Images, Inputs, LazyImages, Table, Texts, Vectors
 from permll.training.run import Run
 
@@ -49,7 +49,7 @@ def _kind(inputs: Inputs) -> Kind:
     if isinstance(inputs, Images):
         return "pixels"
     if isinstance(inputs, LazyImages):
-        return "path" if isinstance(inputs.open, OpenFile) else "pixels"
+        return "path" if isinstance(inputs.open, FileOpener) else "pixels"
     if isinstance(inputs, Texts):
         return "text"
     readable = isinstance(inputs, Table) or (isinstance(inputs, Vectors) and inputs.values.shape[1] <= _MOST_NUMBERS)
@@ -57,13 +57,13 @@ def _kind(inputs: Inputs) -> Kind:
 
 
 def _value(inputs: Inputs, row: int) -> Any:
-    if isinstance(inputs, LazyImages) and isinstance(inputs.open, OpenFile):
+    if isinstance(inputs, LazyImages) and isinstance(inputs.open, FileOpener):
         return str(Path(inputs.open.root) / inputs.open.names[int(inputs.rows[row])])
     if isinstance(inputs, Images | LazyImages):
-        return _address(inputs.show(row))
+        return _address(inputs.get_sample(row))
     if isinstance(inputs, Vectors):
         return {str(number): value for number, value in enumerate(inputs.values[row].tolist())}
-    return inputs.show(row)
+    return inputs.get_sample(row)
 
 
 def _address(image: Any) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from permll.cleaning.apply.corrections import GIVEN, Correction
 from permll.cleaning.apply.label_values import LABEL
-from permll.data.readers.feature_columns import MARKS
+from permll.data.readers.feature_columns import APPLY_COLUMNS
 from permll.findings import Findings
 
 ID = "id"
@@ -17,7 +17,7 @@ def write_ids(findings: Findings, found: Sequence[Correction], out: Path) -> Non
     decided = {one.row: one for one in found}
     with out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([ID, LABEL, *MARKS])
+        writer.writerow([ID, LABEL, *APPLY_COLUMNS])
         for row, (name, k) in enumerate(zip(findings.ids, findings.given_labels.tolist(), strict=True)):
             before = findings.classes[k]
             one = decided.get(row)

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 
 from permll.cleaning.apply.label_values import LABEL
 from permll.cleaning.apply.source import Source
-from permll.data.readers.feature_columns import MARKS
+from permll.data.readers.feature_columns import APPLY_COLUMNS
 
 As = Literal["link", "copy", "hardlink", "csv"]
 WAYS: tuple[As, ...] = get_args(As)
@@ -76,7 +76,7 @@ def write_listing(
     """Write a table of all images: the path as seen from the table, the label, what it was and where it is from."""
     with out.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([PATH, LABEL, *MARKS])
+        writer.writerow([PATH, LABEL, *APPLY_COLUMNS])
         for row, name in enumerate(source.found.ids):
             path = _relative(Path(os.path.realpath(source.path / name)), seen_from)
             before = _folder(name)

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from permll.cleaning.apply.corrections import GIVEN, SOURCES
 from permll.cleaning.apply.source import Source
-from permll.data.readers.feature_columns import MARKS
+from permll.data.readers.feature_columns import APPLY_COLUMNS
 from permll.utils.messages import format_list
 
 Value = TypeVar("Value")
@@ -81,8 +81,8 @@ def marked(
 
 def has_marks(names: Sequence[str], where: str, label: str | None) -> bool:
     """Return whether an earlier round left its two columns; refuse columns that have one of their names by chance."""
-    there = [name for name in MARKS if name in names]
-    if label in MARKS:
+    there = [name for name in APPLY_COLUMNS if name in names]
+    if label in APPLY_COLUMNS:
         raise ValueError(f"the labels of {where} are called {label!r}, as a column that is added: rename it.")
     if len(there) == 1:
         raise ValueError(f"{where} has a {there[0]!r} of its own, as a column that is added is called: rename it.")
@@ -96,7 +96,7 @@ def known_sources(words: Sequence[str], where: str) -> list[str]:
     other = sorted({word for word in words if word and word not in SOURCES})
     if other:
         raise ValueError(
-            f"the column {MARKS[1]!r} of {where} was not written by permll, it holds {format_list(other, 'other word')}: "
-            "rename it."
+            f"the column {APPLY_COLUMNS[1]!r} of {where} was not written by permll, it holds "
+            f"{format_list(other, 'other word')}: rename it."
         )
     return list(words)

@@ -6,7 +6,7 @@ from typing import Any
 
 from permll.cleaning.apply.label_values import LABEL, has_marks, known_sources, marked, new_values
 from permll.cleaning.apply.source import Source
-from permll.data.readers.feature_columns import MARKS
+from permll.data.readers.feature_columns import APPLY_COLUMNS
 from permll.data.readers.tables import read_parquet
 
 _SCHEMA = "ARROW:schema"  # written anew, as there are new columns
@@ -22,12 +22,14 @@ def write_parquet(source: Source, changed: Mapping[int, str], sources: Sequence[
     before: list[Any] = labels.to_list()
     earlier: tuple[Any, ...] = ()
     if again:
-        original, origin = (frame[mark].to_list() for mark in MARKS)
+        original, origin = (frame[mark].to_list() for mark in APPLY_COLUMNS)
         earlier = original, known_sources(["" if word is None else str(word) for word in origin], str(source.path))
     first, words = marked(before, sources, *earlier)
     after = pl.Series(labels.name, new_values(source, changed, before), dtype=labels.dtype)
-    kind = frame[MARKS[0]].dtype if again else labels.dtype
-    frame = frame.with_columns(after, pl.Series(MARKS[0], first, dtype=kind), pl.Series(MARKS[1], words))
+    kind = frame[APPLY_COLUMNS[0]].dtype if again else labels.dtype
+    frame = frame.with_columns(
+        after, pl.Series(APPLY_COLUMNS[0], first, dtype=kind), pl.Series(APPLY_COLUMNS[1], words)
+    )
     frame.write_parquet(out, metadata=_about(source.path))
 
 

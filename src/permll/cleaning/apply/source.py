@@ -9,13 +9,13 @@ from typing import Any, Literal
 import torch
 
 from permll.cleaning.source_data import source_path
+from permll.data.decoding import find_unreadable
 from permll.data.inputs import LazyImages, Texts
 from permll.data.readers.arrays import open_arrays
-from permll.data.readers.assemble import assemble, plain_values
-from permll.data.readers.options import parse_options
-from permll.data.readers.read import find_source
-from permll.data.readers.types import RawData, ReadOptions
-from permll.data.verify import unreadable
+from permll.data.readers.assemble import assemble, to_list
+from permll.data.readers.options import ReadOptions, parse_options
+from permll.data.readers.raw_data import RawData
+from permll.data.readers.read import read_raw
 from permll.findings import Findings
 from permll.training.run import Run
 from permll.utils.messages import format_list
@@ -64,7 +64,7 @@ class Source:
     @property
     def values(self) -> list[Any]:
         """The N labels as the source has them."""
-        return plain_values(self.found.values if self.asked.labels is None else self.asked.labels)
+        return to_list(self.found.values if self.asked.labels is None else self.asked.labels)
 
 
 def source_of(run: Run, findings: Findings) -> Source | None:
@@ -88,7 +88,7 @@ def source_of(run: Run, findings: Findings) -> Source | None:
 def read_source(path: Path, options: Mapping[str, Any]) -> Source:
     """Return every row of a file or folder with its class; no image is decoded."""
     asked = parse_options(**{**_DEFAULTS, **options, "labels": _beside(options.get("labels"))})
-    found = find_source(path, asked)
+    found = read_raw(path, asked)
     positions = Texts(tuple(map(str, range(len(found.inputs)))))  # stand in for the samples, and survive what goes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is odd about the data was said when they were trained on
@@ -145,4 +145,4 @@ def _unreadable(source: Source, names: Sequence[str]) -> dict[str, str]:
     images = source.found.inputs
     if not names or not isinstance(images, LazyImages) or not source.asked.skip_unreadable:
         return {}
-    return unreadable(images.take(torch.tensor([source.rows[name] for name in names])), names)
+    return find_unreadable(images.take(torch.tensor([source.rows[name] for name in names])), names)

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.data.transforms.defaults import as_it_is
-from permll.data.transforms.image_transforms import CenterCrop, Chain, Normalize, Transform
+from permll.data.transforms.defaults import identity
+from permll.data.transforms.image_transforms import CenterCrop, Compose, Normalize, Transform
 from permll.data.transforms.vector_transforms import Standardize
 
 Steps = Sequence[Mapping[str, Any]]
@@ -17,12 +17,12 @@ def transform_to_steps(view: Transform) -> list[dict[str, Any]]:
     """Return the steps of a plain view as JSON objects.
 
     Examples:
-        >>> transform_to_steps(Chain(CenterCrop(24), Normalize((0.5,), (0.25,))))
+        >>> transform_to_steps(Compose(CenterCrop(24), Normalize((0.5,), (0.25,))))
         [{'step': 'center_crop', 'size': 24}, {'step': 'normalize', 'mean': [0.5], 'std': [0.25]}]
     """
-    if isinstance(view, Chain):
+    if isinstance(view, Compose):
         return [entry for step in view.steps for entry in transform_to_steps(step)]
-    if view is as_it_is:
+    if view is identity:
         return []
     if isinstance(view, CenterCrop):
         return [{"step": "center_crop", "size": view.size}]
@@ -43,7 +43,7 @@ def transform_from_steps(steps: Steps) -> Transform:
             views.append(Normalize(tuple(entry["mean"]), tuple(entry["std"])))
         else:
             views.append(Standardize(torch.tensor(entry["mean"]), torch.tensor(entry["std"])))
-    return Chain(*views)
+    return Compose(*views)
 
 
 def describe_steps(steps: Steps) -> str:

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100: the real data in both official layouts, and every way a file can be broken."""
+"""CIFAR-10 and CIFAR-100: the real data in both official layouts, and damaged files."""
 
 import os
 import pickle
@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from permll.data.dataset import LabeledData
-from permll.data.datasets import class_names as names
+from permll.data.datasets import class_names
 from permll.data.inputs import Images
-from permll.data.pickles import RefusedPickleError
-from permll.data.registry import find
-from tests.helpers.dataset_files import cut, write_cifar_binary, write_cifar_python
+from permll.data.pickles import UnsafePickleError
+from permll.data.registry import find_dataset
+from tests.helpers.dataset_files import truncate, write_cifar_binary, write_cifar_python
 from tests.helpers.real_data import SHARED, real_cifar
 
 
@@ -30,7 +30,7 @@ def pixels(data: LabeledData) -> np.ndarray:
 
 
 def moments(images: np.ndarray) -> tuple[list[float], list[float]]:
-    """Mean and standard deviation of each channel, values in [0, 1], to four digits."""
+    """Return mean and standard deviation of each channel, to four digits."""
     values, means, deviations = np.arange(256) / 255, [], []
     for channel in range(3):
         counts = np.bincount(images[:, channel].ravel(), minlength=256) / images[:, channel].size
@@ -40,7 +40,7 @@ def moments(images: np.ndarray) -> tuple[list[float], list[float]]:
 
 
 def from_differences(differences: np.ndarray, row: int) -> np.ndarray:
-    """Rebuild one image of the shared .npz, whose planes hold differences of neighbors modulo 256, by plain sums."""
+    """Return one image of the shared .npz file, whose planes hold differences of neighbors modulo 256."""
     planes = [[[int(value) for value in line] for line in differences[channel, row]] for channel in range(3)]
     for plane in planes:
         for y in range(32):
@@ -58,10 +58,10 @@ def assert_same(one: LabeledData, other: LabeledData) -> None:
     assert (one.classes, one.ids) == (other.classes, other.ids)
 
 
-def test_the_real_cifar10(cifar: Path) -> None:
-    train, test = (find("cifar10").load(cifar, split) for split in ("train", "test"))
-    assert train.counts.tolist() == [5000] * 10
-    assert test.counts.tolist() == [1000] * 10
+def test_real_cifar10(cifar: Path) -> None:
+    train, test = (find_dataset("cifar10").load(cifar, split) for split in ("train", "test"))
+    assert train.class_counts.tolist() == [5000] * 10
+    assert test.class_counts.tolist() == [1000] * 10
     assert moments(pixels(train)) == ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])
     assert [train.classes[label] for label in train.labels[:4].tolist()] == ["frog", "truck", "truck", "deer"]
     assert pixels(train)[0, :, 0, 0].tolist() == [59, 62, 63]
@@ -73,13 +73,13 @@ def test_the_real_cifar10(cifar: Path) -> None:
             assert (pixels(train)[row] == from_differences(differences, row)).all()
 
 
-def test_the_real_test_part_of_cifar100(cifar: Path) -> None:
-    fine, coarse = (find("cifar100").load(cifar, "test", labels=labels) for labels in ("fine", "coarse"))
-    assert fine.counts.tolist() == [100] * 100
-    assert coarse.counts.tolist() == [500] * 20
+def test_real_cifar100_test_split(cifar: Path) -> None:
+    fine, coarse = (find_dataset("cifar100").load(cifar, "test", labels=labels) for labels in ("fine", "coarse"))
+    assert fine.class_counts.tolist() == [100] * 100
+    assert coarse.class_counts.tolist() == [500] * 20
     assert [fine.classes[label] for label in fine.labels[:3].tolist()] == ["mountain", "forest", "seal"]
     assert coarse.classes[int(coarse.labels[2])] == "aquatic_mammals"
-    assert (fine.classes, coarse.classes) == (names.CIFAR100_FINE, names.CIFAR100_COARSE)
+    assert (fine.classes, coarse.classes) == (class_names.CIFAR100_FINE, class_names.CIFAR100_COARSE)
     assert fine.ids == coarse.ids
     assert (fine.metadata["labels"], coarse.metadata["labels"]) == ("fine", "coarse")
     with np.load(SHARED / "cifar100_test.npz") as shared:
@@ -88,22 +88,22 @@ def test_the_real_test_part_of_cifar100(cifar: Path) -> None:
             assert (pixels(fine)[row] == from_differences(shared["q_test"], row)).all()
 
 
-def test_both_layouts_of_the_real_cifar10_give_the_same_data(cifar: Path, tmp_path: Path) -> None:
-    binary = find("cifar10").load(cifar, "train")
+def test_real_cifar10_layouts_are_equal(cifar: Path, tmp_path: Path) -> None:
+    binary = find_dataset("cifar10").load(cifar, "train")
     folder = tmp_path / "cifar10" / "cifar-10-batches-py"
     for number in range(5):
         rows = slice(number * 10_000, (number + 1) * 10_000)
         labels = {"labels": binary.labels.numpy()[rows]}
         write_cifar_python(folder / f"data_batch_{number + 1}", labels, pixels(binary)[rows])
-    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list(names.CIFAR10)}, protocol=2))
-    python = find("cifar10").load(tmp_path, "train")
+    (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": list(class_names.CIFAR10)}, protocol=2))
+    python = find_dataset("cifar10").load(tmp_path, "train")
     assert python.metadata["source"] == str(folder)
     assert_same(python, binary)
 
 
 @pytest.fixture(scope="module")
-def made_cifar100(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A training part of CIFAR-100's size and form, with random pixels, in both layouts."""
+def random_cifar100(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training split of CIFAR-100 with random pixels, in both layouts."""
     root = tmp_path_factory.mktemp("cifar100")
     random = np.random.default_rng(0)
     images = random.integers(0, 256, (50_000, 3, 32, 32), dtype=np.uint8)
@@ -117,76 +117,78 @@ def made_cifar100(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("labels", ["fine", "coarse"])
-def test_the_training_part_of_cifar100_in_both_layouts(labels: str, made_cifar100: Path) -> None:
-    binary, python = (find("cifar100").load(made_cifar100 / layout, "train", labels=labels) for layout in ("bin", "py"))
+def test_cifar100_train_split_in_both_layouts(labels: str, random_cifar100: Path) -> None:
+    binary, python = (
+        find_dataset("cifar100").load(random_cifar100 / layout, "train", labels=labels) for layout in ("bin", "py")
+    )
     assert_same(binary, python)
-    assert binary.counts.tolist() == ([500] * 100 if labels == "fine" else [2500] * 20)
-    assert binary.classes == (names.CIFAR100_FINE if labels == "fine" else names.CIFAR100_COARSE)
-    records = np.fromfile(made_cifar100 / "bin" / "cifar-100-binary" / "train.bin", np.uint8).reshape(-1, 3074)
+    assert binary.class_counts.tolist() == ([500] * 100 if labels == "fine" else [2500] * 20)
+    assert binary.classes == (class_names.CIFAR100_FINE if labels == "fine" else class_names.CIFAR100_COARSE)
+    records = np.fromfile(random_cifar100 / "bin" / "cifar-100-binary" / "train.bin", np.uint8).reshape(-1, 3074)
     assert (binary.labels.numpy() == records[:, 1 if labels == "fine" else 0]).all()
     assert (pixels(binary)[123].ravel() == records[123, 2:]).all()
 
 
-def test_names_come_from_the_files_if_they_have_them(cifar: Path, tmp_path: Path) -> None:
+def test_cifar_reads_class_names(cifar: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cifar-10-batches-bin"
     folder.mkdir()
     (folder / "test_batch.bin").symlink_to(cifar / "cifar-10-batches-bin" / "test_batch.bin")
-    assert find("cifar10").load(tmp_path, "test").classes == names.CIFAR10
+    assert find_dataset("cifar10").load(tmp_path, "test").classes == class_names.CIFAR10
     (folder / "batches.meta.txt").write_text("".join(f"class {n}\n" for n in range(10)) + "\n")
-    assert find("cifar10").load(tmp_path, "test").classes[3] == "class 3"
+    assert find_dataset("cifar10").load(tmp_path, "test").classes[3] == "class 3"
     (folder / "batches.meta.txt").write_text("one\ntwo\n")
-    with pytest.raises(ValueError, match=r"batches\.meta\.txt must name 10 classes, it names 2"):
-        find("cifar10").load(tmp_path, "test")
+    with pytest.raises(ValueError, match=r"batches\.meta\.txt must name 10 different classes, but it names 2"):
+        find_dataset("cifar10").load(tmp_path, "test")
 
 
-def test_labels_are_fine_or_coarse(tmp_path: Path) -> None:
+def test_cifar100_rejects_other_labels(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="labels must be one of fine, coarse; got 'medium'"):
-        find("cifar100").load(tmp_path, "test", labels="medium")
+        find_dataset("cifar100").load(tmp_path, "test", labels="medium")
 
 
-@pytest.mark.parametrize(("keep", "found"), [(0.0, "0"), (0.5, "15,365,000"), (0.99999, "30,729,692")])
-def test_a_truncated_binary_file_is_one_sentence(keep: float, found: str, cifar: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("fraction", "size"), [(0.0, "0"), (0.5, "15,365,000"), (0.99999, "30,729,692")])
+def test_truncated_binary_file_raises(fraction: float, size: str, cifar: Path, tmp_path: Path) -> None:
     path = tmp_path / "test_batch.bin"
     shutil.copy(cifar / "cifar-10-batches-bin" / "test_batch.bin", path)
-    cut(path, keep)
+    truncate(path, fraction)
     with pytest.raises(ValueError, match="truncated") as caught:
-        find("cifar10").load(tmp_path, "test")
+        find_dataset("cifar10").load(tmp_path, "test")
     assert str(caught.value) == (
-        f"{path} is truncated or damaged: it must have 30,730,000 bytes (10,000 records of 3,073), it has {found}; "
+        f"{path} is truncated or damaged: expected 30,730,000 bytes (10,000 records of 3,073), got {size}; "
         f"get it with: permll data get cifar10 --root {tmp_path}."
     )
 
 
-def test_a_label_out_of_range_is_named_by_its_record(cifar: Path, tmp_path: Path) -> None:
+def test_label_out_of_range_is_named_by_record(cifar: Path, tmp_path: Path) -> None:
     path = tmp_path / "test.bin"
     records = np.fromfile(cifar / "cifar-100-binary" / "test.bin", np.uint8).reshape(-1, 3074)
     records[[17, 4711], 1] = 100
     records.tofile(path)
-    with pytest.raises(ValueError, match=r"labels lie outside 0\.\.99 in 2 records \(17, 4711\); get it with"):
-        find("cifar100").load(tmp_path, "test")
+    with pytest.raises(ValueError, match=r"labels must be in 0\.\.99, but 2 records \(17, 4711\) are not: get it with"):
+        find_dataset("cifar100").load(tmp_path, "test")
     records[:, 1] = 0
     records[3, 0] = 20
     records.tofile(path)
-    with pytest.raises(ValueError, match=r"labels lie outside 0\.\.19 in 1 record \(3\)"):
-        find("cifar100").load(tmp_path, "test")
+    with pytest.raises(ValueError, match=r"labels must be in 0\.\.19, but 1 record \(3\) is not"):
+        find_dataset("cifar100").load(tmp_path, "test")
 
 
-@pytest.mark.parametrize("keep", [0.0, 0.5, 0.9999])
-def test_a_truncated_pickle_is_one_sentence(keep: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("fraction", [0.0, 0.5, 0.9999])
+def test_truncated_cifar_pickle_raises(fraction: float, tmp_path: Path) -> None:
     path = tmp_path / "test_batch"
     write_cifar_python(path, {"labels": np.zeros(10_000, int)}, np.zeros((10_000, 3072), np.uint8))
-    cut(path, keep)
-    with pytest.raises(RefusedPickleError, match="damaged") as caught:
-        find("cifar10").load(tmp_path, "test")
+    truncate(path, fraction)
+    with pytest.raises(UnsafePickleError, match="damaged") as caught:
+        find_dataset("cifar10").load(tmp_path, "test")
     message = str(caught.value)
-    assert message.startswith(f"{path} is damaged or no pickle: ")
+    assert message.startswith(f"{path} is damaged or not a pickle: ")
     assert message.endswith(f"get it with: permll data get cifar10 --root {tmp_path}.")
-    short = f"it has {path.stat().st_size:,} bytes, a whole one has more than 30,720,000;"
-    assert (short in message) == (keep < 0.9)
+    short = f"it has {path.stat().st_size:,} bytes, a complete one more than 30,720,000;"
+    assert (short in message) == (fraction < 0.9)
 
 
 class Trap:
-    """Makes a folder when it is unpickled."""
+    """Creates a folder when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -197,44 +199,47 @@ class Trap:
 
 @pytest.mark.parametrize("padding", [0, 31_000_000])
 @pytest.mark.parametrize("file", ["test_batch", "batches.meta"])
-def test_a_pickle_that_would_run_code_is_refused(file: str, padding: int, tmp_path: Path) -> None:
+def test_cifar_pickle_with_code_raises(file: str, padding: int, tmp_path: Path) -> None:
     mark = tmp_path / "it ran"
     write_cifar_python(tmp_path / "test_batch", {"labels": np.zeros(10_000, int)}, np.zeros((10_000, 3072), np.uint8))
     bad = pickle.dumps({"data": bytes(padding), "labels": Trap(mark)})
     (tmp_path / file).write_bytes(bad)
-    with pytest.raises(RefusedPickleError, match=r"was not read: it asks for \w+\.mkdir"):
-        find("cifar10").load(tmp_path, "test")
+    with pytest.raises(UnsafePickleError, match=r"was rejected, since it may run code: it uses \w+\.mkdir"):
+        find_dataset("cifar10").load(tmp_path, "test")
     assert not mark.exists()
-    pickle.loads(bad)  # the trap does work where it is let
+    pickle.loads(bad)  # the trap works
     assert mark.exists()
 
 
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        ([1, 2], "data must be uint8 (10000, 3072), it is NoneType"),
-        ({"data": np.zeros((9_999, 3072), np.uint8)}, "data must be uint8 (10000, 3072), it is uint8 (9999, 3072)"),
-        ({"data": np.zeros((10_000, 3072), np.int8)}, "it is int8 (10000, 3072)"),
-        ({"data": np.zeros((10_000, 3072), np.uint8)}, "labels must be 10,000 whole numbers, it is NoneType"),
-        ({"data": np.zeros((10_000, 3072), np.uint8), "labels": [1] * 9}, "whole numbers, it is 9 values"),
-        ({"data": np.zeros((10_000, 3072), np.uint8), "labels": ["a"] * 10_000}, "whole numbers, it is 10,000 values"),
-        ({"data": np.zeros((10_000, 3072), np.uint8), "labels": [[1], [2, 3]]}, "whole numbers, it is 2 values"),
-        ({"data": np.zeros((10_000, 3072), np.uint8), "labels": [0] * 9_999 + [-1]}, "outside 0..9 in 1 record (9999)"),
+        ([1, 2], "data must be uint8 (10000, 3072), got NoneType"),
+        ({"data": np.zeros((9_999, 3072), np.uint8)}, "data must be uint8 (10000, 3072), got uint8 (9999, 3072)"),
+        ({"data": np.zeros((10_000, 3072), np.int8)}, "got int8 (10000, 3072)"),
+        ({"data": np.zeros((10_000, 3072), np.uint8)}, "labels must be 10,000 integers, got NoneType"),
+        ({"data": np.zeros((10_000, 3072), np.uint8), "labels": [1] * 9}, "integers, got 9 values"),
+        ({"data": np.zeros((10_000, 3072), np.uint8), "labels": ["a"] * 10_000}, "integers, got 10,000 values"),
+        ({"data": np.zeros((10_000, 3072), np.uint8), "labels": [[1], [2, 3]]}, "integers, got 2 values"),
+        (
+            {"data": np.zeros((10_000, 3072), np.uint8), "labels": [0] * 9_999 + [-1]},
+            "in 0..9, but 1 record (9999) is not",
+        ),
     ],
 )
-def test_a_pickle_that_is_no_batch_is_refused(batch: Any, message: str, tmp_path: Path) -> None:
+def test_pickle_that_is_not_a_batch_raises(batch: Any, message: str, tmp_path: Path) -> None:
     (tmp_path / "test_batch").write_bytes(pickle.dumps(batch))
     with pytest.raises(ValueError, match="test_batch is ") as caught:
-        find("cifar10").load(tmp_path, "test")
+        find_dataset("cifar10").load(tmp_path, "test")
     assert message in str(caught.value)
     assert "permll data get cifar10" in str(caught.value)
 
 
-def test_a_missing_batch_is_named(cifar: Path, tmp_path: Path) -> None:
+def test_missing_batch_is_named(cifar: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cifar-10-batches-bin"
     folder.mkdir()
     for number in (1, 2, 4):
         name = f"data_batch_{number}.bin"
         (folder / name).symlink_to(cifar / folder.name / name)
     with pytest.raises(FileNotFoundError, match=r"is incomplete, 2 files \(data_batch_3, data_batch_5\) missing: get"):
-        find("cifar10").load(tmp_path, "train")
+        find_dataset("cifar10").load(tmp_path, "train")
