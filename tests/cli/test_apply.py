@@ -13,7 +13,7 @@ from permll.data import load
 from permll.noise.apply_noise import with_noise
 from tests.cli.conftest import Here
 from tests.cli.test_commands import run
-from tests.helpers.apply_runs import image_folder, make_run, make_csv_run, csv_text
+from tests.helpers.apply_runs import csv_text, image_folder, make_csv_run, make_run
 
 PROPOSALS = {"3": ("dog", 0.99), "4": ("owl", 0.96), "5": ("cat", 0.7), "6": ("dog", 0.97)}
 

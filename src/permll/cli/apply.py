@@ -40,11 +40,13 @@ def apply(
             raise ValueError("--export goes with --out and --limit alone: leave the other options out.")
         _export(run, out, export, limit)
         return
-    from permll.cleaning.apply.api import execute, check_output, plan
+    from permll.cleaning.apply.api import check_output, execute, plan
     from permll.cleaning.apply.corrections import DEFAULT_MIN_PROBABILITY
 
     way: Any = as_
-    planned = plan(run, auto=auto, min_probability=DEFAULT_MIN_PROBABILITY if min_probability is None else min_probability)
+    planned = plan(
+        run, auto=auto, min_probability=DEFAULT_MIN_PROBABILITY if min_probability is None else min_probability
+    )
     if out is not None:
         check_output(planned, out, way)
     if dry_run or out is None:
