@@ -113,7 +113,7 @@ def cell(name: str, seed: int, who: str, real: dict[str, Path]) -> dict[str, obj
         torch.from_numpy(found.label_quality).float(), given != truth, torch.from_numpy(found.is_issue)
     )
     after = torch.where(torch.from_numpy(found.is_issue), torch.from_numpy(found.proposed_labels), given)
-    correction = measure_correction(given, after, truth).numbers()
+    correction = measure_correction(given, after, truth).to_dict()
     values = {
         "auroc": detection.auroc,
         "ap": detection.average_precision,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from permll.findings import Findings as Findings
     from permll.layer.module import PermutationLayer as PermutationLayer
     from permll.methods._registry import list_methods as list_methods
-    from permll.noise.corruption import corrupt as corrupt
+    from permll.noise.apply_noise import corrupt as corrupt
     from permll.training.noise_estimate import NoiseEstimate as NoiseEstimate
     from permll.training.noise_estimate import estimate_noise as estimate_noise
     from permll.training.predictor import load_predictor as load_predictor
@@ -41,7 +41,7 @@ __getattr__, __dir__, __all__ = lazy(
         "findings": ("Findings",),
         "layer.module": ("PermutationLayer",),
         "methods._registry": ("list_methods",),
-        "noise.corruption": ("corrupt",),
+        "noise.apply_noise": ("corrupt",),
         "training.noise_estimate": ("NoiseEstimate", "estimate_noise"),
         "training.predictor": ("load_predictor",),
         "training.run": ("Run",),

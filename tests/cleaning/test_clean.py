@@ -20,7 +20,7 @@ EPOCHS = 6
 class NoStep(Callback):
     """Fails if anything is trained."""
 
-    def on_step(self, trainer: Any) -> None:  # noqa: ARG002
+    def on_step_end(self, trainer: Any) -> None:  # noqa: ARG002
         raise AssertionError("a finished run is only read")
 
 

@@ -28,11 +28,11 @@ class Record(Callback):
     def __init__(self) -> None:
         self.probs: dict[int, dict[str, Tensor]] = {}
 
-    def on_start(self, trainer: Any, run: Run) -> None:  # noqa: ARG002
+    def on_train_start(self, trainer: Any, run: Run) -> None:  # noqa: ARG002
         if trainer.epoch > 0:
             self.probs[0] = self._predict(trainer)
 
-    def on_epoch(self, trainer: Any, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: Any, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         self.probs[trainer.epoch] = self._predict(trainer)
 
     def _predict(self, trainer: Any) -> dict[str, Tensor]:
@@ -58,7 +58,8 @@ def test_predictions_are_averaged_up_to_best_epoch(held_out: float | None, tmp_p
         samples(), out=tmp_path / "run", epochs=EPOCHS, callbacks=[record], overrides={"data.validation": held_out}
     )
     ids, means, best_epoch = saved_means(tmp_path / "run")
-    train, validation = Run(tmp_path / "run").rows
+    labels = Run(tmp_path / "run").labels
+    train, validation = labels.ids, labels.validation_ids
     assert ids == (*train, *validation)
     assert (len(validation) > 0) == (held_out is not None)
     assert best_epoch in record.probs
@@ -90,10 +91,10 @@ def child(out, wanted, left):
             os.kill(os.getpid(), signal.SIGKILL)
 
     class Watch(Callback):
-        def on_step(self, loop):
+        def on_step_end(self, loop):
             pass_by("step")
 
-        def on_epoch(self, loop, metrics):  # the checkpoint is there, and nobody has looked yet
+        def on_epoch_end(self, loop, metrics):  # the checkpoint is there, and nobody has looked yet
             pass_by("epoch")
 
     sync = os.fsync
@@ -168,7 +169,7 @@ class LeaveAfter(Callback):
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
 
-    def on_step(self, trainer: Any) -> None:
+    def on_step_end(self, trainer: Any) -> None:
         if trainer.epoch == self.epochs:
             raise LeftError
 

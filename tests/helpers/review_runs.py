@@ -11,7 +11,7 @@ from permll.cleaning.source_data import load_source
 from permll.data.loading import load
 from permll.findings import Findings
 from permll.review.session import ReviewSession
-from permll.training.recipe_files import choose_recipe
+from permll.training.recipe_files import resolve_recipe
 from permll.training.run import Run
 
 ROWS = 40
@@ -60,7 +60,7 @@ def make_run(kind: str, folder: Path) -> Run:
     options: dict[str, Any] = {"texts": {"text": "text", "id": "id"}}.get(kind, {})
     source = str(write_source(kind, folder))
     run = Run(folder / "run")
-    run.begin(choose_recipe(None, {"data.source": source, "data.options": options}), load(source, **options))
+    run.begin(resolve_recipe(None, {"data.source": source, "data.options": options}), load(source, **options))
     add_findings(run)
     return run
 

@@ -85,7 +85,7 @@ def test_the_networks_take_turns() -> None:
     trainer.run(after_step, idle)
     turns = [("net0",), ("net1",)]
     assert seen == [(epoch, "loss" if epoch < 2 else "learn", turn) for epoch in range(6) for turn in turns]
-    assert len(trainer.stages.every) == 1, "momentum and schedule go on"
+    assert len(trainer.stages.plan) == 1, "momentum and schedule go on"
 
 
 def test_in_its_turn_one_network_moves_and_the_other_only_speaks() -> None:

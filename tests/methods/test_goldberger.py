@@ -183,7 +183,7 @@ def complex_loop(**settings: Any) -> Trainer:
 
 def test_features_rest_until_the_complex_stage_which_goes_on_from_the_simple_one() -> None:
     trainer = build_trainer("c_model", turned(points()), {"baseline": 0.4, "simple": 0.2}, epochs=10)
-    assert [stage.epochs for stage in trainer.stages.every] == [4, 2, 4]
+    assert [stage.epochs for stage in trainer.stages.plan] == [4, 2, 4]
     run_steps(trainer, 6 * STEPS)
     W, network = trainer.method.W.detach().clone(), copy.deepcopy(trainer.method.networks["net"].state_dict())
     assert W.abs().sum() > 0

@@ -56,7 +56,7 @@ def test_every_epoch_has_its_loss() -> None:
         assert losses_of(trainer, 20) == ["loss"] * 7 + ["correct"] * 13
     trainer = build_trainer("m_correction", points(), {"variant": "MD-DYR-SH", "guided": 3}, epochs=20)
     assert losses_of(trainer, 20) == ["loss"] * 7 + ["guide"] * 3 + ["correct"] * 10
-    assert len(trainer.stages.every) == 1, "momentum and schedule go on"
+    assert len(trainer.stages.plan) == 1, "momentum and schedule go on"
 
 
 def test_the_temperature_falls_linearly_and_stays_low() -> None:

@@ -57,7 +57,7 @@ def noisy_points(rows: int = 240) -> tuple[LabeledData, Tensor]:
 
 def test_a_fixed_turning_point_needs_no_rehearsal() -> None:
     trainer = build_trainer("selc", points(), {"turning_point": 3}, epochs=6)
-    assert [stage.name for stage in trainer.stages.every] == ["correct"]
+    assert [stage.name for stage in trainer.stages.plan] == ["correct"]
     assert losses_of(trainer, 6) == ["loss"] * 3 + ["correct"] * 3
     assert trainer.method.resolved_params() == {"start": 3}
     share = build_trainer("selc", points(), {"turning_point": 0.5}, epochs=6)
@@ -78,7 +78,7 @@ def test_the_rehearsal_finds_where_the_humps_are_farthest_apart() -> None:
         method.losses.write(torch.arange(60), 0.5 * torch.rand(60) + torch.where(right, 0.0, gap))
         method.on_epoch_end(epoch, trainer.predict_logits)
     assert method.distances.argsort().tolist()[-3:] == [2, 4, 3]
-    method.on_stage_start(trainer.stages.every[1], trainer.predict_logits)
+    method.on_stage_start(trainer.stages.plan[1], trainer.predict_logits)
     assert method.resolved_params() == {"turning_point": 4, "start": 2}
     assert losses_of(trainer, 20) == ["loss"] * (6 + 2) + ["correct"] * 12
     method.losses.write(torch.arange(60), torch.full((60,), 9.0))
@@ -90,7 +90,7 @@ def test_losses_that_are_all_alike_are_no_turning_point() -> None:
     trainer = build_trainer("selc", points(), {"rehearsal": 2}, epochs=6)
     trainer.method.on_epoch_end(0, trainer.predict_logits)
     assert torch.equal(trainer.method.distances, torch.zeros(2))
-    trainer.method.on_stage_start(trainer.stages.every[1], trainer.predict_logits)
+    trainer.method.on_stage_start(trainer.stages.plan[1], trainer.predict_logits)
     assert trainer.method.resolved_params() == {"turning_point": 1, "start": 1}
 
 
@@ -215,7 +215,7 @@ def test_wrong_labels_are_corrected(name: str) -> None:
 def test_selc_plus_ends_with_fresh_weights_and_corrected_labels() -> None:
     settings = {"rehearsal": 2, "correction": 4, "earlier": 0}
     trainer = build_trainer("selc_plus", points(), settings, epochs=10)
-    assert [(s.name, s.epochs, s.weights) for s in trainer.stages.every] == [
+    assert [(s.name, s.epochs, s.weights) for s in trainer.stages.plan] == [
         ("rehearse", 2, "last"),
         ("correct", 4, "initial"),
         ("retrain", 4, "fresh"),

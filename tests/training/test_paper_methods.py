@@ -11,7 +11,7 @@ from torch import nn
 
 from permll.data import Images, LabeledData
 from permll.methods import METHODS
-from permll.training.data_preparation import prepare
+from permll.training.data_preparation import prepare_data
 from permll.training.recipe_files import load_recipe
 from permll.training.train import build_trainer
 from permll.training.trainer import Trainer
@@ -47,7 +47,7 @@ def prepared(frame: str, method: str, validation: int | None) -> Trainer:
     recipe = load_recipe(f"paper/{frame}", changes)
     simple = recipe.data.model_copy(update={"noise": "sym:0.2"})  # CIFAR's asymmetric noise is for its own classes
     recipe = recipe.model_copy(update={"data": simple})
-    trainer = build_trainer(recipe, prepare(recipe, images(classes)), lambda: small_net(classes))
+    trainer = build_trainer(recipe, prepare_data(recipe, images(classes)), lambda: small_net(classes))
     assert trainer.epochs == recipe.training.epochs
     return trainer
 
@@ -57,7 +57,7 @@ def test_the_authors_schedule_is_carried_out(method: str) -> None:
     trainer = prepared("cifar10-sym-60", method, validation=None)  # the authors train on all images
     assert trainer.run(lambda _: None, lambda _: None)
     assert trainer.epoch == trainer.epochs
-    assert trainer.stages.number == len(trainer.stages.every) - 1
+    assert trainer.stages.number == len(trainer.stages.plan) - 1
     assert trainer.method.corrected_labels(trainer.predict_logits).isfinite().all()
 
 

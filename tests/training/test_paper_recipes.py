@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from permll.noise import corrupt, named_noise
 from permll.training.checkpoint import load_state, save_state
-from permll.training.data_preparation import prepare
+from permll.training.data_preparation import prepare_data
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe, recipe_names
 from permll.training.train import build_trainer
@@ -49,13 +49,13 @@ def steps(trainer: Trainer, count: int) -> None:
 
 
 def three_steps_and_a_fourth_after_a_checkpoint(recipe: Recipe, tmp_path: Path) -> Trainer:
-    experiment = prepare(recipe)
-    first = build_trainer(recipe, experiment)
+    prepared = prepare_data(recipe)
+    first = build_trainer(recipe, prepared)
     steps(first, 3)
     path = save_state(tmp_path / "state.safetensors", first.state_dict())
     steps(first, 1)
     expected = {key: value.clone() for key, value in first.method.networks["net"].state_dict().items()}
-    second = build_trainer(recipe, experiment)
+    second = build_trainer(recipe, prepared)
     second.load_state_dict(load_state(path))
     steps(second, 1)
     assert second.step == 4
@@ -92,7 +92,7 @@ def test_methods_that_draw_clothing1m_look_at_no_other_rows(method: str, clothin
     changes |= {"views.resize": 16, "views.crop": 14, "training.batch_size": 8, "training.workers": 0}
     recipe = load_recipe("paper/clothing1m", changes | {"training.epochs": 3})
     trainer = build_trainer(
-        recipe, prepare(recipe), lambda: nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 14))
+        recipe, prepare_data(recipe), lambda: nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 14))
     )
     predict_logits, looked = trainer.predict_logits, []
 

@@ -4,8 +4,8 @@ from collections.abc import Container
 
 from permll.data.dataset import LabeledData
 from permll.data.readers.input_spec import kind_of
-from permll.training.feature_cache import settle_features
-from permll.training.recipe import Named, Recipe
+from permll.training.feature_cache import resolve_features
+from permll.training.recipe import ComponentSection, Recipe
 
 MIN_HELD_OUT = 10  # fewer rows cannot estimate the noise
 TARGET_HELD_OUT = 500  # estimate the noise rate to about two points
@@ -23,7 +23,7 @@ def adapt_recipe(recipe: Recipe, data: LabeledData, fixed: Container[str] = ()) 
         fixed: dotted names of settings that stay: "data.validation", "training.epochs", "method.warm_up".
     """
     recipe = adapt_recipe_to_size(recipe, len(data), data.num_classes, fixed)
-    on_pixels = kind_of(data.inputs) == "images" and not settle_features(recipe, data.inputs).backbone
+    on_pixels = kind_of(data.inputs) == "images" and not resolve_features(recipe, data.inputs).backbone
     return _with_warm_up(recipe, PIXEL_WARM_UP, fixed) if on_pixels else recipe
 
 
@@ -42,7 +42,7 @@ def adapt_recipe_like(recipe: Recipe, started: Recipe, fixed: Container[str] = (
 def _with_warm_up(recipe: Recipe, warm_up: object, fixed: Container[str]) -> Recipe:
     if recipe.method.name != "permll" or "method.warm_up" in fixed:
         return recipe
-    method = Named.model_validate({**recipe.method.model_dump(), "warm_up": warm_up})
+    method = ComponentSection.model_validate({**recipe.method.model_dump(), "warm_up": warm_up})
     return recipe.model_copy(update={"method": method})
 
 

@@ -17,8 +17,8 @@ from permll.distributed.process_group import is_main_process
 from permll.findings import DEFAULT_THRESHOLD, Findings, is_complete
 from permll.training.callbacks import Callback
 from permll.training.noise_estimate import write_noise_estimates
-from permll.training.progress import default_watchers
-from permll.training.recipe_files import choose_recipe
+from permll.training.progress import default_callbacks
+from permll.training.recipe_files import resolve_recipe
 from permll.training.run import Run, default_folder
 from permll.training.train import train_recipe
 
@@ -89,7 +89,7 @@ def clean(
     is_path = isinstance(data, str | Path) and labels is None
     if is_path:
         changes |= {"data.source": str(data)} | {f"data.options.{name}": value for name, value in options.items()}
-    recipe = choose_recipe(RECIPE, changes)
+    recipe = resolve_recipe(RECIPE, changes)
     run = Run(out or default_folder(data if is_path else None, recipe))
     if run.exists:
         recipe = adapt_recipe_like(recipe, run.recipe, changes)
@@ -106,7 +106,7 @@ def clean(
             write_noise_estimates(run.folder, estimates)
             findings.save(run.folder, make_report(run, findings, samples))
 
-    watchers = default_watchers() if callbacks is None else list(callbacks)
+    watchers = default_callbacks() if callbacks is None else list(callbacks)
     train_recipe(recipe, run, samples, callbacks=[*watchers, average], save_findings=save_findings)
     findings = Findings.load(run.folder)
     if (findings.threshold != threshold or not is_complete(run.folder)) and is_main_process():

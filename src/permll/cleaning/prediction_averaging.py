@@ -17,7 +17,6 @@ from torch import Tensor
 
 from permll.functional.noise_rate import WarmFit, warm_fit
 from permll.training.callbacks import Callback
-from permll.training.predictor import choose_weights, chosen_weights
 from permll.utils.files import atomic_write
 
 if TYPE_CHECKING:
@@ -137,23 +136,23 @@ class AveragePredictions(Callback):
     The weights of the best epoch become those of the run, if it has held-out rows.
     """
 
-    everywhere = True  # all processes predict
+    all_ranks = True  # all processes predict
 
     averager: PredictionAverager
 
-    def on_start(self, trainer: "Trainer", run: "Run") -> None:
+    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
         """Load the state of an interrupted training; add the epoch that it could not write any more."""
         self._run, self.averager = run, PredictionAverager(trainer)
         path = run.folder / PREDICTIONS_FILE
         if path.is_file():
             with np.load(path, allow_pickle=False) as arrays:
                 self.averager.load_arrays(arrays)
-            if trainer.validation is not None and (chosen := chosen_weights(run)) is not None:
-                self.averager.best_weights = chosen[0]
+            if trainer.validation is not None and (best := run.checkpoints.best()) is not None:
+                self.averager.best_weights = best["networks"]
         if self.averager.epochs < trainer.epoch:
             self._update(trainer)
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Add an epoch."""
         self._update(trainer)
 
@@ -162,7 +161,7 @@ class AveragePredictions(Callback):
         if not trainer.group.is_main:
             return
         if is_best and self.averager.best_weights is not None:  # before the file below: a repeated epoch chooses again
-            choose_weights(self._run, self.averager.best_weights, trainer.epoch)
+            self._run.checkpoints.save_best(trainer.epoch, self.averager.best_weights)
         with atomic_write(self._run.folder / PREDICTIONS_FILE) as file:
             np.savez(file, **self.averager.to_arrays())
 

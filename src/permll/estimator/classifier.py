@@ -18,7 +18,7 @@ from permll.estimator.fitting import fit, network_weights, predict_proba
 from permll.estimator.preprocessing import FrameEncoder, Preprocessor, fit_preprocessor, is_mixed_frame
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
-from permll.training.progress import Lines, default_watchers
+from permll.training.progress import TextLog, default_callbacks
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
 
@@ -125,7 +125,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             labels,
             self._recipe(labels, inputs.values.shape[1], seed),
             weights=network_weights(self.method_) if is_warm else None,
-            callbacks=default_watchers() if self.verbose == 1 else [Lines()] if self.verbose else [],
+            callbacks=default_callbacks() if self.verbose == 1 else [TextLog()] if self.verbose else [],
         )
         self.classes_, self._preprocessor = classes, preprocessor
         self.method_, self._transform, findings, self.noise_rate_ = fitted

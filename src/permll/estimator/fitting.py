@@ -16,11 +16,12 @@ from permll.data.transforms.image_transforms import Transform
 from permll.findings import Findings
 from permll.methods._base import Method
 from permll.methods._registry import find_method
+from permll.training.auto_recipe import fill_auto_settings
+from permll.training.build import build_trainer
 from permll.training.callbacks import Callback
-from permll.training.data_preparation import prepare
+from permll.training.data_preparation import prepare_data
 from permll.training.recipe import Recipe
 from permll.training.run import Run
-from permll.training.train import build_trainer, resolve_auto
 from permll.training.trainer import Trainer
 
 _BATCH_SIZE = 8_192  # rows of a prediction batch
@@ -52,8 +53,8 @@ def fit(
     classes = [str(k) for k in range(int(labels.max()) + 1)]
     data = LabeledData(inputs, labels, tuple(classes), row_numbers(len(labels)))
     with torch.random.fork_rng(devices=[]), _restore_threads():
-        prepared = prepare(recipe, data)
-        trainer = build_trainer(resolve_auto(recipe, prepared), prepared)
+        prepared = prepare_data(recipe, data)
+        trainer = build_trainer(fill_auto_settings(recipe, prepared), prepared)
         if weights is not None:
             _load_weights(trainer, weights)
         averager = PredictionAverager(trainer)
@@ -70,20 +71,20 @@ def fit(
 def _train(trainer: Trainer, averager: PredictionAverager, callbacks: Sequence[Callback]) -> None:
     def after_step(trainer: Trainer) -> None:
         for callback in callbacks:
-            callback.on_step(trainer)
+            callback.on_step_end(trainer)
 
     run = Run("PermLLClassifier")  # never written: it names the progress bar
     for callback in callbacks:
-        callback.on_start(trainer, run)
+        callback.on_train_start(trainer, run)
     try:
         for _ in trainer.each_epoch(after_step):
             averager.update(trainer)
             metrics = {"epoch": trainer.epoch, "loss": trainer.epoch_loss, **trainer.method.metrics()}
             for callback in callbacks:
-                callback.on_epoch(trainer, metrics)
+                callback.on_epoch_end(trainer, metrics)
     finally:
         for callback in callbacks:
-            callback.on_end(run)
+            callback.on_train_end(run)
 
 
 def _for_inference(trained: Method, recipe: Recipe) -> Method:

@@ -114,7 +114,7 @@ class PermutationLayer(KeyedRows):
         lr = choose_step(lr, correct_after, epochs, num_classes=num_classes, init=init, on=on, loss=loss)
         names = None if ids is None else RowIds(ids, len(given))
         gap = equations.initial_gap(num_classes, init)
-        own = given[current_placement().own_rows]
+        own = given[current_placement().local_rows]
         table = RowTable(
             len(own),
             (num_classes,),
@@ -124,7 +124,7 @@ class PermutationLayer(KeyedRows):
             top_k=top_k,
             tail="logmeanexp",
             file=file,
-            own=current_placement().own_rows,
+            own=current_placement().local_rows,
         )
         super().__init__(given, names, table, "alpha")
         self.num_classes, self.on, self.loss, self.init, self.lr = num_classes, on, loss, init, lr
@@ -209,7 +209,7 @@ class PermutationLayer(KeyedRows):
         contradicted where ``corrected_labels() != labels``.
         """
         self._warn_if_waiting()
-        own = self.placement.own_rows
+        own = self.placement.local_rows
         labels = self.labels[own].to(self.table.device)
         if logits is None:
             return self._joined(self.table.softmax_at_label(labels)).to(self.labels.device)

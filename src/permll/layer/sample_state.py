@@ -44,7 +44,7 @@ class KeyedRows(nn.Module):
 
     def each(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Return what a function of rows (n, ...) and the labels (n,) of their samples says of every row, (N, ...)."""
-        labels = self.labels[self.placement.own_rows].to(self.table.device)
+        labels = self.labels[self.placement.local_rows].to(self.table.device)
         return self._joined(self.table.each(lambda rows, at: function(rows, labels[at])))
 
     def _joined(self, own: Tensor) -> Tensor:
@@ -65,9 +65,9 @@ class KeyedRows(nn.Module):
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         destination.update(self.table.state(prefix + self._name))
-        destination[prefix + "labels"] = destination[prefix + "labels"][self.placement.own_rows]
+        destination[prefix + "labels"] = destination[prefix + "labels"][self.placement.local_rows]
         if self.ids is not None:
-            destination[prefix + "ids"] = self.ids.to_tensor(self.placement.own_rows)
+            destination[prefix + "ids"] = self.ids.to_tensor(self.placement.local_rows)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         missing, problems = args[2], args[-1]

@@ -69,7 +69,7 @@ class SampleBuffer(KeyedRows):
         top_k: int | None = None,
         file: File = None,
     ) -> None:
-        rows = current_placement().own_rows
+        rows = current_placement().local_rows
         own = labels[rows]
         table = RowTable(
             len(own),

@@ -283,7 +283,7 @@ class Trainer:
         self.loss, self._epoch_steps = state["loss"], state["epoch_steps"]
         self.stages.load_state_dict(state["stage"])  # first: it creates the optimizers that the state belongs to
         with warnings.catch_warnings():
-            if state.get("more"):  # each part has some of the rows, so missing ones mean nothing
+            if state.get("more"):  # each part has some of the rows, so missing rows mean nothing
                 warnings.filterwarnings("ignore", message=r"only \d+ of \d+ rows were found")
             self.method.load_extra_state(state["method"])
             for part in state.get("more", ()):

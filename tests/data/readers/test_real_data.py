@@ -6,7 +6,7 @@ import torch
 from permll.data import Texts, Vectors
 from permll.data.encoding import encode
 from permll.data.readers import read
-from permll.noise.annotators import one_answer
+from permll.noise.annotators import sample_answer
 from tests.helpers.reader_files import shared
 
 
@@ -14,7 +14,7 @@ def test_labelme_with_one_answer_of_the_crowd() -> None:
     path = shared("labelme.npz")
     with np.load(path) as file:
         answers, x, clean = file["answers"], file["x_train"], file["y_train"]
-    given = one_answer(answers, seed=0)
+    given = sample_answer(answers, seed=0)
     data = read(path, features="x_train", labels=given, no_label=-1)
     assert isinstance(data.inputs, Vectors)
     assert (len(data), data.num_classes) == (int((given >= 0).sum()), 8)

@@ -80,7 +80,7 @@ def open_source(run: Run, findings: Findings) -> Source | None:
         source = _read(path, {name: value for name, value in section.options.items() if name != "split"})
     except ValueError as error:
         raise ValueError(f"{path} can no longer be read as in {run.folder}: {error}") from None
-    known = None if section.train is not None else {*run.rows[0], *run.rows[1]}
+    known = None if section.train is not None else set(run.labels.by_id())
     return _check_unchanged(source, findings, run.folder, known)
 
 

@@ -75,7 +75,10 @@ def _card(findings: Any, row: int, look: Look) -> str:
 def _judged(one: Any) -> str:
     if one.given_label == one.proposed_label:
         return f'<p class="judged">{_label(one.given_label, "", one.label_quality)}</p>'
-    given, proposed = _label(one.given_label, "was", one.label_quality), _label(one.proposed_label, "now", one.confidence)
+    given, proposed = (
+        _label(one.given_label, "was", one.label_quality),
+        _label(one.proposed_label, "now", one.confidence),
+    )
     return f'<p class="judged">{given} <span class="arrow">→</span> {proposed}</p>'
 
 

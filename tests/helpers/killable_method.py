@@ -1,4 +1,4 @@
-"""A method that meets its end at a set step on a set rank: ``END="1 30 9"`` is signal 9 to rank 1 after step 30."""
+"""A method that sends a signal to its process: ``END="1 30 9"`` sends signal 9 on rank 1 after step 30."""
 
 import os
 
@@ -7,8 +7,8 @@ from torch import distributed as dist
 from permll.methods.permll import PermLL
 
 
-class Mortal(PermLL):
-    """PermLL, until the end."""
+class KillablePermLL(PermLL):
+    """PermLL that sends a signal to its process at a step."""
 
     def on_step_end(self) -> None:
         super().on_step_end()
