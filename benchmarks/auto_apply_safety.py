@@ -26,7 +26,7 @@ from benchmarks.incremental_csv import grow, in_processes
 from benchmarks.noisy_datasets import doubtful
 from benchmarks.timing import RESULTS
 from permll import clean
-from permll.cleaning.apply.corrections import corrections
+from permll.cleaning.apply.corrections import select_corrections
 
 PERCENT = (0, 2, 5, 10, 20, 40)
 SETS = {
@@ -45,7 +45,7 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         found = clean(data.x, data.given, out=folder, seed=seed, callbacks=[], overrides={"training.threads": 1})
     after = data.given.copy()
-    for one in corrections(found, {}, auto=True):
+    for one in select_corrections(found, {}, auto=True):
         after[one.row] = int(one.after)
     changed = after != data.given
     noise = found.metadata["noise"]

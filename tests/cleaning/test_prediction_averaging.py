@@ -102,8 +102,8 @@ def child(out, wanted, left):
     def fatal_sync(descriptor):
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         name = os.path.basename(path)
-        if name.startswith(".part."):  # .part.PID.NAME
-            pass_by("checkpoint" if "checkpoints" in path else name.split(".")[3])
+        if ".part" in name:  # .NAME.PID.part
+            pass_by("checkpoint" if "checkpoints" in path else name.split(".")[1])
         sync(descriptor)
 
     os.fsync = fatal_sync

@@ -1,4 +1,4 @@
-"""Training of the scikit-learn estimator, in memory: a predictor, label quality and the noise rate."""
+"""Training and prediction of the scikit-learn estimator, in memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +15,7 @@ from permll.data.readers.raw_data import default_ids
 from permll.data.transforms.image_transforms import Transform
 from permll.findings import Findings
 from permll.methods._base import Method
+from permll.methods._registry import find_method
 from permll.training.auto_recipe import fill_auto_settings
 from permll.training.build import build_trainer
 from permll.training.callbacks import Callback
@@ -29,23 +30,23 @@ Weights = Mapping[str, Mapping[str, Tensor]]  # by network and parameter
 
 
 class Fitted(NamedTuple):
-    """A trained method with its input transform, and what it found about the labels."""
+    """A trained method with its input transform, and the findings about the labels of all rows, in their order."""
 
     method: Method
     transform: Transform
-    findings: Findings  # of all rows, in their order
+    findings: Findings
     noise_rate: float
 
 
 def fit(
     inputs: Vectors, labels: Tensor, recipe: Recipe, *, weights: Weights | None, callbacks: Sequence[Callback]
 ) -> Fitted:
-    """Train as a recipe says; nothing is written to disk.
+    """Train with a recipe; nothing is written to disk.
 
     Args:
-        inputs: N rows.
-        labels: (N,) int64, classes 0 to c - 1, each with a row.
-        recipe: of the training.
+        inputs: N samples.
+        labels: (N,) int64 class numbers 0 to c - 1; every class has a sample.
+        recipe: the recipe.
         weights: initial weights of the networks; None for random ones.
         callbacks: see ``Callback``.
     """
@@ -64,12 +65,7 @@ def fit(
     findings = Findings.from_posterior(data.ids, classes, labels, posterior[order], top_k=1)
     if averager.best_weights is not None:
         _load_weights(trainer, averager.best_weights)
-    method = trainer.method
-    for name, network in method.networks.items():
-        method.networks[name] = cast(nn.Module, network.module)  # without Fabric's wrapper
-    method.eval().requires_grad_(False).cpu()
-    method.double()  # in float32, the prediction of a row would depend on the other rows of its batch
-    return Fitted(method, trainer.views["plain"], findings, noise_model.rate)
+    return Fitted(_for_inference(trainer.method, recipe), trainer.views["plain"], findings, noise_model.rate)
 
 
 def _train(trainer: Trainer, averager: PredictionAverager, callbacks: Sequence[Callback]) -> None:
@@ -89,6 +85,17 @@ def _train(trainer: Trainer, averager: PredictionAverager, callbacks: Sequence[C
     finally:
         for callback in callbacks:
             callback.on_train_end(run)
+
+
+def _for_inference(trained: Method, recipe: Recipe) -> Method:
+    """Return the method with its networks, without per-sample state if its predictions do not depend on it."""
+    method = trained
+    if type(trained).predict is Method.predict:
+        method = find_method(recipe.method.name).build(**recipe.method.settings)
+    for name, network in trained.networks.items():
+        method.networks[name] = cast(nn.Module, network.module)  # without Fabric's wrapper
+    # in float32, the prediction of a row would depend on the other rows of its batch
+    return method.eval().requires_grad_(False).cpu().double()
 
 
 @torch.no_grad()

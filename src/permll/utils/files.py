@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,18 +13,18 @@ from typing import IO
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` to write to; after the block it is synced to disk and renamed to ``path``.
 
-    A block that raises leaves ``path`` as it was, and no temporary file.
+    The block makes a file or a folder. One that raises leaves ``path`` as it was, and nothing temporary.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}.part{path.suffix}")  # some writers look at the suffix
+    _remove(partial)  # of a killed process with the same id
     try:
         yield partial
         _sync(partial)
         partial.replace(path)
     except BaseException:
-        partial.unlink(missing_ok=True)
+        _remove(partial)
         raise
-    if os.name == "posix":
-        _sync(path.parent)  # the new name survives a power loss, too
+    _sync(path.parent)  # the new name survives a power loss, too
 
 
 @contextmanager
@@ -53,7 +54,16 @@ def is_partial(path: Path) -> bool:
     return re.fullmatch(r"\..+\.\d+\.part(\.\w+)?", path.name) is not None
 
 
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def _sync(path: Path) -> None:
+    if path.is_dir() and os.name != "posix":  # Windows cannot sync folders
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
