@@ -51,18 +51,18 @@ class PermLLPlus(Method):
     With β = 0, q = π and constant g these are the steps of PermLL: the gradient of -log <a, p> is p - r in the logits
     and a - r in α. After a warm-up with cross-entropy, and once the network no longer learns the classes fast, g_y
     decays from PermLL's initial value to log(R_y / (1 - R_y)), where R_y is the mean of p_y over held-out samples with
-    label y: an estimate of the accuracy of such labels. The excess bias of the network toward labels that it was trained
-    on (``excess_label_bias``) is subtracted from every g_y, down to 0: a network that memorizes its labels would
-    otherwise make r the label. Without held-out samples, g decays to 0 and nothing is subtracted.
+    label y: an estimate of the accuracy of such labels. The excess bias of the network toward labels that it was
+    trained on (``excess_label_bias``) is subtracted from every g_y, down to 0: a network that memorizes its labels
+    would otherwise make r the label. Without held-out samples, g decays to 0 and nothing is subtracted.
 
     Args:
         init: initial weight of the given label; default as in ``PermutationLayer``.
         correct_after: fraction of training after which a label is corrected that every visit contradicts.
-        warm_up: epochs of cross-entropy, or a fraction of all epochs if below 1. Default: until the mean of p_y grows by
-            less than 5 % in an epoch, or until first signs of memorization; at most about half of training.
+        warm_up: epochs of cross-entropy, or a fraction of all epochs if below 1. Default: until the mean of p_y grows
+            by less than 5 % in an epoch, or until first signs of memorization; at most about half of training.
         label_logit_decay: fraction of training over which the label logit g_y decays. It starts after the warm-up, once
-            the mean of p_y - 1/c over held-out samples (without these, over all) grows by less than 25 % in an epoch, or
-            at half of training.
+            the mean of p_y - 1/c over held-out samples (without these, over all) grows by less than 25 % in an epoch,
+            or at half of training.
         earned_label_logit: whether g_y decays to log(R_y / (1 - R_y)) instead of 0.
         correct_memorization: whether training accounts for memorized labels; corrected labels always do.
         beta: β, momentum of t; 0 for no averaging.

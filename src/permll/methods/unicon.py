@@ -24,8 +24,9 @@ class UniCon(MixMatch):
     samples with d below its mean d̄; if d̄ >= d_μ, below d̄ - (d̄ - min d) / τ. Of every given label the R N / c samples
     with the smallest d are labeled, or all if there are fewer. w is 1 for d < 1/2, else 1 - d.
 
-    For the MixMatch step see ``MixMatch`` in this package: targets come from weak views, and strong views are mixed. The
-    contrastive loss of two strong views of the unlabeled samples is added, on a projection of the network's features.
+    For the MixMatch step see ``MixMatch`` in this package: targets come from weak views, and strong views are mixed.
+    The contrastive loss of two strong views of the unlabeled samples is added, on a projection of the network's
+    features.
 
     Args:
         lambda_u: λ_u, weight of the squared error. The error is a mean over classes, so a constant weight matters more
