@@ -1,11 +1,13 @@
 """Per-sample state: one row per sample, matched by id when it is loaded."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from permll.distributed.sharding import current_placement
+from permll.functional.prediction_memory import in_order
 from permll.layer.sample_state import KeyedRows
 from permll.layer.table import File, RowTable
 from permll.layer.validation import RowIds
@@ -100,6 +102,25 @@ class SampleBuffer(KeyedRows):
     def add(self, index: Tensor, rows: Tensor, scale: float = 1.0) -> None:
         """Add ``scale`` times ``rows`` (B, ...) to the rows at ``index`` (B,); repeated indices accumulate."""
         self.table.add(self._place(index), rows.detach(), scale)
+
+    def update(self, index: Tensor, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Replace the rows at ``index`` (B,) by a function of them, one occurrence of a repeated sample after another.
+
+        Args:
+            index: (B,) samples.
+            function: (rows (n, ...), their positions (n,) in the batch) -> new rows (n, ...).
+
+        Returns:
+            The new rows (B, ...), as of each occurrence.
+        """
+        updated: Tensor | None = None
+        for positions in in_order(index) or (index,):  # a process may have no samples of a batch
+            rows = function(self.read(index[positions]), positions)
+            self.write(index[positions], rows)
+            updated = rows.new_empty(len(index), *rows.shape[1:]) if updated is None else updated
+            updated[positions] = rows
+        assert updated is not None
+        return updated
 
 
 class SampleParameter(SampleBuffer):

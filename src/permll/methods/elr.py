@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import elr_regularizer, elr_target, in_order, normalized
+from permll.functional.prediction_memory import elr_regularizer, elr_target, normalized
 from permll.methods._base import FitInfo, Method, PredictLogits
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
 
@@ -67,10 +66,5 @@ def one_hot_like(labels: Tensor, like: Tensor) -> Tensor:
 
 
 def update_target(memory: SampleBuffer, index: Tensor, logits: Tensor, beta: float) -> Tensor:
-    """Update the moving average of each visited sample; return it (B, c) as of each visit."""
-    target = torch.empty_like(logits, dtype=memory.table.dtype)
-    for visits in in_order(index):
-        samples = index[visits]
-        target[visits] = elr_target(memory.read(samples), logits[visits], beta).to(target)
-        memory.write(samples, target[visits])
-    return target
+    """Update t of each visited sample; return it (B, c) as of each visit."""
+    return memory.update(index, lambda t, positions: elr_target(t, logits[positions], beta).to(t))

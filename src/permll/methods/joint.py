@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import in_order, normalized
+from permll.functional.prediction_memory import normalized
 from permll.functional.refurbish import class_prior_divergence, entropy
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._state import SampleBuffer
@@ -120,7 +120,9 @@ class JointOptimization(Method):
 
     def _record(self, index: Tensor, p: Tensor) -> None:
         slot = int(self.epoch) % self.window
-        for visits in in_order(index):
-            rows = self.predictions.read(index[visits])
-            rows[:, slot] = p[visits]
-            self.predictions.write(index[visits], rows)
+
+        def replace_slot(rows: Tensor, positions: Tensor) -> Tensor:
+            rows[:, slot] = p[positions]
+            return rows
+
+        self.predictions.update(index, replace_slot)

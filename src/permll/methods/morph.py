@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from permll.data.streams import Batch
 from permll.functional.meta import ramp_up
 from permll.functional.morph import NONE, add_to_history, memorized, rate_from_areas
-from permll.functional.prediction_memory import in_order
 from permll.functional.selection import selection_weights
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer
@@ -139,6 +138,4 @@ class MORPH(Method):
 
     def _record(self, index: Tensor, logits: Tensor) -> None:
         predicted = logits.detach().argmax(-1)
-        for visits in in_order(index):
-            samples = index[visits]
-            self.histories.write(samples, add_to_history(self.histories.read(samples), predicted[visits]))
+        self.histories.update(index, lambda history, positions: add_to_history(history, predicted[positions]))

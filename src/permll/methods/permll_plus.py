@@ -18,7 +18,6 @@ from permll.functional.label_prior import (
     prior_of_correct_labels,
     shrunk_prior,
 )
-from permll.functional.prediction_memory import in_order
 from permll.functional.subsample import subsample_rows
 from permll.layer.equations import initial_gap, posterior
 from permll.layer.step_size import choose_init, choose_step
@@ -273,11 +272,9 @@ class PermLLPlus(Method):
     def _record(self, batch: Batch, logits: Tensor) -> Tensor:
         """Update t, π and the mean of p_y; return log t (B, c) as of each visit."""
         p = logits.softmax(-1)
-        t = torch.empty_like(p)
-        for visits in in_order(batch.index):
-            samples = batch.index[visits]
-            t[visits] = (self.beta * self.predictions.read(samples) + (1 - self.beta) * p[visits]).to(t)
-            self.predictions.write(samples, t[visits])
+        t = self.predictions.update(
+            batch.index, lambda t, positions: (self.beta * t + (1 - self.beta) * p[positions]).to(p)
+        )
         self.predicted_prior.lerp_(p.mean(0).to(self.predicted_prior), min(len(p) / self._prior_window, 1.0))
         self.epoch_label_probs[0] += p.gather(1, batch.labels[:, None]).sum()
         self.epoch_label_probs[1] += len(p)

@@ -10,7 +10,6 @@ from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup
 from permll.functional.mixture import fit_gaussian_mixture, loss_range, scale_losses
 from permll.functional.mixup import blend, mixed_cross_entropy
-from permll.functional.prediction_memory import in_order
 from permll.methods._base import (
     BatchCoupling,
     FitInfo,
@@ -149,12 +148,10 @@ class SELC(Method):
 
     def _update_target(self, index: Tensor, logits: Tensor) -> Tensor:
         """Update t of each visited sample, repeated ones in order; return it (B, c) as of each visit."""
-        target, p = torch.empty_like(logits), logits.softmax(-1)
-        for visits in in_order(index):
-            samples = index[visits]
-            target[visits] = self.alpha * self.target.read(samples) + (1 - self.alpha) * p[visits]
-            self.target.write(samples, target[visits])
-        return target
+        p = logits.softmax(-1)
+        return self.target.update(
+            index, lambda t, positions: (self.alpha * t + (1 - self.alpha) * p[positions]).to(logits)
+        )
 
 
 class SELCPlus(SELC):
