@@ -68,8 +68,8 @@ class CoTeachingPlus(CoTeaching):
         exponent: c, exponent of the rise.
         schedule: ``"paper"``, τ min(e^c / T_k, 1) after e epochs, or ``"code"``, linear to τ^c, then τ.
         warm_up: epochs of Co-teaching, or a fraction of all epochs if below 1; the authors' 20 of 200 on CIFAR-10.
-        least: selected fraction of a batch below which the step shrinks, as in Decoupling; with 0, as in the paper, a
-            single selected sample has the weight of a batch.
+        min_fraction: selected fraction of a batch below which the step shrinks, as in Decoupling; with 0, as in the
+            paper, a single selected sample has the weight of a batch.
         double_softmax: use probabilities as logits after the warm-up, a bug of the authors' code: losses of ten classes
             then lie between 1.46 and 2.46.
     """
@@ -82,15 +82,15 @@ class CoTeachingPlus(CoTeaching):
         exponent: float = 1.0,
         schedule: Schedule = "paper",
         warm_up: float = 0.1,
-        least: float = 0.1,
+        min_fraction: float = 0.1,
         double_softmax: bool = False,
     ) -> None:
         super().__init__(noise_rate=noise_rate, ramp=ramp, exponent=exponent, schedule=schedule)
         if warm_up < 0:
             raise ValueError(f"warm_up must be 0 or more, got {warm_up}.")
-        if not 0 <= least <= 1:
-            raise ValueError(f"least must lie in [0, 1], got {least}.")
-        self.warm_up, self.least, self.double_softmax = warm_up, least, double_softmax
+        if not 0 <= min_fraction <= 1:
+            raise ValueError(f"min_fraction must lie in [0, 1], got {min_fraction}.")
+        self.warm_up, self.min_fraction, self.double_softmax = warm_up, min_fraction, double_softmax
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Convert the warm-up to epochs."""
@@ -108,4 +108,4 @@ class CoTeachingPlus(CoTeaching):
         candidates = disagreement(logits0, logits1)
         if self.double_softmax:
             logits0, logits1 = logits0.softmax(-1), logits1.softmax(-1)
-        return self._exchange(logits0, logits1, batch.labels, candidates, self.least)
+        return self._exchange(logits0, logits1, batch.labels, candidates, self.min_fraction)

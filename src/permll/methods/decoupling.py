@@ -15,17 +15,17 @@ class Decoupling(TwoNetworks):
 
     Args:
         warm_up: initial epochs on all samples, or a fraction of all epochs if below 1.
-        least: fraction of disagreement in a batch below which the step shrinks, as in the authors' code, instead of a
-            full step on a few samples.
+        min_fraction: fraction of disagreement in a batch below which the step shrinks, as in the authors' code, instead
+            of a full step on a few samples.
     """
 
-    def __init__(self, *, warm_up: float = 0.0, least: float = 0.1) -> None:
+    def __init__(self, *, warm_up: float = 0.0, min_fraction: float = 0.1) -> None:
         super().__init__()
         if warm_up < 0:
             raise ValueError(f"warm_up must be 0 or more, got {warm_up}.")
-        if not 0 <= least <= 1:
-            raise ValueError(f"least must lie in [0, 1], got {least}.")
-        self.warm_up, self.least = warm_up, least
+        if not 0 <= min_fraction <= 1:
+            raise ValueError(f"min_fraction must lie in [0, 1], got {min_fraction}.")
+        self.warm_up, self.min_fraction = warm_up, min_fraction
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Convert the warm-up to epochs."""
@@ -48,7 +48,7 @@ class Decoupling(TwoNetworks):
         logits0, logits1 = self._logits(batch)
         selected = disagreement(logits0, logits1)
         self._count(selected)
-        return selection_weights(selected, self.least) * _summed_cross_entropy(logits0, logits1, batch.labels)
+        return selection_weights(selected, self.min_fraction) * _summed_cross_entropy(logits0, logits1, batch.labels)
 
 
 def _summed_cross_entropy(logits0: Tensor, logits1: Tensor, labels: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ class MORPH(Method):
         weight: final weight of J.
         ramp: epochs over which the weight of J rises in the second phase, or a fraction of all epochs if below 1; not
             specified in the paper.
-        against: second view in J: ``"weak"`` for another draw of the weak view, or ``"strong"``.
+        consistency_view: second view in J: ``"weak"`` for another draw of the weak view, or ``"strong"``.
     """
 
     histories: SampleBuffer
@@ -48,14 +48,14 @@ class MORPH(Method):
         history: float = 1 / 12,
         weight: float = 5.0,
         ramp: float = 0.25,
-        against: Literal["weak", "strong"] = "weak",
+        consistency_view: Literal["weak", "strong"] = "weak",
     ) -> None:
         super().__init__()
         if history <= 0:
             raise ValueError(f"history must be positive, got {history}.")
         if weight < 0 or ramp < 0:
             raise ValueError(f"weight and ramp must be 0 or more, got {weight} and {ramp}.")
-        self.history, self.weight, self.ramp, self.against = history, weight, ramp, against
+        self.history, self.weight, self.ramp, self.consistency_view = history, weight, ramp, consistency_view
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate empty histories; every sample is safe."""
@@ -79,7 +79,7 @@ class MORPH(Method):
         if self.weight == 0:
             return TrainPass(loss="safe_loss")
         self.consistency.fill_(self.weight * ramp_up((epoch - start) / self._ramp if self._ramp else 1.0))
-        second_view = "weak:2" if self.against == "weak" else "strong"
+        second_view = "weak:2" if self.consistency_view == "weak" else "strong"
         return TrainPass({"batch": StreamSpec(("weak", second_view))}, "safe_loss")
 
     def loss(self, batch: Batch) -> Tensor:

@@ -40,7 +40,7 @@ class SELC(Method):
         alpha: α, momentum of t.
         turning_point: length of cross-entropy before the correction; default as found by the rehearsal.
         rehearsal: length of the rehearsal.
-        earlier: length by which the correction starts before T_e.
+        start_before: length by which the correction starts before T_e.
         top_k: number of entries of t to store, the others as their mean; for many classes. Default all.
         state: storage of t: ``"float32"``, ``"bfloat16"`` (half the memory), or ``"disk"``, in a temporary file.
     """
@@ -58,7 +58,7 @@ class SELC(Method):
         alpha: float = 0.9,
         turning_point: float | None = None,
         rehearsal: float = 0.25,
-        earlier: float = 0.05,
+        start_before: float = 0.05,
         top_k: int | None = None,
         state: State = "float32",
     ) -> None:
@@ -67,9 +67,11 @@ class SELC(Method):
         self.top_k, self.state = top_k, state
         if not 0 <= alpha < 1:
             raise ValueError(f"alpha must lie in [0, 1), got {alpha}.")
-        if earlier < 0 or (turning_point is not None and turning_point < 0):
-            raise ValueError(f"earlier and turning_point must be 0 or more, got {earlier} and {turning_point}.")
-        self.alpha, self.turning_point, self.rehearsal, self.earlier = alpha, turning_point, rehearsal, earlier
+        for name, value in {"start_before": start_before, "turning_point": turning_point}.items():
+            if value is not None and value < 0:
+                raise ValueError(f"{name} must be 0 or more, got {value}.")
+        self.alpha, self.turning_point = alpha, turning_point
+        self.rehearsal, self.start_before = rehearsal, start_before
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate t, initialized with the given labels, and the losses of the rehearsal."""
@@ -95,7 +97,7 @@ class SELC(Method):
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Set the start of the correction after the rehearsal."""
         if stage.name == "correct":
-            self._start_after(self._turning_point - in_epochs(self.earlier, self.info.epochs))
+            self._start_after(self._turning_point - in_epochs(self.start_before, self.info.epochs))
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one pass over all samples, on the given labels or on t."""
@@ -161,7 +163,7 @@ class SELCPlus(SELC):
         alpha: α, momentum of t.
         turning_point: length of cross-entropy before the correction; default as found by the rehearsal.
         rehearsal: length of the rehearsal.
-        earlier: length by which the correction starts before T_e.
+        start_before: length by which the correction starts before T_e.
         correction: length of SELC after the rehearsal; the remaining epochs train the new network.
         mixup: parameter of the Beta distribution of mixup.
         top_k: number of entries of t to store, the others as their mean; for many classes. Default all.
@@ -177,14 +179,19 @@ class SELCPlus(SELC):
         alpha: float = 0.9,
         turning_point: float | None = None,
         rehearsal: float = 0.15,
-        earlier: float = 0.025,
+        start_before: float = 0.025,
         correction: float = 0.45,
         mixup: float = 0.9,
         top_k: int | None = None,
         state: State = "float32",
     ) -> None:
         super().__init__(
-            alpha=alpha, turning_point=turning_point, rehearsal=rehearsal, earlier=earlier, top_k=top_k, state=state
+            alpha=alpha,
+            turning_point=turning_point,
+            rehearsal=rehearsal,
+            start_before=start_before,
+            top_k=top_k,
+            state=state,
         )
         if mixup <= 0:
             raise ValueError(f"mixup must be positive, got {mixup}.")
