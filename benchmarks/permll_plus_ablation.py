@@ -84,7 +84,7 @@ class AtOnce(PermLLPlus):
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Let every label have been better known an epoch ago."""
-        self.before[1] = 1.0
+        self.previous_label_probs[1] = 1.0
         super().on_epoch_end(epoch, predict_logits)
 
 
