@@ -184,7 +184,7 @@ def test_a_step_costs_what_loops_make(number: int, blends: str) -> None:
             inputs.append(unlabeled.views[view][i])
     keys = [fold_in(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
     mix = mixup(torch.cat(keys), 4.0, keep_first=True)
-    share = mix.share[0].item()
+    share = mix.lam[0].item()
     assert share >= 0.5
     certain = uncertain = 0.0
     predictions = []

@@ -72,7 +72,7 @@ def test_steps_are_those_of_the_straight_line(supported: bool, lam_ramp: float, 
             for seed, rows in enumerate(ROWS):
                 batch = batch_of(data, rows, seed)
                 mix = mixup(batch.keys, 2.0, keep_first=True)
-                share, partner = mix.share[0].item(), mix.partner.tolist()
+                share, partner = mix.lam[0].item(), mix.partner.tolist()
                 remembered = []
                 for i, row in enumerate(rows):
                     said = (means[1 - own]["weight"] @ batch.x[i] + means[1 - own]["bias"]).softmax(0)

@@ -170,7 +170,7 @@ def test_in_warm_up_predictions_speak() -> None:
 def test_mixup_on_given_labels_is_what_loops_make(stage: str) -> None:
     _, method, batch = correcting("MD-DYR-SH")
     net, mix = method.networks["net"], mixup(batch.keys, 2.0)
-    outputs, labels, share = net(batch.x).tolist(), batch.labels.tolist(), mix.share[0].item()
+    outputs, labels, share = net(batch.x).tolist(), batch.labels.tolist(), mix.lam[0].item()
     found = getattr(method, stage)(batch).tolist()
     for i, j in enumerate(mix.partner.tolist()):
         of_input = share
@@ -188,7 +188,7 @@ def test_the_corrected_loss_is_what_loops_make(variant: str) -> None:
     _, method, batch = correcting(variant)
     method.temperature.fill_(0.4 if variant == "MD-DYR-SH" else 1.0)
     net, mix = method.networks["net"], mixup(batch.keys, 2.0)
-    outputs, labels, share = net(batch.x).tolist(), batch.labels.tolist(), mix.share[0].item()
+    outputs, labels, share = net(batch.x).tolist(), batch.labels.tolist(), mix.lam[0].item()
     wrong = [slow_wrong(-math.log(softmax(row)[y])) for row, y in zip(outputs, labels, strict=True)]
     losses, predictions = [], []
     for i, j in enumerate(mix.partner.tolist()):

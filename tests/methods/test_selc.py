@@ -244,7 +244,7 @@ def test_retraining_blends_samples_and_the_classes_they_turned_to() -> None:
     turned = method.memory.values.argmax(1)
     assert bool((turned[index] != trainer.data.labels[index]).any())
     mix = mixup(keys, 2.0)
-    share = mix.share[0].item()
+    share = mix.lam[0].item()
     found = method.retrain(Batch(index, trainer.data.labels[index], {"weak": x}, keys))
     for i, j in enumerate(mix.partner.tolist()):
         p = method.networks["net"](share * x[i] + (1 - share) * x[j]).softmax(0).tolist()

@@ -171,7 +171,7 @@ def test_a_step_costs_what_loops_make(number: int) -> None:
             inputs.append(unlabeled.views[strong][i])
     keys = [fold_in(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
     mix = mixup(torch.cat(keys), 4.0, keep_first=True)
-    share = mix.share[0].item()
+    share = mix.lam[0].item()
     expected, predictions = 0.0, []
     for i, j in enumerate(mix.partner.tolist()):
         p = softmax(own(share * inputs[i] + (1 - share) * inputs[j]).tolist())
