@@ -8,7 +8,7 @@ from permll.networks import build_network
 from permll.networks._parts import conv1x1, he_normal
 from permll.networks.preact import PreActResNet
 from permll.networks.resnet import ResNet
-from tests.networks import slow
+from tests.helpers import slow_networks as slow
 
 BLOCKS, WIDTHS = (1, 2), (4, 6)
 FORMS = {
