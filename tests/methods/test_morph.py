@@ -38,8 +38,8 @@ def probabilities_of(method: MORPH, x: Tensor) -> list[list[float]]:
 def fill_histories(method: MORPH, fraction: float) -> None:
     """Fill the histories so that this fraction of the samples is memorized."""
     labels = method.histories.labels
-    is_memorized = torch.arange(len(labels)) < round(fraction * len(labels))
-    predicted = torch.where(is_memorized, labels, (labels + 1) % 3)
+    memorized_mask = torch.arange(len(labels)) < round(fraction * len(labels))
+    predicted = torch.where(memorized_mask, labels, (labels + 1) % 3)
     method.histories.values.copy_(predicted[:, None].expand(-1, method.histories.values.shape[1]))
 
 
