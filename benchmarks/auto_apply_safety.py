@@ -26,7 +26,7 @@ from benchmarks.incremental_csv import grow, in_processes
 from benchmarks.noisy_datasets import doubtful
 from benchmarks.timing import RESULTS
 from permll import clean
-from permll.cleaning.apply.corrections import corrections
+from permll.cleaning.apply.corrections import select_corrections
 
 PERCENT = (0, 2, 5, 10, 20, 40)
 SETS = {
@@ -45,19 +45,19 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         found = clean(data.x, data.given, out=folder, seed=seed, callbacks=[], overrides={"training.threads": 1})
     after = data.given.copy()
-    for one in corrections(found, {}, auto=True):
+    for one in select_corrections(found, {}, auto=True):
         after[one.row] = int(one.after)
     changed = after != data.given
     noise = found.metadata["noise"]
-    quality, right = found.quality, data.given == data.truth
+    quality, right = found.label_quality, data.given == data.truth
     return {
         "set": name,
         "seed": seed,
         "rows": len(after),
         "wrong": int((~right).sum()),
         "estimated": round(noise["rate"] * len(after)),
-        "flagged": int(found.flagged.sum()),
-        "flagged_wrong": int((found.flagged & ~right).sum()),
+        "flagged": int(found.is_issue.sum()),
+        "flagged_wrong": int((found.is_issue & ~right).sum()),
         "changed": int(changed.sum()),
         "mended": int((changed & (after == data.truth)).sum()),
         "broken": int((changed & right).sum()),

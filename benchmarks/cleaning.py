@@ -60,9 +60,9 @@ LESS_IS_MORE = ("cpu_seconds", "peak_mb")
 class Found(NamedTuple):
     """What somebody says of N labels, and their network of the test rows."""
 
-    quality: NDArray[np.float64]
-    flagged: NDArray[np.bool_]
-    proposed: NDArray[np.int64]
+    label_quality: NDArray[np.float64]
+    is_issue: NDArray[np.bool_]
+    proposed_labels: NDArray[np.int64]
     predicted: NDArray[np.int64]
 
 
@@ -77,7 +77,7 @@ def by_permll(data: Doubtful, seed: int) -> Found:
         found = clean(data.x, data.given, out=folder, seed=seed, callbacks=[], overrides={"training.threads": 1})
         names = np.array([int(name) for name in found.classes])
         predicted = load_predictor(Run(folder)).predict(Vectors(torch.from_numpy(data.x_test))).argmax(1).numpy()
-    return Found(found.quality.astype(np.float64), found.flagged, names[found.proposed], names[predicted])
+    return Found(found.label_quality.astype(np.float64), found.is_issue, names[found.proposed_labels], names[predicted])
 
 
 def by_cleanlab(data: Doubtful, seed: int) -> Found:
@@ -110,10 +110,10 @@ def cell(name: str, seed: int, who: str, real: dict[str, Path]) -> dict[str, obj
     seconds, cpu_seconds = time.perf_counter() - begun, time.process_time() - begun_cpu
     given, truth = torch.from_numpy(data.given), torch.from_numpy(data.truth)
     detection = measure_detection(
-        torch.from_numpy(found.quality).float(), given != truth, torch.from_numpy(found.flagged)
+        torch.from_numpy(found.label_quality).float(), given != truth, torch.from_numpy(found.is_issue)
     )
-    after = torch.where(torch.from_numpy(found.flagged), torch.from_numpy(found.proposed), given)
-    correction = measure_correction(given, after, truth).numbers()
+    after = torch.where(torch.from_numpy(found.is_issue), torch.from_numpy(found.proposed_labels), given)
+    correction = measure_correction(given, after, truth).to_dict()
     values = {
         "auroc": detection.auroc,
         "ap": detection.average_precision,
@@ -128,7 +128,7 @@ def cell(name: str, seed: int, who: str, real: dict[str, Path]) -> dict[str, obj
         "seed": seed,
         "who": who,
         "rows": len(given),
-        "flagged": int(found.flagged.sum()),
+        "flagged": int(found.is_issue.sum()),
         **shown,
         "seconds": f"{seconds:.1f}",
         "cpu_seconds": f"{cpu_seconds:.1f}",  # what it takes alone; seconds are longer on a busy machine

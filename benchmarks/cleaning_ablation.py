@@ -64,7 +64,7 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
             overrides={"training.threads": 1, **CHOICES[choice][1]},
         )
     given, truth = torch.from_numpy(data.given), torch.from_numpy(data.truth)
-    quality, flagged = torch.from_numpy(found.quality), torch.from_numpy(found.flagged)
+    quality, flagged = torch.from_numpy(found.label_quality), torch.from_numpy(found.is_issue)
     detection = measure_detection(quality, given != truth, flagged)
     return {
         "set": name,

@@ -18,7 +18,7 @@ from permll.data import load
 from permll.data.encoding import TextEncoder
 from permll.data.inputs import Texts
 from permll.noise import corrupt, named_noise
-from permll.noise.annotators import covered, majority, one_answer
+from permll.noise.annotators import has_answer, majority_vote, sample_answer
 from permll.noise.instance import part_dependent
 
 FASHION_ROWS = 10_000  # of 60,000: one thread trains on them in seconds
@@ -102,8 +102,8 @@ def _real(path: Path, seed: int) -> Doubtful:
     said = found["answers"] if "answers" in found else found["rules_train"]
     kind = "x" if "x_train" in found else "text"
     truth, y_test = found["y_train"].astype(np.int64), found["y_test"].astype(np.int64)
-    given = one_answer(said, seed) if "answers" in found else majority(said, int(truth.max()) + 1, seed=seed)
-    rows = covered(said) & (np.bincount(given[given >= 0], minlength=truth.max() + 1)[given] >= FEWEST)
+    given = sample_answer(said, seed) if "answers" in found else majority_vote(said, int(truth.max()) + 1, seed=seed)
+    rows = has_answer(said) & (np.bincount(given[given >= 0], minlength=truth.max() + 1)[given] >= FEWEST)
     x, x_test = found[f"{kind}_train"][rows], found[f"{kind}_test"]
     if kind == "text":
         encoder = TextEncoder.fit(Texts(x.tolist()))

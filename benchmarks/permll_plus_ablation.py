@@ -31,8 +31,8 @@ from benchmarks.timing import RESULTS
 from permll.data import LabeledData, load
 from permll.methods._base import PredictLogits
 from permll.methods.permll_plus import PermLLPlus
-from permll.training.data_preparation import prepare
-from permll.training.recipe_files import choose_recipe
+from permll.training.data_preparation import prepare_data
+from permll.training.recipe_files import resolve_recipe
 from permll.training.train import train
 
 PLUS = "permll_plus"
@@ -70,7 +70,7 @@ UNSEEN = 10_000
 def unseen(seed: int) -> LabeledData:
     """Return training images that a run with this seed does not have."""
     section = {"data.noise_seed": seed, "data.split_seed": seed}
-    own = prepare(choose_recipe("mini/sym-20", section))
+    own = prepare_data(resolve_recipe("mini/sym-20", section))
     assert own.validation is not None
     used = {*own.train.ids, *own.validation.ids}
     whole = load("fashion_mnist")

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.findings import Findings
+from permll.findings import Findings
 from tests.browser import test_review
 from tests.browser.test_review import Visitor, name_in, press, says, settled, shown
 from tests.cli import conftest

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from permll.cleaning.findings import Findings
 from permll.cleaning.html_report import write_report
-from permll.cleaning.source_data import samples_of
+from permll.cleaning.source_data import load_source
+from permll.findings import Findings
 from tests.browser.test_bench_page import CONTRAST, DESK, PHONE
 from tests.helpers.review_runs import KINDS, make_run
 from tests.report.test_findings_page import some, written
@@ -211,7 +211,7 @@ def test_on_a_phone_tables_scroll_and_the_page_does_not(visit: Open, folder: Pat
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_data_is_seen(visit: Open, kind: str, tmp_path: Path) -> None:
     run = make_run(kind, tmp_path)
-    page = visit(write_report(run.folder, Findings.load(run.folder), samples_of(run)), viewport=PHONE)
+    page = visit(write_report(run.folder, Findings.load(run.folder), load_source(run)), viewport=PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     content = {"images": "img", "texts": ".text", "table": ".cells", "vectors": ".numbers"}
     assert page.locator(f".card {content[kind]}").first.is_visible()

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'permll[review]'")
 
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.findings import Findings
+from permll.findings import Findings
 from tests.helpers.review_process import Server
 from tests.helpers.review_runs import KINDS, make_run
 from tests.review import runs
@@ -208,7 +208,7 @@ def test_by_keyboard_alone(visit: Visitor, fresh: Path) -> None:
         says(page, "#progress", "4 of")
         settled(page)
         verdicts = [(entry.id, entry.verdict) for entry in decisions.log()]
-        third = list(found.chances(int(found.order[3])))[2]
+        third = list(found.class_probs(int(found.order[3])))[2]
         kind = "keep" if third == found[int(found.order[3])].given else "choose"
         last = found[int(found.order[4])]
         chosen = {last.given: "keep", last.proposed: "accept"}.get("bad", "choose")
@@ -369,7 +369,7 @@ def test_text_is_readable_in_both_schemes_and_everything_has_a_name(visit: Visit
 def test_the_end_of_the_queue_says_so(visit: Visitor, fresh: Path) -> None:
     found = Findings.load(fresh)
     decisions = Decisions(fresh)
-    flagged = [found[row] for row in found.order.tolist() if found.flagged[row]]
+    flagged = [found[row] for row in found.order.tolist() if found.is_issue[row]]
     for one in flagged[1:]:
         decisions.add(one.id, "keep", one.given, "Ada", expected=None)
     with visit.review(fresh, "--reviewer", "Ada") as server:

@@ -13,7 +13,7 @@ from permll.data import load
 from permll.noise.apply_noise import with_noise
 from tests.cli.conftest import Here
 from tests.cli.test_commands import run
-from tests.helpers.apply_runs import image_folder, make_run, table_and_run, table_text
+from tests.helpers.apply_runs import csv_text, image_folder, make_csv_run, make_run
 
 PROPOSALS = {"3": ("dog", 0.99), "4": ("owl", 0.96), "5": ("cat", 0.7), "6": ("dog", 0.97)}
 
@@ -21,7 +21,7 @@ PROPOSALS = {"3": ("dog", 0.99), "4": ("owl", 0.96), "5": ("cat", 0.7), "6": ("d
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a table, a run that looked at it, and a decision."""
-    folder = table_and_run(tmp_path_factory.mktemp("made"), PROPOSALS)
+    folder = make_csv_run(tmp_path_factory.mktemp("made"), PROPOSALS)
     Decisions(folder / "run").add("5", "choose", "dog", "Ada", expected=None)
     return folder
 
@@ -75,7 +75,7 @@ def test_a_folder_as_a_table(tmp_path: Path) -> None:
     make_run(photos, tmp_path / "run", {"cat/0.png": ("dog", 0.99)})
     shown = run("apply", tmp_path / "run", "--auto", "--as", "csv", "--out", tmp_path / "new.csv")
     assert shown.returncode == 0, shown.stderr
-    assert "Not taken over: 1 file (no image, by its name): notes.txt." in shown.stdout
+    assert "Left out: 1 file (no image, by its name): notes.txt." in shown.stdout
     assert load(tmp_path / "new.csv", label="label", image="path")[0].label == "dog"
 
 
@@ -89,8 +89,8 @@ def test_labels_to_look_at(home: Path) -> None:
 def test_a_bad_place_is_one_sentence_and_an_exit_code(home: Path) -> None:
     shown = run("apply", "run", "--out", "data.csv", cwd=home)
     assert shown.returncode == 1
-    assert shown.stderr == ("permll: data.csv is the data set itself, which is never changed: choose another name.\n")
-    assert (home / "data.csv").read_text() == table_text()
+    assert shown.stderr == ("permll: data.csv is the input data set, which is never changed: choose another name.\n")
+    assert (home / "data.csv").read_text() == csv_text()
 
 
 def test_a_built_in_set_takes_its_corrected_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here) -> None:
@@ -126,18 +126,27 @@ def test_a_spreadsheet_to_look_at(home: Path, here: Here) -> None:
     ("arguments", "message"),
     [
         (["run"], "say where the new data set goes, with --out, or look first, with --dry-run."),
-        (["nothing", "--out", "n.csv"], "nothing is no run: permll clean DATA --out nothing makes one."),
-        (["run", "--out", "run"], "run is there already: choose another name, or remove it."),
-        (["run", "--out", "run", "--dry-run"], "run is there already: choose another name, or remove it."),
-        (["run", "--out", "n.xlsx"], "n.xlsx will hold .csv data: let its name end in .csv."),
-        (["run", "--out", "n.csv", "--as", "zip"], "one of link, copy, hardlink, csv, got 'zip'."),
+        (["nothing", "--out", "n.csv"], "nothing is not a run: permll clean DATA --out nothing makes one."),
+        (["run", "--out", "run"], "run already exists: choose another name, or remove it."),
+        (["run", "--out", "run", "--dry-run"], "run already exists: choose another name, or remove it."),
+        (["run", "--out", "n.xlsx"], "n.xlsx must end in .csv, the format of its content."),
+        (
+            ["run", "--out", "n.csv", "--as", "zip"],
+            "unknown output 'zip' for an image folder: choose from link, copy, hardlink, csv.",
+        ),
         (
             ["run", "--out", "n.csv", "--min-probability", "0.9"],
             "--min-probability says what --auto takes: add --auto.",
         ),
-        (["run", "--out", "n.csv", "--auto", "--min-probability", "9"], "a probability lies between 0 and 1, got 9.0"),
+        (
+            ["run", "--out", "n.csv", "--auto", "--min-probability", "9"],
+            "min_probability must be between 0 and 1, got 9.0",
+        ),
         (["run", "--out", "n.csv", "--limit", "3"], "--limit says how many labels --export writes: add --export."),
-        (["run", "--out", "n.json", "--export", "excel"], "one of label-studio, csv, got 'excel'."),
+        (
+            ["run", "--out", "n.json", "--export", "excel"],
+            "unknown export format 'excel': choose from label-studio, csv.",
+        ),
         (["run", "--out", "n.csv", "--export", "csv", "--auto"], "--export goes with --out and --limit alone"),
     ],
 )
@@ -156,13 +165,13 @@ def test_without_decisions_it_says_what_to_do(home: Path, here: Here) -> None:
     assert here("apply", "run", "--out", "new.csv") == (
         1,
         "",
-        "permll: nobody has decided anything in run yet: look at the labels with permll review run, or take the most "
-        "probable proposals with --auto.\n",
+        "permll: run has no review decisions: review the labels with permll review run, or accept the most probable "
+        "proposals with --auto.\n",
     )
-    (home / "data.csv").write_text(table_text() + "n25,000,1.0,cat\n")
+    (home / "data.csv").write_text(csv_text() + "n25,000,1.0,cat\n")
     code, _, complaint = here("apply", "run", "--auto", "--out", "new.csv")
-    assert (code, "with 1 row (24) more: bring the old one back" in complaint) == (1, True)
+    assert (code, "with 1 row (24) added: restore it" in complaint) == (1, True)
     (home / "data.csv").unlink()
     code, _, complaint = here("apply", "run", "--auto", "--out", "new.csv")
-    assert (code, "there is no data.csv, which run was made from" in complaint) == (1, True)
+    assert (code, "data.csv, the source of run, does not exist" in complaint) == (1, True)
     assert not (home / "new.csv").exists()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from permll.cleaning.findings import Finding
+from permll.findings import Finding
 from tests.cli.conftest import Here, Inside
 from tests.cli.test_commands import run
 from tests.helpers.mislabeled_data import CLASSES, mislabeled
@@ -22,10 +22,10 @@ KINDS = {
     "vectors": ["vectors.npz"],
 }
 UNDERSTOOD = {
-    "images": "Data(images: 200 samples, 3 classes, Images of 3 x 8 x 8)",
-    "texts": "Data(texts: 200 samples, 3 classes, Texts)",
-    "table": "Data(table: 200 samples, 3 classes, Table of 3 columns)",
-    "vectors": "Data(vectors: 200 samples, 3 classes, Vectors of 8)",
+    "images": "LabeledData(images: 200 samples, 3 classes, Images of 3 x 8 x 8)",
+    "texts": "LabeledData(texts: 200 samples, 3 classes, Texts)",
+    "table": "LabeledData(table: 200 samples, 3 classes, Table of 3 columns)",
+    "vectors": "LabeledData(vectors: 200 samples, 3 classes, Vectors of 8)",
 }
 WORDS = (("river", "fish", "water", "boat"), ("sun", "sand", "heat", "palm"), ("snow", "ice", "frost", "sledge"))
 
@@ -169,7 +169,7 @@ def test_another_method_wants_another_folder(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere.csv"], "there is no file or folder nowhere.csv"),
+        (["nowhere.csv"], "no such file or folder: nowhere.csv"),
         (["one.csv"], "at least two classes are needed, but all labels are 'ant'."),
         (["data.csv", "--label", "kind"], "data.csv has no column 'kind'"),
         (["data.csv", "--text", "words"], "data.csv has no column 'words'"),
@@ -178,7 +178,7 @@ def test_another_method_wants_another_folder(
         (["data.csv", "--set", "magic=1"], "there is no key magic."),
         (["data.csv", "--out", "."], ". is no run, and not empty: choose another folder."),
         (["empty.csv"], "empty.csv is empty: its first line must hold the column names."),
-        (["notes.txt"], "notes.txt is nothing permll can read"),
+        (["notes.txt"], "unsupported file type: notes.txt; "),
     ],
 )
 def test_what_cannot_be_is_one_sentence(
@@ -201,7 +201,7 @@ def test_what_cannot_be_is_one_sentence(
 def test_bad_input_of_a_process_is_one_sentence_and_no_traceback(tmp_path: Path) -> None:
     shown = run("clean", "nowhere.csv", cwd=tmp_path)
     assert (shown.returncode, shown.stdout) == (1, "")
-    assert shown.stderr == "permll: there is no file or folder nowhere.csv.\n"
+    assert shown.stderr == "permll: no such file or folder: nowhere.csv.\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -209,7 +209,7 @@ def test_a_folder_with_the_name_of_a_built_in_set_is_spoken_of_in_a_sentence(tmp
     (tmp_path / "digits").mkdir()
     shown = run("clean", "digits", "--epochs", "1", cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
-    assert "permll: digits is read as the built-in set; what is here is ./digits.\n" in shown.stderr
+    assert "permll: digits is the built-in dataset; write ./digits for the local path.\n" in shown.stderr
     assert ".py" not in shown.stderr
 
 

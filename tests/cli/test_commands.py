@@ -58,7 +58,7 @@ def test_demo_convinces(tmp_path: Path) -> None:
     accuracy = next(line for line in shown.stdout.splitlines() if "Test accuracy, last epoch" in line)
     ce, ours = (float(cell.strip(" %")) for cell in accuracy.replace("│", "|").split("|")[2:4])
     assert ours > ce + 10
-    assert "538 of them with a wrong label" in shown.stdout
+    assert "538 with a wrong label" in shown.stdout
     assert (tmp_path / "demo" / "permll-demo.png").read_bytes().startswith(PNG)
 
 
@@ -90,7 +90,7 @@ def test_a_missing_extra_is_named_before_any_work(tmp_path: Path) -> None:
     shown = run("demo", cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert shown.returncode == 1
     assert shown.stderr.strip() == "permll: figures need matplotlib: pip install 'permll[plots]'"
-    assert "images to train on" not in shown.stdout
+    assert "training images" not in shown.stdout
 
 
 def test_an_interrupt_ends_with_a_word(tmp_path: Path) -> None:

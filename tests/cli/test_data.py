@@ -7,11 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from permll.cli.data import data
-from permll.data.datasets.mnist import DEBIAN
-from permll.data.registry import SETS
+from permll.data.datasets.mnist import DEBIAN_FOLDER
+from permll.data.registry import DATASETS
 from tests.cli.conftest import Inside
 from tests.cli.test_commands import run
-from tests.helpers.dataset_files import cut, write_noise_jpeg
+from tests.helpers.dataset_files import truncate, write_noise_jpeg
 from tests.helpers.http_servers import Server, serving
 from tests.helpers.real_data import published_fashion
 
@@ -22,15 +22,15 @@ def test_list_shows_every_set_whole_at_any_width(columns: int, inside: Inside) -
     assert shown.returncode == 0, shown.stderr
     lines = [line.strip() for line in shown.stdout.splitlines()]
     flat = " ".join(shown.stdout.split())
-    for info in SETS.values():
+    for info in DATASETS.values():
         assert sum(line.startswith(f"{info.name}  ") for line in lines) == 1
-        how = f"permll data get {info.name}" if info.access.kind == "download" else info.access.address
+        how = f"permll data get {info.name}" if info.access.kind == "download" else info.access.url
         assert lines.count(how) == 1
-        said = [info.inputs, info.noise, info.licence, *(f"{n:,} {split}" for split, n in info.samples.items())]
-        said += [] if info.access.kind == "download" else [info.access.todo]
+        said = [info.inputs, info.noise, info.license, *(f"{n:,} {split}" for split, n in info.samples.items())]
+        said += [] if info.access.kind == "download" else [info.access.instructions]
         assert all(phrase in flat for phrase in said)
     names = [line.split()[0] for line in shown.stdout.splitlines() if line and not line.startswith(" ")]
-    assert names == list(SETS)
+    assert names == list(DATASETS)
     longest = [len(line) for line in shown.stdout.splitlines() if "://" not in line]
     assert max(longest) <= columns
     assert not any(line.endswith(" ") for line in shown.stdout.splitlines())
@@ -38,12 +38,12 @@ def test_list_shows_every_set_whole_at_any_width(columns: int, inside: Inside) -
 
 def test_names_are_bold_on_a_terminal() -> None:
     shown = run("data", "list", FORCE_COLOR="1", NO_COLOR="", TERM="xterm")
-    assert all(f"\x1b[1m{name}\x1b[0m" in shown.stdout for name in SETS)
+    assert all(f"\x1b[1m{name}\x1b[0m" in shown.stdout for name in DATASETS)
 
 
 def test_list_as_json(inside: Inside) -> None:
     format_list = {info["name"]: info for info in json.loads(inside("data", "list", "--json").stdout)}
-    assert list(format_list) == list(SETS)
+    assert list(format_list) == list(DATASETS)
     assert format_list["clothing1m"]["samples"] == {"train": 1_000_000, "val": 14_313, "test": 10_526}
     assert format_list["clothing1m"]["access"]["kind"] == "request"
 
@@ -60,7 +60,7 @@ def test_check_of_a_broken_set_names_what_is_wrong(tmp_path: Path, inside: Insid
     for number in range(10):
         write_noise_jpeg(tmp_path / "training" / f"{number}_{number}.jpg", seed=number)
         write_noise_jpeg(tmp_path / "testing" / f"{number}_{number}.jpg", seed=number)
-    cut(tmp_path / "training" / "3_3.jpg", 0.5)
+    truncate(tmp_path / "training" / "3_3.jpg", 0.5)
     shown = inside("data", "check", "animal10n", "--root", tmp_path)
     assert shown.returncode == 1
     assert "1 image (3_3.jpg: damaged) in" in shown.stdout
@@ -68,8 +68,8 @@ def test_check_of_a_broken_set_names_what_is_wrong(tmp_path: Path, inside: Insid
     shown = inside("data", "check", "animal10n", "--json", PERMLL_DATA=str(tmp_path))
     assert shown.returncode == 1
     findings = json.loads(shown.stdout)
-    assert [finding["names"] for finding in findings if finding["what"] == "images"] == [["3_3.jpg"]]
-    assert [finding["detail"] for finding in findings if finding["what"] == "samples"] == ["10, not 5,000"]
+    assert [finding["names"] for finding in findings if finding["check"] == "images"] == [["3_3.jpg"]]
+    assert [finding["detail"] for finding in findings if finding["check"] == "samples"] == ["10, not 5,000"]
 
 
 @pytest.mark.parametrize("columns", [60, 1000])
@@ -77,17 +77,17 @@ def test_check_of_a_set_that_is_not_there_says_what_to_do_once(columns: int, tmp
     shown = inside("data", "check", "cifar10", "--root", tmp_path, COLUMNS=str(columns))
     assert shown.returncode == 1
     assert shown.stdout.count(f"permll data get cifar10 --root {tmp_path}.") == 1
-    assert shown.stdout.count("was not found") == 1
+    assert shown.stdout.count("not found") == 1
     shown = inside("data", "check", "webvision_mini", "--root", tmp_path, COLUMNS=str(columns))
-    assert SETS["webvision_mini"].access.address in shown.stdout
+    assert DATASETS["webvision_mini"].access.url in shown.stdout
     assert len(shown.stdout.splitlines()) == 2
 
 
-@pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+@pytest.mark.skipif(not DEBIAN_FOLDER.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
 def test_get_downloads_and_goes_on_where_it_broke_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: Inside
 ) -> None:
-    monkeypatch.setattr("permll.data.datasets.mnist.DEBIAN", tmp_path / "debian")  # as if it were not there
+    monkeypatch.setattr("permll.data.datasets.mnist.DEBIAN_FOLDER", tmp_path / "debian")  # as if it were not there
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     files = published_fashion()
     name = "train-images-idx3-ubyte.gz"
@@ -95,11 +95,11 @@ def test_get_downloads_and_goes_on_where_it_broke_off(
     folder.mkdir()
     (folder / f"{name}.part").write_bytes(files[name][:20_000_000])
     server = Server(files)
-    with serving(server) as address:
-        shown = CliRunner().invoke(data, ["get", "fashion_mnist", "--root", str(tmp_path), "--mirror", address])
+    with serving(server) as url:
+        shown = CliRunner().invoke(data, ["get", "fashion_mnist", "--root", str(tmp_path), "--mirror", url])
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.split() == [str(folder / file) for file in files]
-    assert server.asked[0] == (name, "bytes=20000000-")
+    assert server.requests[0] == (name, "bytes=20000000-")
     assert {path.name for path in folder.iterdir()} == set(files)
     checked = inside("data", "check", "fashion_mnist", "--root", tmp_path)
     assert checked.returncode == 0, checked.stdout
@@ -107,29 +107,29 @@ def test_get_downloads_and_goes_on_where_it_broke_off(
     assert (again.returncode, again.stdout) == (0, f"already there: {folder}\n")
 
 
-@pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+@pytest.mark.skipif(not DEBIAN_FOLDER.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
 def test_get_of_what_is_there_in_another_form_does_nothing(tmp_path: Path) -> None:
     shown = run("data", "get", "fashion_mnist", "--root", tmp_path)
-    assert (shown.returncode, shown.stdout) == (0, f"already there: {DEBIAN}\n")
+    assert (shown.returncode, shown.stdout) == (0, f"already there: {DEBIAN_FOLDER}\n")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_get_of_what_needs_no_download(inside: Inside) -> None:
     shown = inside("data", "get", "digits")
     assert shown.returncode == 0
-    assert shown.stdout == "scikit-learn's digits: nothing to download, install scikit-learn, which holds it.\n"
+    assert shown.stdout == "scikit-learn's digits: nothing to download, install scikit-learn, which contains it.\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["get", "clothing1m"], "permll: Clothing1M is not to be had by download: ask its authors for it"),
-        (["get", "cifar"], "permll: 'cifar' is no built-in data set, did you mean cifar10? There are digits, "),
+        (["get", "clothing1m"], "permll: Clothing1M cannot be downloaded here: request it from its authors"),
+        (["get", "cifar"], "permll: unknown dataset 'cifar', did you mean cifar10? Available: digits, "),
         (
             ["get", "mnist", "--mirror", "nonsense"],
-            "permll: mirror must be an address (https://...) or a folder that is",
+            "permll: mirror must be a URL (https://...) or an existing folder",
         ),
-        (["check", "minst"], "permll: 'minst' is no built-in data set, did you mean mnist?"),
+        (["check", "minst"], "permll: unknown dataset 'minst', did you mean mnist? "),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence(

@@ -93,7 +93,7 @@ def test_what_does_not_fit_is_one_sentence(digits: Run, flowers: Path, tmp_path:
         (
             str(digits.folder),
             str(tmp_path / "large.npy"),
-        ): "these are images of 1 x 28 x 28, but the network was trained on images of 1 x 8 x 8.",
+        ): "the inputs are images of 1 x 28 x 28, but the network was trained on images of 1 x 8 x 8.",
         (
             str(flowers / "run"),
             str(tmp_path / "short.csv"),

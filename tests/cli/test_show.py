@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from permll.cli.show import chart
-from permll.evaluation.protocol import choose_from_rows
+from permll.evaluation.protocol import select_from_metrics
 from permll.noise import Corruption
 from permll.report.run_summary import compare, comparison_text, run_facts, run_summary
 from permll.training import Run
@@ -73,7 +73,7 @@ def test_one_run(runs: Path, columns: int, show_here: Inside) -> None:
     assert text.startswith("permll on digits, sym:0.4 Run permll-0, 3 of 3 epochs Recipe scikit-learn's digits")
     assert f"seed 0, hash {run.recipe.hash} Method permll, init (chosen) 0.35, lr (chosen) " in text
     assert f"39.93 % of 1,212 labels wrong, seed 42, hash {record.hash}" in text
-    chosen = choose_from_rows(run.metrics)
+    chosen = select_from_metrics(run.metrics)
     assert f"last epoch, epoch 3 {100 * run.result['last']:.2f} %" in text
     noisy = chosen.best_by_noisy_validation
     assert noisy is not None

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.findings import Findings
-from permll.cleaning.source_data import samples_of
+from permll.cleaning.source_data import load_source
 from permll.data.loading import load
+from permll.findings import Findings
 from permll.review.session import ReviewSession
-from permll.training.recipe_files import choose_recipe
+from permll.training.recipe_files import resolve_recipe
 from permll.training.run import Run
 
 ROWS = 40
@@ -60,14 +60,14 @@ def make_run(kind: str, folder: Path) -> Run:
     options: dict[str, Any] = {"texts": {"text": "text", "id": "id"}}.get(kind, {})
     source = str(write_source(kind, folder))
     run = Run(folder / "run")
-    run.begin(choose_recipe(None, {"data.source": source, "data.options": options}), load(source, **options))
+    run.begin(resolve_recipe(None, {"data.source": source, "data.options": options}), load(source, **options))
     add_findings(run)
     return run
 
 
 def add_findings(run: Run) -> Findings:
     """Write findings into a run: the chance of each given label grows with the row; a third are flagged."""
-    data = samples_of(run)
+    data = load_source(run)
     n, c = len(data), data.num_classes
     given = data.labels.numpy()
     quality = np.linspace(0.02, 0.98, n)
@@ -77,7 +77,7 @@ def add_findings(run: Run) -> Findings:
     posterior /= posterior.sum(1, keepdims=True)
     neighbors = np.stack([(np.arange(n) + step) % n for step in (1, 2, 3)], 1)
     reasons = np.where(np.arange(n) < n // 3, 3, 0)
-    found = Findings.of_posterior(
+    found = Findings.from_posterior(
         data.ids, data.classes, given, posterior, neighbors=neighbors, reasons=reasons, duplicates=((0, 3),)
     )
     found.save(run.folder)
@@ -86,4 +86,4 @@ def add_findings(run: Run) -> Findings:
 
 def make_desk(run: Run, folder: Path | None = None) -> ReviewSession:
     """Return the desk of a run, with its decisions or those in another folder."""
-    return ReviewSession(Findings.load(run.folder), samples_of(run), Decisions(folder or run.folder))
+    return ReviewSession(Findings.load(run.folder), load_source(run), Decisions(folder or run.folder))

@@ -181,7 +181,7 @@ def test_small_loss_estimates_rate_from_first_visits(name: str, monkeypatch: pyt
         means.append(logits.exp())
         return next(estimates)
 
-    monkeypatch.setattr(permll.methods._small_loss, "least_noise_rate", estimate)
+    monkeypatch.setattr(permll.methods._small_loss, "conservative_noise_rate", estimate)
     recorded: list[tuple[float, float]] = []
     for _ in trainer.each_epoch():
         recorded.append((trainer.method.rate.item(), trainer.method.drop.item()))
@@ -217,7 +217,7 @@ def test_small_loss_estimates_rate_from_held_out_samples(name: str, monkeypatch:
         torch.testing.assert_close(logits.exp(), p)
         return next(estimates)
 
-    monkeypatch.setattr(_noise_tracking, "least_noise_rate", estimate)
+    monkeypatch.setattr(_noise_tracking, "conservative_noise_rate", estimate)
     recorded = [(trainer.method.rate.item(), trainer.method.drop.item()) for _ in trainer.each_epoch()]
     after = 0.2 + 0.2 / 3
     assert recorded == [
@@ -231,7 +231,10 @@ def test_small_loss_uses_given_rate(name: str, monkeypatch: pytest.MonkeyPatch) 
     def fail(*_: Any) -> float:
         raise AssertionError("a given rate is not estimated")
 
-    for module, function in ((permll.methods._small_loss, "least_noise_rate"), (_noise_tracking, "least_noise_rate")):
+    for module, function in (
+        (permll.methods._small_loss, "conservative_noise_rate"),
+        (_noise_tracking, "conservative_noise_rate"),
+    ):
         monkeypatch.setattr(module, function, fail)
     trainer = build_trainer(name, points(), {"noise_rate": 0.25}, epochs=3)
     trainer.run(do_nothing, do_nothing)
@@ -240,7 +243,7 @@ def test_small_loss_uses_given_rate(name: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_small_loss_bounds_estimated_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_noise_tracking, "least_noise_rate", lambda *_: 1.0)
+    monkeypatch.setattr(_noise_tracking, "conservative_noise_rate", lambda *_: 1.0)
     trainer = build_trainer("co_teaching", points(), epochs=3)
     trainer.run(do_nothing, do_nothing)
     assert trainer.method.rate.item() == pytest.approx(2 / 3)
@@ -254,7 +257,7 @@ def test_small_loss_estimate_ignores_unvisited_samples(monkeypatch: pytest.Monke
     trainer.method.train_pass(0, 0, trainer.predict_logits)
     recorded: list[int] = []
     monkeypatch.setattr(
-        permll.methods._small_loss, "least_noise_rate", lambda logits, _: recorded.append(len(logits)) or 0.1
+        permll.methods._small_loss, "conservative_noise_rate", lambda logits, _: recorded.append(len(logits)) or 0.1
     )
     trainer.method.predictions.write(torch.arange(7), torch.rand(7, 3))
     trainer.method.on_epoch_end(0, trainer.predict_logits)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from permll.data import Batch, LabeledData
 from permll.data.transforms import mixup
-from permll.data.transforms.counter_rng import fold
-from permll.functional.mixture import unit_scaled
-from permll.functional.semi import right_posterior
+from permll.data.transforms.counter_rng import fold_in
+from permll.functional.mixture import min_max_scale
+from permll.functional.semi import gmm_clean_probability
 from permll.methods import METHODS, TrainPass, _noise_tracking
 from permll.methods.dividemix import DivideMix
 from permll.training.checkpoint import load_state, save_state
@@ -107,7 +107,7 @@ def test_dividemix_networks_divide_for_each_other() -> None:
         assert labeled.views == unlabeled.views == VIEWS
         assert labeled.batch_factor == unlabeled.batch_factor == 0.5
         losses = nn.functional.cross_entropy(probs[number], labels, reduction="none")
-        expected = right_posterior((losses - losses.min()) / (losses.max() - losses.min()))
+        expected = gmm_clean_probability((losses - losses.min()) / (losses.max() - losses.min()))
         torch.testing.assert_close(method.clean.values[:, number], expected)
     assert method.networks.keys() == {"net0", "net1"}
     assert method.metrics()["kept"] == pytest.approx((24 + 20) / 120)
@@ -132,8 +132,8 @@ def test_dividemix_history_averages_losses() -> None:
         logits = logits_for_labels(labels, torch.rand(60) < 0.6)
         predict_logits, _ = fake_predict_logits(logits, logits)
         method.train_pass(epoch, 0, predict_logits)
-        scaled.append(unit_scaled(nn.functional.cross_entropy(logits, labels, reduction="none")))
-        expected = right_posterior(torch.stack(scaled[-2:]).mean(0))
+        scaled.append(min_max_scale(nn.functional.cross_entropy(logits, labels, reduction="none")))
+        expected = gmm_clean_probability(torch.stack(scaled[-2:]).mean(0))
         torch.testing.assert_close(method.clean.values[:, 0], expected)
 
 
@@ -166,7 +166,7 @@ def test_dividemix_loss_matches_loops(number: int, mixup_on: str) -> None:
             mean = [sum(p[k] for p in probs) / 4 for k in range(3)]
             targets.append([t**2 / sum(u**2 for u in mean) for t in mean])
             inputs.append(unlabeled.views[view][i])
-    keys = [fold(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
+    keys = [fold_in(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
     mix = mixup(torch.cat(keys), 4.0, keep_first=True)
     weight = mix.share[0].item()
     assert weight >= 0.5
@@ -254,7 +254,7 @@ def test_dividemix_estimates_rate_from_held_out_samples(monkeypatch: pytest.Monk
         torch.testing.assert_close(logits.exp(), p)
         return next(estimates)
 
-    monkeypatch.setattr(_noise_tracking, "least_noise_rate", estimate)
+    monkeypatch.setattr(_noise_tracking, "conservative_noise_rate", estimate)
     rates: list[float] = []
     trainer.run(do_nothing, lambda trainer: rates.append(trainer.method.metrics()["noise_rate"]))
     assert rates == pytest.approx([0.0, 0.2, 0.3, 0.3 + 0.5 / 3])
@@ -331,7 +331,7 @@ def test_dividemix_draws_are_balanced_and_independent() -> None:
     trainer = build_trainer("dividemix", few, {"warm_up": 1, "draws": 24}, epochs=4, held_out=False)
     method = trainer.method
     warm = method.train_pass(0, 0, trainer.predict_logits)
-    assert (warm.streams["batch"].order, warm.streams["batch"].draws) == ("even", 48)
+    assert (warm.streams["batch"].order, warm.streams["batch"].draws) == ("balanced", 48)
     predict_logits, calls = fake_predict_logits(*(torch.randn(120, 3) for _ in range(2)))
     rows = []
     for epoch in (1, 2):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from permll.data import Batch
-from permll.functional.robust import believed
+from permll.functional.robust import truncated_gce_mask
 from permll.methods import FitInfo, find_method
 from permll.methods.gce import TruncatedGCE
 from tests.helpers.method_training import assert_weights_close, do_nothing, record_batches, run_steps, train_manually
@@ -99,7 +99,7 @@ def test_truncated_gce_prunes_low_probability_labels() -> None:
     best, kept = [], []
     for _ in trainer.each_epoch():
         kept.append(trainer.method.kept.values.clone())
-        best.append(believed(trainer.predict_logits(best=True), trainer.data.labels))
+        best.append(truncated_gce_mask(trainer.predict_logits(best=True), trainer.data.labels))
     assert all(one.all() for one in kept[:4])
     assert all(map(torch.equal, kept[4:], best[3:-1]))  # decided before the epoch, by the best weights so far
     assert (~kept[-1][wrong]).double().mean() > (~kept[-1][~wrong]).double().mean()

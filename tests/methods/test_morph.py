@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import Batch
-from permll.functional.meta import ramp_up
-from permll.functional.morph import rate_from_areas
+from permll.functional.morph import noise_rate_from_loss_areas
+from permll.functional.schedules import sigmoid_rampup
 from permll.methods import METHODS, morph
 from permll.methods.morph import MORPH
 from permll.training.trainer import Trainer
@@ -78,7 +78,7 @@ def test_morph_first_phase_ends_by_memorized_samples() -> None:
     _, method, _ = linear_method()
     areas = torch.cat([torch.rand(45), 8 + torch.rand(15)])
     method.areas.values.copy_(areas)
-    rate = rate_from_areas(areas)
+    rate = noise_rate_from_loss_areas(areas)
     assert rate == pytest.approx(0.25, abs=0.01)
 
     def end(epoch: int, fraction: float) -> bool:
@@ -102,7 +102,7 @@ def test_morph_first_phase_ends_by_memorized_samples() -> None:
 
 
 def test_morph_first_phase_may_last_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(morph, "memorized", lambda histories, _: torch.zeros(len(histories)).bool())
+    monkeypatch.setattr(morph, "is_memorized", lambda histories, _: torch.zeros(len(histories)).bool())
     trainer = build_trainer("morph", points(), {"history": 1}, epochs=5)
     losses: list[str] = []
     trainer.run(lambda trainer: losses.append(trainer._pass.loss), do_nothing)
@@ -129,7 +129,11 @@ def test_morph_passes_of_each_phase() -> None:
     assert pass_of(method, 3) == ("loss", ("weak",), 0.0)
     method.second_phase.fill_(4)
     for epoch in (4, 6, 9, 11):
-        assert pass_of(method, epoch) == ("safe_loss", ("weak", "weak:2"), pytest.approx(4 * ramp_up((epoch - 4) / 5)))
+        assert pass_of(method, epoch) == (
+            "safe_loss",
+            ("weak", "weak:2"),
+            pytest.approx(4 * sigmoid_rampup((epoch - 4) / 5)),
+        )
     _, strong, _ = linear_method(weight=4.0, ramp=0, consistency_view="strong")
     strong.second_phase.fill_(4)
     assert pass_of(strong, 4) == ("safe_loss", ("weak", "strong"), 4.0)

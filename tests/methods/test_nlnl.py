@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from permll.data import Batch, LabeledData
-from permll.data.transforms.counter_rng import fold, uniform
+from permll.data.transforms.counter_rng import fold_in, uniform
 from permll.methods import FitInfo, Method, find_method
 from permll.training.trainer import Trainer
 from tests.helpers.method_training import assert_weights_close, do_nothing, record_batches, run_steps, train_manually
@@ -203,7 +203,7 @@ def test_jnpl_training_matches_manual_steps() -> None:
     is_positive = []
 
     def manual_loss(p: Tensor, batch: Batch) -> Tensor:
-        random = uniform(fold(batch.keys, 1), 1)[:, 0].tolist()
+        random = uniform(fold_in(batch.keys, 1), 1)[:, 0].tolist()
         total = torch.zeros(())
         for row, complementary in enumerate(trainer.method._complementary_labels(batch).tolist()):
             for k in complementary:

@@ -8,8 +8,8 @@ import torch
 from torch.testing import assert_close
 
 from permll.functional.label_prior import label_accuracy, prior_of_correct_labels, shrunk_prior
-from permll.layer.equations import initial_gap
-from permll.layer.step_size import choose_init
+from permll.layer.equations import initial_label_logit
+from permll.layer.step_size import resolve_init
 from permll.methods._base import PredictLogits
 from tests.helpers.manual_steps import batch_of, move, prepare, take_step, weights
 from tests.helpers.toy_training import points
@@ -50,7 +50,7 @@ def test_permll_plus_training_matches_manual_steps() -> None:
     method.decay_start.fill_(0)  # the label logit decays from the first step on
     predicted_prior, accuracy = [1 / 3] * 3, method.label_accuracy.tolist()
     for step, rows in enumerate(ROWS):
-        decayed = initial_gap(3, 0.6) * (0.5 - step / epochs) / 0.5
+        decayed = initial_label_logit(3, 0.6) * (0.5 - step / epochs) / 0.5
         losses, predictions, means = [], [], []
         for row in rows:
             x = data.inputs.batch(torch.tensor([row]))[0]
@@ -92,7 +92,7 @@ def test_permll_plus_reduces_to_permll() -> None:
     for rows in ([0, 3, 5, 7], [3, 1, 0, 6], [7, 6, 5, 2]):
         for method in (plus, permll):
             take_step(method, batch_of(data, rows))
-    label_weights = plus.delta.each(plus._alpha).softmax(-1)
+    label_weights = plus.delta.map_rows(plus._alpha).softmax(-1)
     assert_close(label_weights, permll.corrected_labels(torch.zeros), rtol=1e-4, atol=1e-6)
     for one, other in zip(plus.networks["net"].parameters(), permll.networks["net"].parameters(), strict=True):
         assert_close(one, other, rtol=1e-4, atol=1e-6)
@@ -210,7 +210,7 @@ def test_permll_plus_memorization_reduces_label_logit(ratio: float, ends: bool, 
     assert (int(method.warm_up_end) == 1, method.label_bias.item() > 0) == (ends, has_bias)
     if has_bias:
         assert method.label_bias.item() == pytest.approx(math.log(ratio * 0.999 / 1.5), rel=1e-4)
-        initial = initial_gap(3, method.init or choose_init(None, 3))
+        initial = initial_label_logit(3, method.init or resolve_init(None, 3))
         label_logits = method._alpha(torch.zeros(12, 3), data.labels).amax(1)
         assert_close(label_logits, torch.full((12,), max(initial - method.label_bias.item(), 0.0)))
 

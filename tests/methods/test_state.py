@@ -93,7 +93,7 @@ def test_state_is_restored_by_id(name: str, storage: dict[str, Any]) -> None:
 def test_state_rejects_other_shapes_and_labels() -> None:
     labels = torch.tensor([0, 1])
     here = SampleBuffer(labels, ("a", "b"), (3,), top_k=2)
-    with pytest.raises(RuntimeError, match=r"the state has rows of \(4,\), not \(3,\)"):
+    with pytest.raises(RuntimeError, match=r"the state has rows of shape \(4,\), expected \(3,\)"):
         here.load_state_dict(SampleBuffer(labels, ("a", "b"), (4,), top_k=2).state_dict())
     with pytest.raises(RuntimeError, match="other labels"):
         here.load_state_dict(SampleBuffer(labels.flip(0), ("a", "b"), (3,)).state_dict())

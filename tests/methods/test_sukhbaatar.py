@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from permll.functional.noise_adaptation import nearest_stochastic
+from permll.functional.noise_adaptation import project_to_stochastic
 from permll.methods import find_method
 from permll.training.trainer import Trainer
 from tests.helpers.method_training import (
@@ -68,7 +68,7 @@ def test_sukhbaatar_training_matches_manual_steps(lr_factor: float) -> None:
         (nll + 0.7 / 2 * sum((Q[i] ** 2).sum() for i in range(3)) / 3).backward()
         network_optimizer.step()
         layer_optimizer.step()
-        Q.data = nearest_stochastic(Q.data, 0.01)
+        Q.data = project_to_stochastic(Q.data, 0.01)
     assert_close(trainer.method.Q, Q, rtol=1e-4, atol=1e-6)
     for actual, expected in zip(trainer.method.networks["net"].parameters(), network.parameters(), strict=True):
         assert_close(actual, expected, rtol=1e-4, atol=1e-6)

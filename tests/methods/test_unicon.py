@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from permll.data import Batch, LabeledData
 from permll.data.transforms import mixup
-from permll.data.transforms.counter_rng import fold
+from permll.data.transforms.counter_rng import fold_in
 from permll.methods import METHODS
 from permll.methods.unicon import UniCon
 from permll.training.trainer import Trainer
@@ -179,7 +179,7 @@ def test_unicon_loss_matches_loops(number: int) -> None:
             mean = [sum(p[k] for p in probs) / 4 for k in range(3)]
             targets.append([t**2 / sum(u**2 for u in mean) for t in mean])
             inputs.append(unlabeled.views[strong][i])
-    keys = [fold(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
+    keys = [fold_in(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
     mix = mixup(torch.cat(keys), 4.0, keep_first=True)
     fraction = mix.share[0].item()
     expected, predictions = 0.0, []

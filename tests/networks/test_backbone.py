@@ -8,32 +8,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import save_file
 from torch.nn.functional import interpolate
 
 from permll.data import Images, LazyImages, Texts
-from permll.data.decoding import OpenFile
+from permll.data.decoding import FileOpener
 from permll.networks.backbone import GOOD, Backbone, at_hand
-from tests.networks.test_vision import import_torchvision
-
-TINY = "timm:test_resnet"  # of timm's own tests: 160 pixels, 96 features
-
-
-def need_timm() -> None:
-    """Skip where the extra is not installed."""
-    if importlib.util.find_spec("torchvision") is None or importlib.util.find_spec("timm") is None:
-        pytest.skip("timm and torchvision are not installed (pip install 'permll[vision]')")
-    import_torchvision()
-
-
-def write_weights(path: Path, own: str = "test_resnet", seed: int = 0) -> Path:
-    """Write random weights of a timm network, with a head for 1000 classes."""
-    need_timm()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        save_file(importlib.import_module("timm").create_model(own).state_dict(), path)
-    return path
+from tests.helpers.tiny_encoders import TINY, block_downloads, need_timm, write_weights
 
 
 @pytest.fixture
@@ -43,15 +23,8 @@ def weights(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def nothing_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder where downloads would be kept; whoever asks the network fails."""
-    need_timm()
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("nobody asked for a download")
-
-    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    """Return a folder for downloads; network access is an error."""
+    block_downloads(tmp_path, monkeypatch)
     return tmp_path
 
 
@@ -61,7 +34,7 @@ def photographs(folder: Path, count: int = 3) -> LazyImages:
     names = tuple(f"{number}.png" for number in range(count))
     for number, name in enumerate(names):
         Image.fromarray(generator.integers(0, 256, (90, 70 + number, 3), dtype=np.uint8)).save(folder / name)
-    return LazyImages(OpenFile(folder, names), torch.arange(count))
+    return LazyImages(FileOpener(folder, names), torch.arange(count))
 
 
 def test_features_are_what_the_head_would_see(weights: Path, tmp_path: Path) -> None:
@@ -69,7 +42,7 @@ def test_features_are_what_the_head_would_see(weights: Path, tmp_path: Path) -> 
     backbone = Backbone.load(TINY, weights)
     found = backbone(images).values
     net = importlib.import_module("timm").create_model("test_resnet", checkpoint_path=str(weights)).eval()
-    x = images.resized(160).batch(torch.arange(34)) / 255
+    x = images.resize(160).batch(torch.arange(34)) / 255
     x = (x - torch.tensor(backbone.mean)[:, None, None]) / torch.tensor(backbone.std)[:, None, None]
     with torch.no_grad():
         expected = net.forward_head(net.forward_features(x), pre_logits=True)

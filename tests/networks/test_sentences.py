@@ -12,40 +12,11 @@ import torch
 
 from permll.data import Table, Texts
 from permll.networks.sentences import SentenceEncoder
-from tests.networks.test_vision import import_torchvision
-
-WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "the", "is", "of", "this", "label")
-
-
-def tiny_model(folder: Path, seed: int = 0) -> Path:
-    """Save a random BERT with a dozen words and means of them, as sentence-transformers does it."""
-    if importlib.util.find_spec("sentence_transformers") is None:
-        pytest.skip("sentence-transformers is not installed (pip install 'permll[text]')")
-    if importlib.util.find_spec("torchvision") is not None:
-        import_torchvision()
-    transformers = importlib.import_module("transformers")
-    bare = folder / "bare"
-    bare.mkdir(parents=True)
-    (bare / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    config = transformers.BertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=16,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        transformers.BertModel(config).save_pretrained(bare)
-    transformers.BertTokenizerFast(str(bare / "vocab.txt"), model_max_length=16).save_pretrained(bare)
-    model = importlib.import_module("sentence_transformers").SentenceTransformer(str(bare), device="cpu")
-    model.save(str(folder / "model"))
-    return folder / "model"
+from tests.helpers.tiny_encoders import tiny_sentence_model
 
 
 def test_embeddings_are_those_of_the_model(tmp_path: Path) -> None:
-    folder = tiny_model(tmp_path)
+    folder = tiny_sentence_model(tmp_path)
     said = ("good film", "the film is bad " * 9, "")
     encoder = SentenceEncoder.load(str(folder))
     values = encoder(Texts(said)).values
@@ -57,7 +28,7 @@ def test_embeddings_are_those_of_the_model(tmp_path: Path) -> None:
 
 
 def test_an_encoder_survives_its_file_and_knows_its_model_again(tmp_path: Path) -> None:
-    folder = tiny_model(tmp_path)
+    folder = tiny_sentence_model(tmp_path)
     said = Texts(("good film", "bad film"))
     encoder = SentenceEncoder.load(str(folder))
     np.savez(tmp_path / "encoder.npz", **encoder.to_arrays())
@@ -65,13 +36,13 @@ def test_an_encoder_survives_its_file_and_knows_its_model_again(tmp_path: Path) 
         arrays = dict(file)
     assert torch.equal(SentenceEncoder.from_arrays(arrays)(said).values, encoder(said).values)
     shutil.rmtree(folder)
-    tiny_model(tmp_path / "other", seed=1).rename(folder)
+    tiny_sentence_model(tmp_path / "other", seed=1).rename(folder)
     with pytest.raises(ValueError, match=r"is not the model that the texts were encoded with: put that one back"):
         SentenceEncoder.from_arrays(arrays)(said)
 
 
 def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
-    tiny_model(tmp_path)
+    tiny_sentence_model(tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"empty is no folder with a sentence model, and cannot be had by that name"):
         SentenceEncoder.load(str(tmp_path / "empty"))

@@ -13,24 +13,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from permll.networks import build_network
+from tests.helpers.tiny_encoders import import_torchvision
 
 FOURTEEN: dict[str, Any] = {"num_classes": 14, "seed": 0}
 COLOUR, GREY = {"input_shape": (3, 64, 64)}, {"input_shape": (1, 64, 64)}
-_DEFINED: list[torch.library.Library] = []  # a schema lives as long as its library
-
-
-def import_torchvision() -> None:
-    """Import torchvision; one whose operators were compiled for another torch gets their schemas, which suffice."""
-    try:
-        importlib.import_module("torchvision")
-    except RuntimeError:
-        library = torch.library.Library("torchvision", "DEF")
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _DEFINED.append(library)
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        importlib.import_module("torchvision")
 
 
 @pytest.fixture

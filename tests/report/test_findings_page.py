@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from permll.cleaning.findings import Findings
+from permll.findings import Findings
 from permll.report.findings.confusion_html import MOST, transition
 from permll.report.findings.histogram import BINS, histogram, ticks
 from permll.report.findings.issue_cards import CARDS, FEW
@@ -33,7 +33,7 @@ def some(rows: int = 60, classes: tuple[str, ...] = ("ant", "bee", "cat"), wrong
     sure = np.linspace(0.99, 0.6, len(conservative_model))[:, None]
     other = (given[conservative_model] + 1 + rng.integers(0, c - 1, len(conservative_model))) % c
     posterior[conservative_model] = sure * np.eye(c)[other] + (1 - sure) * np.eye(c)[given[conservative_model]]
-    return Findings.of_posterior(
+    return Findings.from_posterior(
         more.pop("ids", [f"row-{row}" for row in range(rows)]),
         classes,
         given,
@@ -99,7 +99,7 @@ def test_it_says_what_the_text_says(tmp_path: Path) -> None:
 def test_cards_come_by_rank_with_what_to_decide_by(tmp_path: Path) -> None:
     findings = some(ids=[f"{row:03}/Photo" for row in range(60)])
     page, text = written(tmp_path, findings)
-    first = findings.first(20)
+    first = findings.head(20)
     assert [str(card["data-words"]).split()[0] for card in cards(page)] == [one.id.lower() for one in first]
     assert len(cards(page)) == 20
     one = text.split('<li class="card"')[1].split("</li>")[0]
@@ -140,7 +140,7 @@ def test_no_name_is_taken_for_markup(tmp_path: Path) -> None:
     assert tags.count("script") == 1
     assert sum(tag == "img" for tag in tags) == sum(row % 3 == 2 for row in findings.order[:6].tolist())
     assert page.text.count(BAD) > 20
-    assert cards(page)[0]["data-words"] == " ".join((findings.first(1)[0].id, *findings.first(1)[0][1:3])).lower()
+    assert cards(page)[0]["data-words"] == " ".join((findings.head(1)[0].id, *findings.head(1)[0][1:3])).lower()
     assert f"{BAD}\n{BAD}</" not in text
     assert "\x00" not in text
 
@@ -168,7 +168,7 @@ def test_a_hundred_thousand_findings_make_a_page_under_ten_megabytes(tmp_path: P
     page, text = written(tmp_path, findings, lambda _: heavy)
     assert len(text.encode()) < 10_000_000
     assert len(cards(page)) == CARDS
-    assert f"The first {CARDS} of {int(findings.flagged.sum()):,} flagged labels." in page.text
+    assert f"The first {CARDS} of {int(findings.is_issue.sum()):,} flagged labels." in page.text
     assert f"These are the {MOST} of {classes} classes with most flagged labels" in page.text
     matrix = text.split('aria-labelledby="mixed-up-said">')[-1].split("</table>")[0]
     assert matrix.count("<tr>") == MOST
@@ -185,7 +185,7 @@ def test_only_pairs_that_have_cards_can_be_asked_for(tmp_path: Path) -> None:
     cells = {str(one["data-pair"]) for tag, one in page.tags if tag == "td" and "data-pair" in one}
     chosen = {str(one["value"]): str(one["data-all"]) for tag, one in page.tags if tag == "option" and one["value"]}
     assert set(of_cards) == cells == set(chosen)
-    every = Counter(zip(findings.given[:140].tolist(), findings.proposed[:140].tolist(), strict=True))
+    every = Counter(zip(findings.given_labels[:140].tolist(), findings.proposed_labels[:140].tolist(), strict=True))
     assert chosen == {f"{given}-{other}": str(count) for (given, other), count in every.items()}
 
 

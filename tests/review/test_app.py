@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.findings import Findings
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
+from permll.findings import Findings
 from permll.review.app import ASSETS, make_app
 from permll.review.queue import Filter
 from permll.review.session import ReviewSession
@@ -35,7 +35,7 @@ def test_every_kind_of_data_is_shown_decided_and_remembered(
     session = make_desk(run_of(kind), tmp_path)
     with open_client(make_app(session, token=TOKEN, port=8000, title=kind)) as client:
         format_list = client.get("/api/list").json()
-        assert format_list["matching"] == int(session.findings.flagged.sum()) == len(format_list["items"])
+        assert format_list["matching"] == int(session.findings.is_issue.sum()) == len(format_list["items"])
         first = format_list["items"][0]
         detail = client.get(f"/api/sample/{first['row']}").json()["item"]
         assert detail["look"]["kind"] == LOOKS[kind]
@@ -77,7 +77,7 @@ def test_verdicts_and_the_labels_they_mean(client: Any, session: ReviewSession) 
     assert decide(client, [(row, seen)], "choose", "no such class").status_code == 400
     assert len(session.decisions.log()) == len(said)
     trusted = int(session.findings.order[-1])  # nothing else is proposed
-    assert session.findings[trusted].given == session.findings[trusted].proposed
+    assert session.findings[trusted].given_label == session.findings[trusted].proposed_label
     assert decide(client, [(trusted, 0)], "accept").json()["items"][0]["decision"]["verdict"] == "keep"
 
 
@@ -97,7 +97,7 @@ def test_undo_goes_back_one_at_a_time_and_only_over_ones_own(client: Any, sessio
 def test_a_stale_verdict_changes_nothing_and_brings_the_fresh_state(client: Any, session: ReviewSession) -> None:
     row = int(session.findings.order[0])
     Decisions(session.decisions.path.parent).add(
-        session.findings.ids[row], "keep", session.findings[row].given, "Bob", expected=0
+        session.findings.ids[row], "keep", session.findings[row].given_label, "Bob", expected=0
     )
     answer = decide(client, [(row, 0)], "accept")
     assert answer.status_code == 409
@@ -144,7 +144,7 @@ def test_filters_and_progress(client: Any, session: ReviewSession) -> None:
     counts = {
         state: client.get("/api/list", params={"state": state}).json() for state in ("open", "decided", "unsure", "any")
     }
-    flagged = int(session.findings.flagged.sum())
+    flagged = int(session.findings.is_issue.sum())
     assert {state: one["matching"] for state, one in counts.items()} == {
         "open": flagged - 2,
         "decided": 1,
@@ -224,7 +224,7 @@ def test_the_page_does_not_grow_with_the_findings(tmp_path: Path) -> None:
     for rows in (10, 100_000):
         posterior = np.full((rows, 2), 0.5, np.float32) + np.array([[-0.4, 0.4]], np.float32)
         ids = [f"row {number}" for number in range(rows)]
-        found = Findings.of_posterior(ids, ["cat", "dog"], np.zeros(rows, int), posterior)
+        found = Findings.from_posterior(ids, ["cat", "dog"], np.zeros(rows, int), posterior)
         data = LabeledData(
             Vectors(torch.zeros(rows, 3)), torch.zeros(rows, dtype=torch.int64), ("cat", "dog"), tuple(ids)
         )

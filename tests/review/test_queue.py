@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permll.cleaning.findings import Findings
+from permll.findings import Findings
 from permll.review.queue import MOST, Filter, Queue
 from permll.review.state import STATES
 
@@ -16,7 +16,7 @@ def some(rows: int, classes: int, seed: int) -> tuple[Findings, np.ndarray]:
     rng = np.random.default_rng(seed)
     posterior = rng.dirichlet(np.full(classes, 0.5), rows)
     names = [f"class {number}" for number in range(classes)]
-    found = Findings.of_posterior([str(row) for row in range(rows)], names, rng.integers(0, classes, rows), posterior)
+    found = Findings.from_posterior([str(row) for row in range(rows)], names, rng.integers(0, classes, rows), posterior)
     return found, rng.integers(0, 3, rows).astype(np.uint8)
 
 
@@ -24,8 +24,8 @@ def slow(found: Findings, state: np.ndarray, wish: Filter) -> list[int]:
     return [
         row
         for row in found.order.tolist()
-        if (wish.everything or found.flagged[row])
-        and (wish.pair is None or (int(found.given[row]), int(found.proposed[row])) == wish.pair)
+        if (wish.everything or found.is_issue[row])
+        and (wish.pair is None or (int(found.given_labels[row]), int(found.proposed_labels[row])) == wish.pair)
         and wish.state in ("any", STATES[state[row]])
     ]
 
@@ -67,7 +67,9 @@ def test_pairs_and_progress_count_what_is_there(rows: int, classes: int, seed: i
     found, state = some(rows, classes, seed)
     queue, wish = Queue(found), Filter("any", everything)
     scope = slow(found, state, wish)
-    pairs = Counter((found.classes[found.given[row]], found.classes[found.proposed[row]]) for row in scope)
+    pairs = Counter(
+        (found.classes[found.given_labels[row]], found.classes[found.proposed_labels[row]]) for row in scope
+    )
     format_list = queue.pairs(wish, state, limit=1000)
     assert {(one["given"], one["proposed"]): one["count"] for one in format_list} == {
         pair: count for pair, count in pairs.items() if pair[0] != pair[1]

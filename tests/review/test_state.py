@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permll.cleaning.decisions import Entry, replay
+from permll.cleaning.decisions import Entry, current_decisions
 from permll.review.state import STATES, ReviewState
 
 IDS = ("a", "b", "c")
@@ -34,7 +34,7 @@ def test_following_in_pieces_is_replaying_at_once(log: list[Entry], cuts: list[i
     places = sorted([0, *(min(cut, len(log)) for cut in cuts), len(log)])
     for start, end in pairwise(places):
         standing.follow(log[start:end])
-    holds = replay(log)
+    holds = current_decisions(log)
     for row, id in enumerate(IDS):
         assert standing.decision(row) == holds.get(id)
         assert standing.newest[row] == max([entry.number for entry in log if entry.id == id], default=0)

@@ -13,7 +13,7 @@ from torch import nn
 
 from permll.data import Images, LabeledData
 from permll.methods import METHODS, list_methods
-from permll.training.data_preparation import prepare
+from permll.training.data_preparation import prepare_data
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
 from permll.training.train import build_trainer
@@ -70,7 +70,7 @@ def scaled(recipe: Recipe) -> Recipe:
 
 def trainer_of(recipe: Recipe, frame: str) -> Trainer:
     classes = 100 if "cifar100" in frame else 10
-    return build_trainer(recipe, prepare(recipe, images(classes)), lambda: small_net(classes))
+    return build_trainer(recipe, prepare_data(recipe, images(classes)), lambda: small_net(classes))
 
 
 def do_nothing(_: Trainer) -> None:
@@ -83,13 +83,13 @@ def test_authors_schedule_runs_to_the_end(method: str) -> None:
     recipe = authors_recipe(frame, method, validation=None)  # the authors train on all images
     full, trainer = trainer_of(recipe, frame), trainer_of(scaled(recipe), frame)
     assert full.epochs == recipe.training.epochs
-    assert [stage.name for stage in full.stages.every] == [stage.name for stage in trainer.stages.every]
+    assert [stage.name for stage in full.stages.plan] == [stage.name for stage in trainer.stages.plan]
     rates: list[float] = []
     optimizer = trainer.method.network_names[-1 if method == "mlnt" else 0]
     trained = trainer.run(lambda trainer: rates.append(trainer.optimizers[optimizer].param_groups[0]["lr"]), do_nothing)
     assert trained
     assert trainer.epoch == trainer.epochs == EPOCHS
-    assert trainer.stages.number == len(trainer.stages.every) - 1
+    assert trainer.stages.number == len(trainer.stages.plan) - 1
     assert len(set(rates)) > len(recipe.schedule.milestones), "every milestone is passed"
     assert trainer.method.corrected_labels(trainer.predict_logits).isfinite().all()
 

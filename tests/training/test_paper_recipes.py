@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from permll.noise import corrupt, named_noise
 from permll.training.checkpoint import load_state, save_state
-from permll.training.data_preparation import prepare
+from permll.training.data_preparation import prepare_data
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe, recipe_names
 from permll.training.train import build_trainer
 from permll.training.trainer import Trainer
-from tests.data.test_clothing1m_training import root as clothing_root
+from tests.helpers.clothing1m_files import write_learnable_clothing1m
 from tests.helpers.dataset_files import write_cifar_binary
 from tests.helpers.real_data import real_cifar
 from tests.helpers.vision_networks import import_torchvision
@@ -23,7 +23,11 @@ from tests.helpers.vision_networks import import_torchvision
 CIFAR = [name for name in recipe_names() if name.startswith("paper/cifar")]
 # One of each data set and noise type: the others differ in the noise rate only.
 TRAINED = [f"paper/{data}-{kind}-40" for data in ("cifar10", "cifar100") for kind in ("sym", "asym")]
-clothing = pytest.fixture(clothing_root.__wrapped__)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def clothing(tmp_path: Path) -> Path:
+    return write_learnable_clothing1m(tmp_path)
 
 
 @pytest.fixture(scope="session")
@@ -50,13 +54,13 @@ def run_steps(trainer: Trainer, count: int) -> None:
 
 def train_and_resume(recipe: Recipe, tmp_path: Path) -> Trainer:
     """Return a trainer after three steps, a checkpoint, and a fourth step that equals the uninterrupted one."""
-    experiment = prepare(recipe)
-    first = build_trainer(recipe, experiment)
+    prepared = prepare_data(recipe)
+    first = build_trainer(recipe, prepared)
     run_steps(first, 3)
     path = save_state(tmp_path / "state.safetensors", first.state_dict())
     run_steps(first, 1)
     expected = {key: value.clone() for key, value in first.method.networks["net"].state_dict().items()}
-    second = build_trainer(recipe, experiment)
+    second = build_trainer(recipe, prepared)
     second.load_state_dict(load_state(path))
     run_steps(second, 1)
     assert second.step == 4
@@ -94,7 +98,7 @@ def test_clothing1m_recipe_predicts_drawn_rows_only(method: str, clothing: Path)
     changes |= {"views.resize": 16, "views.crop": 14, "training.batch_size": 8, "training.workers": 0}
     recipe = load_recipe("paper/clothing1m", changes | {"training.epochs": 3})
     trainer = build_trainer(
-        recipe, prepare(recipe), lambda: nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 14))
+        recipe, prepare_data(recipe), lambda: nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 14))
     )
     predict_logits, num_predicted = trainer.predict_logits, []
 

@@ -41,7 +41,7 @@ def traces(cells: Iterable[Cell]) -> list[Trace]:
         judged = [row for row in metrics if row.get("correction_accuracy_after") is not None]
         found.append(
             Trace(
-                eta=round(method["lr"] * cell.recipe.training.rows_of_a_batch, 6),
+                eta=round(method["lr"] * cell.recipe.training.resolved_batch_size, 6),
                 m=method["init"],
                 right={row["epoch"]: row["correction_accuracy_after"] for row in judged},
                 turned={row["epoch"]: row["turned"] for row in metrics},

@@ -13,7 +13,7 @@ from permll.bench.settings import Column, check_tier, chosen_columns, table1_col
 from permll.methods import find_method
 from permll.report.tables.titles import REAL
 from permll.training.recipe import Recipe
-from permll.training.recipe_files import choose_recipe, load_recipe
+from permll.training.recipe_files import load_recipe, resolve_recipe
 from permll.utils.messages import did_you_mean
 
 WHAT = ("table1", "table2", "figure3", "all")
@@ -153,7 +153,7 @@ class _Maker:
                 f"Figure 3 needs the step of α itself, and tier {self.tier} sets correct_after instead."
             )
             return
-        batch = choose_recipe(_frame(column.frame, "permll"), self.settings).training.rows_of_a_batch
+        batch = resolve_recipe(_frame(column.frame, "permll"), self.settings).training.resolved_batch_size
         for m in MS:
             for eta in ETAS:
                 changes = {"method.init": m, "method.lr": eta / batch, "method.warm_up": 0}
@@ -174,7 +174,7 @@ class _Maker:
     ) -> Cell:
         draws = {f"data.{what}_seed": FIRST_DRAW + seed for what in ("noise", "split")}
         changes = {"method.name": method, "training.seed": seed, **draws, **special, **self.settings}
-        recipe = choose_recipe(_frame(column.frame, method), changes)
+        recipe = resolve_recipe(_frame(column.frame, method), changes)
         top = self.out / "figure3" if part == "figure3" else self.out
         folder = top / self.tier / folder_name(Named(column.name, method, variant, seed))
         return Cell(

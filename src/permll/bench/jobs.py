@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from permll.training.recipe import Recipe, differences
+from permll.training.recipe import Recipe, recipe_diff
 from permll.training.run import Run
 
 Part = Literal["table1", "table2", "figure3"]
@@ -87,7 +87,7 @@ class Cell:
     @property
     def obstacle(self) -> str:
         """Say what is in the folder of a cell that stands as ``"other"``."""
-        what = differences(Run(self.folder).recipe, self.recipe)
+        what = recipe_diff(Run(self.folder).recipe, self.recipe)
         return f"{self.folder} is a run of another recipe ({what}): it is left alone; choose another --out."
 
 

@@ -14,7 +14,7 @@ from permll.bench.jobs import Cell
 from permll.bench.machine import machine
 from permll.bench.results import WATCHED, watched
 from permll.training.callbacks import Callback
-from permll.training.run import LOCK, Run
+from permll.training.run import LOCK_FILE, Run
 from permll.utils.files import atomic_write_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Stopwatch(Callback):
     On a CPU the time of the process counts, which does not depend on what else the machine does; elsewhere the clock's.
     """
 
-    def on_start(self, trainer: "Trainer", run: Run) -> None:
+    def on_train_start(self, trainer: "Trainer", run: Run) -> None:
         """Go on from what an earlier process wrote down."""
         self._run = run
         self._clock: Callable[[], float] = (
@@ -49,11 +49,11 @@ class Stopwatch(Callback):
         self._before = (watched(run.folder).seconds or 0.0) - self._clock()
         self._machine = machine(trainer.fabric.device)
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Write down an epoch, evaluation included."""
         self._write()
 
-    def on_end(self, run: Run) -> None:  # noqa: ARG002
+    def on_train_end(self, run: Run) -> None:  # noqa: ARG002
         """Write down the end, reached or not: what was trained of an epoch is saved too."""
         self._write()
 
@@ -108,8 +108,8 @@ def _wait_for_others(folder: Path) -> None:
         import fcntl
     except ImportError:  # Windows
         return
-    if (folder / LOCK).is_file():
-        with (folder / LOCK).open() as file:
+    if (folder / LOCK_FILE).is_file():
+        with (folder / LOCK_FILE).open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
 
 

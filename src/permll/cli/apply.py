@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from permll.cleaning.apply.api import Applied, Plan
+    from permll.cleaning.apply.api import ApplyResult, Plan
 
 Option = typer.Option
 FIRST = 10  # rows that a dry run shows
@@ -40,17 +40,19 @@ def apply(
             raise ValueError("--export goes with --out and --limit alone: leave the other options out.")
         _export(run, out, export, limit)
         return
-    from permll.cleaning.apply.api import carry_out, check_place, plan
-    from permll.cleaning.apply.corrections import MIN_PROBABILITY
+    from permll.cleaning.apply.api import check_output, execute, plan
+    from permll.cleaning.apply.corrections import DEFAULT_MIN_PROBABILITY
 
     way: Any = as_
-    planned = plan(run, auto=auto, min_probability=MIN_PROBABILITY if min_probability is None else min_probability)
+    planned = plan(
+        run, auto=auto, min_probability=DEFAULT_MIN_PROBABILITY if min_probability is None else min_probability
+    )
     if out is not None:
-        check_place(planned, out, way)
+        check_output(planned, out, way)
     if dry_run or out is None:
         typer.echo("\n".join(preview(planned)))
     else:
-        typer.echo("\n".join(summary(planned, carry_out(planned, out, way))))
+        typer.echo("\n".join(summary(planned, execute(planned, out, way))))
 
 
 def _refuse_alone(*, min_probability: float | None, limit: int | None) -> None:
@@ -65,7 +67,7 @@ def preview(planned: "Plan") -> Iterator[str]:
     """Yield what would change: how many labels, which become which, and the first ten."""
     yield f"{_counted(planned)}; nothing is written."
     yield from _table(planned)
-    changing = [one for one in planned.found if one.changes]
+    changing = [one for one in planned.corrections if one.is_change]
     if changing:
         yield f"The first {min(FIRST, len(changing))}:"
     width = max((len(one.id) for one in changing[:FIRST]), default=0)
@@ -75,12 +77,12 @@ def preview(planned: "Plan") -> Iterator[str]:
         yield f"  {one.id:<{width}}  {one.before} -> {one.after}  ({one.source}{who}{probability})"
 
 
-def summary(planned: "Plan", applied: "Applied") -> Iterator[str]:
+def summary(planned: "Plan", applied: "ApplyResult") -> Iterator[str]:
     """Yield what was done, and what to do next."""
     yield f"{_counted(planned)}."
     yield from _table(planned)
     yield from applied.notes
-    yield f"Written: {applied.path}, and what changed: {applied.changes}"
+    yield f"Written: {applied.path}, and what changed: {applied.changes_path}"
     if applied.commands:
         yield "Train on it:"
         yield from (f"  {command}" for command in applied.commands)
@@ -92,14 +94,14 @@ def _counted(planned: "Plan") -> str:
     """Return how many of how many labels change, and how many labels were decided by whom."""
     from permll.cleaning.apply.corrections import count_sources
 
-    sources = ", ".join(f"{count:,} {source}" for source, count in count_sources(planned.found).items())
-    return f"{planned.changed:,} of {len(planned.findings):,} labels change ({sources})"
+    sources = ", ".join(f"{count:,} {source}" for source, count in count_sources(planned.corrections).items())
+    return f"{planned.num_changed:,} of {len(planned.findings):,} labels change ({sources})"
 
 
 def _table(planned: "Plan") -> Iterator[str]:
     from permll.cleaning.apply.corrections import count_changes
 
-    counts = count_changes(planned.found)
+    counts = count_changes(planned.corrections)
     width = max((len(f"{before} -> {after}") for before, after in counts), default=0)
     for (before, after), count in counts.items():
         yield f"  {f'{before} -> {after}':<{width}}  {count:,}"
@@ -110,7 +112,7 @@ def _export(run: Path, out: Path, tool: str, limit: int | None) -> None:
 
     known: Any = tool
     written = export(run, out, known, limit)
-    beside = "" if written.configuration is None else f", and how to show them: {written.configuration}"
-    typer.echo(f"{written.count:,} labels to look at: {written.path}{beside}")
+    beside = "" if written.config_path is None else f", and how to show them: {written.config_path}"
+    typer.echo(f"{written.num_labels:,} labels to look at: {written.path}{beside}")
     for note in written.notes:
         typer.echo(note)

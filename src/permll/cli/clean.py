@@ -43,13 +43,13 @@ def clean(
     from permll.cleaning.clean import clean
     from permll.distributed.process_group import is_main_process
     from permll.report.findings_text import findings_facts, findings_summary
-    from permll.training.progress import Display, Lines
+    from permll.training.progress import ProgressBar, TextLog
 
     reading: dict[str, Any] = {"label": label, "text": text, "image": image, "id": id_}
     reading["features"] = features.split(",") if features and "," in features else features
     reading["skip_unreadable"] = True if skip_unreadable else None
     overrides = dict(map(setting, set_ or [])) | ({} if root is None else {"data.root": root})
-    watch: Callback = Display() if sys.stderr.isatty() else Lines()
+    watch: Callback = ProgressBar() if sys.stderr.isatty() else TextLog()
     try:
         findings = clean(
             data,

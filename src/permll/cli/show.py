@@ -93,11 +93,11 @@ def _find(folder: Path) -> "Run":
 
 def _protocol(run: "Run") -> Any:
     """Return which epochs may be reported; None where no test data were."""
-    from permll.evaluation.protocol import choose_from_rows
+    from permll.evaluation.protocol import select_from_metrics
 
     metrics = run.metrics
     measured = any(row.get("test_accuracy") is not None for row in metrics)
-    return choose_from_rows(metrics) if measured else None
+    return select_from_metrics(metrics) if measured else None
 
 
 def _width() -> int:

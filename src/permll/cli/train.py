@@ -38,9 +38,9 @@ def train(
 ) -> None:
     """Train as a recipe says. Ctrl-C saves; permll train RUN goes on."""
     from permll.distributed.process_group import is_main_process
-    from permll.training.loggers import tracker
-    from permll.training.progress import Display, JsonLines, Lines
-    from permll.training.recipe_files import choose_recipe
+    from permll.training.loggers import make_logger
+    from permll.training.progress import JsonLog, ProgressBar, TextLog
+    from permll.training.recipe_files import resolve_recipe
     from permll.training.run import Run, default_folder
     from permll.training.train import train
 
@@ -64,14 +64,14 @@ def train(
                 "--num-nodes."
             )
         run = known
-        recipe = choose_recipe(run.recipe, where)
+        recipe = resolve_recipe(run.recipe, where)
     else:
         if not what and data is None:
             raise ValueError("say what to train: a recipe (permll recipes list), or --data.")
-        recipe = choose_recipe(what or None, overrides | where)
+        recipe = resolve_recipe(what or None, overrides | where)
         run = Run(out or default_folder(what or None, recipe))
-    watch: Callback = JsonLines() if as_json else Display() if sys.stderr.isatty() else Lines()
-    trackers = [tracker(track)] if track else []
+    watch: Callback = JsonLog() if as_json else ProgressBar() if sys.stderr.isatty() else TextLog()
+    trackers = [make_logger(track)] if track else []
     try:
         train(recipe=recipe, out=run.folder, callbacks=[watch, *trackers])
     except KeyboardInterrupt as stopped:

@@ -7,11 +7,12 @@ from torch import Tensor, nn
 
 from permll.data import samplers
 from permll.data.streams import Batch
-from permll.data.transforms.counter_rng import fold
+from permll.data.transforms.counter_rng import fold_in
 from permll.data.transforms.mixing import mixup as draw_mix
 from permll.functional.mixup import bootstrapped_targets
-from permll.functional.refurbish import class_prior_divergence, entropy
-from permll.functional.semi import co_guess, linear_ramp, refine, squared_error
+from permll.functional.refurbish import class_prior_divergence, softmax_entropy
+from permll.functional.schedules import linear_rampup
+from permll.functional.semi import co_guess_labels, co_refine_labels, softmax_mse_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, divide_epochs, in_epochs
 from permll.methods._eval_mode import eval_mode
 
@@ -110,7 +111,7 @@ class MixMatch(Method):
         if epoch < self.warm_up_epochs:
             self.current_pass.copy_(torch.tensor([number, epoch, 0, 0]))
             # As many steps as after the warm-up, with batches twice as large.
-            spec = StreamSpec() if self.draws is None else StreamSpec(order="even", draws=2 * self.draws)
+            spec = StreamSpec() if self.draws is None else StreamSpec(order="balanced", draws=2 * self.draws)
             return TrainPass({"batch": spec}, networks=(network,))
         labeled, unlabeled = (rows.cpu() for rows in self.divide(number, predict_logits))
         self.current_pass.copy_(torch.tensor([number, epoch, len(labeled), 0]))
@@ -127,7 +128,7 @@ class MixMatch(Method):
         if self.draws is None or self.draws >= len(rows):
             return rows
         seed = int(torch.randint(2**31, ()))
-        return samplers.even(rows, self.info.labels.cpu(), self.draws, seed, 0).sort().values
+        return samplers.balanced_sample(rows, self.info.labels.cpu(), self.draws, seed, 0).sort().values
 
     def logits_of(self, predict_logits: PredictLogits, name: str, rows: Tensor) -> Tensor:
         """Return the logits (n, c) of a network for these samples."""
@@ -138,7 +139,9 @@ class MixMatch(Method):
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y + penalty Σ p log p, (B,), of the trained network: the warm-up."""
         logits = self.networks[f"net{int(self.current_pass[0])}"](batch.x)
-        return nn.functional.cross_entropy(logits, batch.labels, reduction="none") - self.penalty * entropy(logits)
+        return nn.functional.cross_entropy(logits, batch.labels, reduction="none") - self.penalty * softmax_entropy(
+            logits
+        )
 
     def mixmatch_loss(self, labelled: Batch, unlabelled: Batch | None = None) -> Tensor:
         """Return the scalar loss of a MixMatch step."""
@@ -146,7 +149,7 @@ class MixMatch(Method):
         batches = [labelled] if unlabelled is None else [labelled, unlabelled]
         targets = self._targets(network, peer, labelled, unlabelled)
         views = torch.cat([batch.views[view] for batch in batches for view in self.mixed_views])
-        keys = torch.cat([fold(batch.keys, number) for batch in batches for number in range(2)])
+        keys = torch.cat([fold_in(batch.keys, number) for batch in batches for number in range(2)])
         mix = draw_mix(keys, self.mixup, keep_first=True)
         num_labeled = 2 * len(labelled.index)
         num_used = len(keys) if self.mixup_on == "all" else num_labeled
@@ -157,7 +160,7 @@ class MixMatch(Method):
         loss = loss + class_prior_divergence(logits, uniform)
         lambda_u = self.ramped_lambda_u()
         if num_used > num_labeled and lambda_u > 0:
-            loss = loss + lambda_u * squared_error(logits[num_labeled:], mixed_targets[num_labeled:]).mean()
+            loss = loss + lambda_u * softmax_mse_loss(logits[num_labeled:], mixed_targets[num_labeled:]).mean()
         self.current_pass[3] += len(labelled.index)
         return loss
 
@@ -170,7 +173,7 @@ class MixMatch(Method):
         """Return λ_u at this step."""
         _, epoch, num_labeled, visited = self.current_pass.tolist()
         progress = epoch - self.warm_up_epochs + visited / max(num_labeled, 1)
-        return self.lambda_u_value() * (linear_ramp(progress / self.ramp_epochs) if self.ramp_epochs else 1.0)
+        return self.lambda_u_value() * (linear_rampup(progress / self.ramp_epochs) if self.ramp_epochs else 1.0)
 
     @torch.no_grad()
     def _targets(self, network: nn.Module, peer: nn.Module, labeled: Batch, unlabeled: Batch | None) -> Tensor:
@@ -178,11 +181,11 @@ class MixMatch(Method):
         batches = [labeled] if unlabeled is None else [labeled, unlabeled]
         labeled_logits, *unlabeled_logits = self._guess_logits(network, batches)
         weights = self.label_weights(labeled.index)
-        refined = refine(labeled.labels, labeled_logits, weights, self.temperature)
+        refined = co_refine_labels(labeled.labels, labeled_logits, weights, self.temperature)
         if unlabeled is None:
             return refined.repeat(2, 1)
         guesses = torch.cat([*unlabeled_logits, *self._guess_logits(peer, [unlabeled])])
-        return torch.cat([refined.repeat(2, 1), co_guess(guesses, self.temperature).repeat(2, 1)])
+        return torch.cat([refined.repeat(2, 1), co_guess_labels(guesses, self.temperature).repeat(2, 1)])
 
     def _guess_logits(self, network: nn.Module, batches: list[Batch]) -> list[Tensor]:
         """Return, for each batch, the logits (2, B, c) of its two views for guessing targets."""

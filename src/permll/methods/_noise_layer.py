@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from permll.data.streams import Batch
-from permll.functional.noise_adaptation import adapted_loss, label_columns
+from permll.functional.noise_adaptation import log_transition_columns, noise_layer_loss
 from permll.methods._base import Stage, divide_epochs
 from permll.methods._transition import TransitionMethod
 
@@ -46,7 +46,7 @@ class NoiseLayer(TransitionMethod):
         logits = self.networks["net"](batch.x)
         if not self.is_estimated:
             return cross_entropy(logits, batch.labels, reduction="none")
-        return adapted_loss(logits, label_columns(self.log_theta(), batch.labels))
+        return noise_layer_loss(logits, log_transition_columns(self.log_theta(), batch.labels))
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
         """Return the mean of log p_y over validation samples."""

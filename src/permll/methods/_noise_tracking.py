@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from permll.functional.noise_rate import least_noise_rate
+from permll.functional.noise_rate import conservative_noise_rate
 from permll.methods._base import Method, PredictLogits
 
 UPDATE_WEIGHT = 1 / 3  # of a new estimate: single estimates vary by some points
@@ -23,6 +23,6 @@ def update_noise_rate(rate: Tensor, method: Method, predict_logits: PredictLogit
     if labels is None:
         return False
     probabilities = method.predict_probs(predict_logits, held_out=True)
-    estimate = least_noise_rate(probabilities.clamp_min(1e-12).log(), labels.cpu())
+    estimate = conservative_noise_rate(probabilities.clamp_min(1e-12).log(), labels.cpu())
     rate.lerp_(rate.new_tensor(estimate), 1.0 if first else UPDATE_WEIGHT)
     return True

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.noise_rate import least_noise_rate
-from permll.functional.selection import Schedule, drop_rate
+from permll.functional.noise_rate import conservative_noise_rate
+from permll.functional.schedules import Schedule, small_loss_drop_rate
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
 from permll.methods._noise_tracking import update_noise_rate
 from permll.methods._state import SampleBuffer
@@ -53,7 +53,7 @@ class SmallLoss(TwoNetworks):
     """Drops the largest losses of each batch; the dropped fraction rises from 0 to the noise rate.
 
     Unless the noise rate is given, it is estimated after every epoch from both networks' predictions for held-out
-    samples, by ``least_noise_rate``. Low estimates correct themselves: the more wrong labels are dropped, the better
+    samples, by ``conservative_noise_rate``. Low estimates correct themselves: the more wrong labels are dropped, the better
     the networks and the estimate become. Without held-out samples, the estimate uses training samples in the first
     ``ramp`` epochs, before the networks memorize their labels.
 
@@ -61,7 +61,7 @@ class SmallLoss(TwoNetworks):
         noise_rate: τ, the noise rate, if it is known. Default an estimate.
         ramp: T_k, epochs over which the dropped fraction rises, or a fraction of all epochs if below 1; at least three.
         exponent: c, exponent of the rise.
-        schedule: form of the rise, of Co-teaching's ``"paper"`` or ``"code"``; see ``drop_rate``.
+        schedule: form of the rise, of Co-teaching's ``"paper"`` or ``"code"``; see ``small_loss_drop_rate``.
     """
 
     predictions: SampleBuffer
@@ -92,7 +92,7 @@ class SmallLoss(TwoNetworks):
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one pass over all samples; sets the fraction to drop."""
         if number == 0:
-            self.drop.fill_(drop_rate(epoch, self.rate.item(), self._ramp, self.exponent, self.schedule))
+            self.drop.fill_(small_loss_drop_rate(epoch, self.rate.item(), self._ramp, self.exponent, self.schedule))
             self.is_collecting.fill_(self._uses_training_samples and epoch < self._ramp)
         return super().train_pass(epoch, number, predict_logits)
 
@@ -104,7 +104,7 @@ class SmallLoss(TwoNetworks):
             sums, labels = self.predictions.values, self.predictions.labels
             visited = sums.sum(1) > 0
             mean = sums[visited] / sums[visited].sum(1, keepdim=True)
-            self.rate.fill_(least_noise_rate(mean.clamp_min(1e-12).log().cpu(), labels[visited].cpu()))
+            self.rate.fill_(conservative_noise_rate(mean.clamp_min(1e-12).log().cpu(), labels[visited].cpu()))
         # At a higher rate the labels would carry no information.
         self.rate.clamp_(max=1 - 1 / self.info.num_classes)
 

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from permll.distributed.sharding import current_placement
-from permll.functional.prediction_memory import in_order
-from permll.layer.sample_state import KeyedRows
+from permll.layer.sample_state import SampleState
 from permll.layer.table import File, RowTable
 from permll.layer.validation import RowIds
+from permll.utils.indexing import split_repeats
 
 State = Literal["float32", "bfloat16", "disk"]
 
@@ -32,7 +32,7 @@ def storage_kwargs(top_k: int | None, state: State) -> dict[str, Any]:
     return {"top_k": top_k, "dtype": dtype, "file": True if state == "disk" else None}
 
 
-class SampleBuffer(KeyedRows):
+class SampleBuffer(SampleState):
     """Per-sample state that is assigned: ``read`` returns the rows of a batch, ``write`` replaces them.
 
     A saved state is matched by sample id, so the data set may have been reordered, filtered or extended; new samples
@@ -71,7 +71,7 @@ class SampleBuffer(KeyedRows):
         top_k: int | None = None,
         file: File = None,
     ) -> None:
-        rows = current_placement().own_rows
+        rows = current_placement().local_rows
         local_labels = labels[rows]
         table = RowTable(
             len(local_labels),
@@ -82,28 +82,28 @@ class SampleBuffer(KeyedRows):
             dtype=dtype,
             top_k=top_k,
             file=file,
-            own=rows,
+            shard=rows,
         )
         super().__init__(labels.clone(), RowIds(ids, len(labels)), table, "values")
 
     @property
     def values(self) -> Tensor:
         """All rows (N, ...): the tensor itself if it is dense and not sharded, else a copy."""
-        return self._joined(self.table.values)
+        return self._gather(self.table.values)
 
     def read(self, index: Tensor) -> Tensor:
         """Return the rows (B, ...) at ``index`` (B,), on the method's device."""
-        return self.table.read(self._place(index)).to(self.labels.device)
+        return self.table.read(self._local_index(index)).to(self.labels.device)
 
     def write(self, index: Tensor, rows: Tensor) -> None:
         """Replace the rows at ``index`` (B,) by ``rows`` (B, ...), which are detached."""
-        self.table.write(self._place(index), rows)
+        self.table.write(self._local_index(index), rows)
 
     def add(self, index: Tensor, rows: Tensor, scale: float = 1.0) -> None:
         """Add ``scale`` times ``rows`` (B, ...) to the rows at ``index`` (B,); repeated indices accumulate."""
-        self.table.add(self._place(index), rows.detach(), scale)
+        self.table.add(self._local_index(index), rows.detach(), scale)
 
-    def update(self, index: Tensor, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    def update(self, index: Tensor, function: Callable[[Tensor, Tensor | slice], Tensor]) -> Tensor:
         """Replace the rows at ``index`` (B,) by a function of them, one occurrence of a repeated sample after another.
 
         Args:
@@ -114,7 +114,7 @@ class SampleBuffer(KeyedRows):
             The new rows (B, ...), as of each occurrence.
         """
         updated: Tensor | None = None
-        for positions in in_order(index) or (index,):  # a process may have no samples of a batch
+        for positions in split_repeats(index) or (slice(None),):  # a process may have no samples of a batch
             rows = function(self.read(index[positions]), positions)
             self.write(index[positions], rows)
             updated = rows.new_empty(len(index), *rows.shape[1:]) if updated is None else updated

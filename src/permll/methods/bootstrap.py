@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.robust import bootstrap_hard, bootstrap_soft
+from permll.functional.robust import hard_bootstrap_loss, soft_bootstrap_loss
 from permll.methods._base import Method, PredictLogits, TrainPass
 
 
@@ -44,7 +44,7 @@ class SoftBootstrap(_Bootstrap):
     def loss(self, batch: Batch) -> Tensor:
         """Return -β log p_y + (1 - β) H(p) (B,)."""
         logits = self.networks["net"](batch.x)
-        return bootstrap_soft(logits, batch.labels, self.beta, detach_target=self.detach_target)
+        return soft_bootstrap_loss(logits, batch.labels, self.beta, detach_target=self.detach_target)
 
 
 class HardBootstrap(_Bootstrap):
@@ -60,4 +60,4 @@ class HardBootstrap(_Bootstrap):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -β log p_y - (1 - β) log p_k (B,)."""
-        return bootstrap_hard(self.networks["net"](batch.x), batch.labels, self.beta)
+        return hard_bootstrap_loss(self.networks["net"](batch.x), batch.labels, self.beta)

@@ -5,7 +5,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from permll.data.streams import Batch
-from permll.functional.selection import Schedule, disagreement, selection_weights, small_losses
+from permll.functional.schedules import Schedule
+from permll.functional.selection import disagreement_mask, selection_weights, small_loss_mask
 from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
 from permll.methods._small_loss import SmallLoss
 
@@ -49,7 +50,7 @@ class CoTeaching(SmallLoss):
     ) -> Tensor:
         losses = [cross_entropy(logits, labels, reduction="none") for logits in (logits0, logits1)]
         with torch.no_grad():
-            selected = [small_losses(loss, self.drop, candidates) for loss in losses]
+            selected = [small_loss_mask(loss, self.drop, candidates) for loss in losses]
         self._count(*selected)
         weights0, weights1 = (selection_weights(mask, min_fraction) for mask in selected)
         return weights1 * losses[0] + weights0 * losses[1]
@@ -105,7 +106,7 @@ class CoTeachingPlus(CoTeaching):
     def disagreement_loss(self, batch: Batch) -> Tensor:
         """Return Co-teaching's loss (B,) on the samples for which the networks disagree; 0 without any."""
         logits0, logits1 = self._logits(batch)
-        candidates = disagreement(logits0, logits1)
+        candidates = disagreement_mask(logits0, logits1)
         if self.double_softmax:
             logits0, logits1 = logits0.softmax(-1), logits1.softmax(-1)
         return self._exchange(logits0, logits1, batch.labels, candidates, self.min_fraction)

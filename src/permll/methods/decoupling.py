@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.selection import disagreement, selection_weights
+from permll.functional.selection import disagreement_mask, selection_weights
 from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
 from permll.methods._small_loss import TwoNetworks
 
@@ -46,7 +46,7 @@ class Decoupling(TwoNetworks):
     def loss(self, batch: Batch) -> Tensor:
         """Return the sum of both networks' -log p_y (B,) where they disagree, weighted as a mean; 0 elsewhere."""
         logits0, logits1 = self._logits(batch)
-        selected = disagreement(logits0, logits1)
+        selected = disagreement_mask(logits0, logits1)
         self._count(selected)
         return selection_weights(selected, self.min_fraction) * _summed_cross_entropy(logits0, logits1, batch.labels)
 

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.functional.mixture import unit_scaled
-from permll.functional.semi import believed, right_posterior, unlabeled_weight
+from permll.functional.mixture import min_max_scale
+from permll.functional.semi import dividemix_unlabeled_weight, gmm_clean_probability, trusted_label_mask
 from permll.methods._base import FitInfo, PredictLogits
 from permll.methods._mixmatch import GuessMode, MixMatch, MixupOn
 from permll.methods._noise_tracking import update_noise_rate
@@ -93,7 +93,7 @@ class DivideMix(MixMatch):
         if number == 0:
             self._co_divide(predict_logits)
         rows = self.drawn.values[:, 1 - number].nonzero()[:, 0]
-        labeled = believed(self.clean.values[rows, 1 - number], self.threshold, max(2, len(rows) // 100))
+        labeled = trusted_label_mask(self.clean.values[rows, 1 - number], self.threshold, max(2, len(rows) // 100))
         return rows[labeled], rows[~labeled]
 
     def label_weights(self, index: Tensor) -> Tensor:
@@ -106,7 +106,11 @@ class DivideMix(MixMatch):
 
     def lambda_u_value(self) -> float:
         """Return λ_u as given, or by the noise rate."""
-        return unlabeled_weight(float(self.rate), self.info.num_classes) if self.lambda_u is None else self.lambda_u
+        return (
+            dividemix_unlabeled_weight(float(self.rate), self.info.num_classes)
+            if self.lambda_u is None
+            else self.lambda_u
+        )
 
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of labeled samples, and the noise rate that determines λ_u."""
@@ -127,8 +131,8 @@ class DivideMix(MixMatch):
             self.drawn.values[:, number] = False
             self.drawn.values[rows, number] = True
             losses = nn.functional.cross_entropy(logits, labels, reduction="none")
-            scaled = self._average_losses(number, unit_scaled(losses))
-            clean = right_posterior(scaled)
+            scaled = self._average_losses(number, min_max_scale(losses))
+            clean = gmm_clean_probability(scaled)
             if clean is None and (self.divisions == 0 or self.draws is not None):  # no previous fit of these samples
                 clean = torch.ones_like(scaled)
             if clean is not None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import elr_regularizer, elr_target, normalized
+from permll.functional.prediction_memory import elr_regularizer, elr_target, normalize_rows
 from permll.methods._base import FitInfo, Method, PredictLogits
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
 
@@ -52,11 +52,11 @@ class ELR(Method):
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return t normalized to sum 1; for samples never visited, the given label."""
-        return self.target.each(lambda t, labels: normalized(t, one_hot_like(labels, t)))
+        return self.target.map_rows(lambda t, labels: normalize_rows(t, one_hot_like(labels, t)))
 
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of labels that t contradicts."""
-        corrected = self.target.each(lambda t, labels: (t.argmax(-1) != labels) & (t.sum(-1) > 0))
+        corrected = self.target.map_rows(lambda t, labels: (t.argmax(-1) != labels) & (t.sum(-1) > 0))
         return {"turned": corrected.double().mean().item()}
 
 

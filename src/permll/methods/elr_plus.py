@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup as draw_mix
-from permll.functional.meta import ramp_up
-from permll.functional.prediction_memory import elr_regularizer, normalized, supported_labels
+from permll.functional.prediction_memory import elr_regularizer, elr_reweighted_labels, normalize_rows
+from permll.functional.schedules import sigmoid_rampup
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
 from permll.methods.elr import one_hot_like, update_target
@@ -95,7 +95,7 @@ class ELRPlus(Method):
         if number > 1:
             return None
         self.trained.fill_(number)
-        spec = StreamSpec() if self.draws is None else StreamSpec(order="even", draws=self.draws)
+        spec = StreamSpec() if self.draws is None else StreamSpec(order="balanced", draws=self.draws)
         return TrainPass({"batch": spec}, networks=(f"net{number}",))
 
     def loss(self, batch: Batch) -> Tensor:
@@ -108,7 +108,7 @@ class ELRPlus(Method):
         targets = mix(update_target(self._targets[trained], batch.index, peer_logits, self.beta))
         labels = mix(one_hot_like(batch.labels, logits))
         if self.refine_labels:
-            labels = supported_labels(labels, targets)
+            labels = elr_reweighted_labels(labels, targets)
         losses = nn.functional.cross_entropy(logits, labels, reduction="none")
         lam = self.lam * self._ramp(trained, self.lam_ramp)
         return losses + lam * elr_regularizer(targets, logits)
@@ -133,7 +133,7 @@ class ELRPlus(Method):
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return the mean of both t, normalized to sum 1; for samples never visited, the given label."""
         total, labels = self.target0.values + self.target1.values, self.target0.labels
-        return normalized(total, one_hot_like(labels, total))
+        return normalize_rows(total, one_hot_like(labels, total))
 
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of labels that the sum of both t contradicts."""
@@ -149,4 +149,4 @@ class ELRPlus(Method):
 
     def _ramp(self, number: int, fraction: float) -> float:
         """Return a factor that rises to 1 over this fraction of a network's steps."""
-        return ramp_up(int(self.steps[number]) / (fraction * self._total_steps)) if fraction > 0 else 1.0
+        return sigmoid_rampup(int(self.steps[number]) / (fraction * self._total_steps)) if fraction > 0 else 1.0

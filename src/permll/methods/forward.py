@@ -6,9 +6,9 @@ from torch import Tensor
 from permll.data.streams import Batch
 from permll.functional.transition import (
     anchor_transition,
-    backward_loss,
+    backward_correction_loss,
     condition_number,
-    forward_loss,
+    forward_correction_loss,
     inverse_transition,
 )
 from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs
@@ -66,7 +66,7 @@ class Forward(TransitionMethod):
 
     def corrected_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return -log (p T)_y (B,)."""
-        return forward_loss(logits, labels, self.T.to(logits.device))
+        return forward_correction_loss(logits, labels, self.T.to(logits.device))
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
         """Return minus the corrected loss on validation samples."""
@@ -102,4 +102,4 @@ class Backward(Forward):
 
     def corrected_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return -Σ_k T⁻¹[y, k] log p_k (B,)."""
-        return backward_loss(logits, labels, self.inverse.to(logits.device))
+        return backward_correction_loss(logits, labels, self.inverse.to(logits.device))

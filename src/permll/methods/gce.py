@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.robust import believed, gce, truncated_gce
+from permll.functional.robust import gce, truncated_gce, truncated_gce_mask
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer
 
@@ -86,7 +86,7 @@ class TruncatedGCE(GeneralizedCrossEntropy):
         return epoch >= first and (epoch - first) % max(every, 1) == 0
 
     def _prune(self, logits: Tensor) -> None:
-        kept = believed(logits, self.kept.labels.to(logits.device), self.k)
+        kept = truncated_gce_mask(logits, self.kept.labels.to(logits.device), self.k)
         if kept.any():
             self.kept.values.copy_(kept)
         else:

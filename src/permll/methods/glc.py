@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.transition import forward_loss, gold_transition
+from permll.functional.transition import forward_correction_loss, gold_transition
 from permll.methods._base import FitInfo, PredictLogits, Stage, StreamSpec, TrainPass, divide_epochs
 from permll.methods._transition import TransitionMethod
 from permll.utils.messages import format_list
@@ -67,7 +67,7 @@ class GLC(TransitionMethod):
         """Return -log p_y (B,) of trusted samples and -log (p T)_y of the others; T is the identity at first."""
         logits = self.networks["net"](batch.x)
         gold = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
-        return gold.where(self.trusted[batch.index], forward_loss(logits, batch.labels, self.T))
+        return gold.where(self.trusted[batch.index], forward_correction_loss(logits, batch.labels, self.T))
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return p(clean class i | x, given label y) ∝ p_i T[i, y], (N, c); trusted samples keep their label."""

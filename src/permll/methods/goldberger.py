@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.functional.noise_adaptation import (
-    adapted_loss,
-    conditional_columns,
-    strongest_per_row,
-    true_class_posterior,
+    conditional_transition_columns,
+    noise_layer_loss,
+    noise_layer_posterior,
+    top_k_per_row,
 )
 from permll.functional.transition import confusion_transition
 from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs
@@ -92,7 +92,7 @@ class CModel(SModel):
         if stage.name == "simple":
             super().on_stage_start(stage, predict_logits)
         else:
-            self.targets.copy_(strongest_per_row(self.W.detach(), self.targets.shape[1]))
+            self.targets.copy_(top_k_per_row(self.W.detach(), self.targets.shape[1]))
             self.is_complex.fill_(1)
 
     def loss(self, batch: Batch) -> Tensor:
@@ -100,7 +100,7 @@ class CModel(SModel):
         if not self.is_complex:
             return super().loss(batch)
         logits, features = logits_and_features(self.networks["net"], batch.x)
-        return adapted_loss(logits, self._columns(features, batch.labels))
+        return noise_layer_loss(logits, self._columns(features, batch.labels))
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return p(true class i | x, given label y) ∝ p_i Θ[i, y], (N, c); in the baseline, p."""
@@ -121,11 +121,11 @@ class CModel(SModel):
     def _posterior(self, logits: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         device = self.W.device
         columns = self._columns(features.to(device), labels.to(device))
-        return true_class_posterior(logits.to(device), columns).cpu()
+        return noise_layer_posterior(logits.to(device), columns).cpu()
 
     def _columns(self, features: Tensor, labels: Tensor) -> Tensor:
         b = self.W.gather(1, self.targets)
-        return conditional_columns(features.to(self.u.dtype), self.u, b, self.targets, labels)
+        return conditional_transition_columns(features.to(self.u.dtype), self.u, b, self.targets, labels)
 
 
 class _FunctionModule(nn.Module):

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.data.transforms.counter_rng import fold, uniform
-from permll.functional.negative import is_settled, negative_learning_plus, positive_learning_plus
+from permll.data.transforms.counter_rng import fold_in, uniform
+from permll.functional.negative import negative_learning_plus_loss, only_top_above_chance, positive_learning_plus_loss
 from permll.methods._base import PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods.nlnl import PseudoLabeling
 
@@ -64,7 +64,9 @@ class JNPL(PseudoLabeling):
         """Return w_y NL+ and, for samples selected as described above, λ PL+ (B,); updates p̄."""
         logits = self._record_logits(batch)
         # Without w_y, classes with few given labels are never predicted again: the mean of NL+ is the absolute error.
-        negative = self.class_weights[batch.labels] * negative_learning_plus(logits, self._complementary_labels(batch))
-        random = uniform(fold(batch.keys, 1), 1)[:, 0].to(logits.device)
-        is_positive = is_settled(logits) & (random < logits.detach().softmax(-1).amax(-1))
-        return negative + self.weight * is_positive * positive_learning_plus(logits)
+        negative = self.class_weights[batch.labels] * negative_learning_plus_loss(
+            logits, self._complementary_labels(batch)
+        )
+        random = uniform(fold_in(batch.keys, 1), 1)[:, 0].to(logits.device)
+        is_positive = only_top_above_chance(logits) & (random < logits.detach().softmax(-1).amax(-1))
+        return negative + self.weight * is_positive * positive_learning_plus_loss(logits)

@@ -3,7 +3,8 @@
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.selection import Schedule, joint_loss, selection_weights, small_losses
+from permll.functional.schedules import Schedule
+from permll.functional.selection import jocor_loss, selection_weights, small_loss_mask
 from permll.methods._small_loss import SmallLoss
 
 
@@ -39,7 +40,7 @@ class JoCoR(SmallLoss):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the joint loss (B,) of selected samples, weighted as a mean; 0 for the others."""
-        losses = joint_loss(*self._logits(batch), batch.labels, self.lam)
-        selected = small_losses(losses.detach(), self.drop)
+        losses = jocor_loss(*self._logits(batch), batch.labels, self.lam)
+        selected = small_loss_mask(losses.detach(), self.drop)
         self._count(selected)
         return selection_weights(selected) * losses

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import normalized
-from permll.functional.refurbish import class_prior_divergence, entropy
+from permll.functional.prediction_memory import normalize_rows
+from permll.functional.refurbish import class_prior_divergence, softmax_entropy
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._state import SampleBuffer
 
@@ -95,7 +95,7 @@ class JointOptimization(Method):
         logits = self.networks["net"](batch.x)
         self._record(batch.index, logits.detach().softmax(-1))
         divergence = class_prior_divergence(logits, self.class_prior)
-        return self._cross_entropy(batch.index, logits) + self.alpha * divergence + self.beta * entropy(logits)
+        return self._cross_entropy(batch.index, logits) + self.alpha * divergence + self.beta * softmax_entropy(logits)
 
     def final_loss(self, batch: Batch) -> Tensor:
         """Return -Σ_k s_k log p_k (B,)."""
@@ -105,7 +105,7 @@ class JointOptimization(Method):
         """Set the labels of visited samples to their mean prediction, in the second part of the first stage."""
         first, second, _ = divide_epochs(self.info.epochs, self.first, self.second)
         if first <= epoch + 1 <= first + second:
-            self.labels.values.copy_(normalized(self.predictions.values.sum(1), self.labels.values))
+            self.labels.values.copy_(normalize_rows(self.predictions.values.sum(1), self.labels.values))
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return s."""
@@ -121,7 +121,7 @@ class JointOptimization(Method):
     def _record(self, index: Tensor, p: Tensor) -> None:
         slot = int(self.epoch) % self.window
 
-        def replace_slot(rows: Tensor, positions: Tensor) -> Tensor:
+        def replace_slot(rows: Tensor, positions: Tensor | slice) -> Tensor:
             rows[:, slot] = p[positions]
             return rows
 

@@ -8,8 +8,14 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup
-from permll.functional.mixture import BetaMixture, fit_beta_mixture, loss_range, scale_losses, wrong_posterior
-from permll.functional.mixup import blend, bootstrapped_targets, guided_share, mixed_cross_entropy
+from permll.functional.mixture import (
+    BetaMixture,
+    fit_beta_mixture,
+    loss_percentile_range,
+    mislabeled_posterior,
+    scale_losses,
+)
+from permll.functional.mixup import bootstrapped_targets, guided_mixup_weight, mixup_blend, mixup_cross_entropy
 from permll.functional.refurbish import class_prior_divergence
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, divide_epochs
 from permll.methods._eval_mode import eval_mode
@@ -83,14 +89,16 @@ class MCorrection(Method):
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss (B,) of mixup on the given labels."""
         partner, weight = self._draw_mixup(batch)
-        logits = self.networks["net"](blend(batch.x, partner, weight))
-        return mixed_cross_entropy(logits, batch.labels, partner, weight)
+        logits = self.networks["net"](mixup_blend(batch.x, partner, weight))
+        return mixup_cross_entropy(logits, batch.labels, partner, weight)
 
     def guided_loss(self, batch: Batch) -> Tensor:
         """Return the loss (B,) of mixup on the given labels, with inputs mixed in proportion to 1 - w."""
         partner, weight = self._draw_mixup(batch)
-        logits = self.networks["net"](blend(batch.x, partner, guided_share(1 - self._wrong_probs(batch), partner)))
-        return mixed_cross_entropy(logits, batch.labels, partner, weight)
+        logits = self.networks["net"](
+            mixup_blend(batch.x, partner, guided_mixup_weight(1 - self._wrong_probs(batch), partner))
+        )
+        return mixup_cross_entropy(logits, batch.labels, partner, weight)
 
     def corrected_loss(self, batch: Batch) -> Tensor:
         """Return the loss (B,) of mixup with targets (1 - w) e_y + w t, and η KL(1/c || mean prediction)."""
@@ -101,11 +109,11 @@ class MCorrection(Method):
         targets = bootstrapped_targets(batch.labels, predicted, wrong)
         partner, weight = self._draw_mixup(batch)
         if self.variant == "MD-DYR-SH":
-            logits = network(blend(batch.x, partner, guided_share(1 - wrong, partner)))
-            losses = mixed_cross_entropy(logits, targets, partner, 0.5)
+            logits = network(mixup_blend(batch.x, partner, guided_mixup_weight(1 - wrong, partner)))
+            losses = mixup_cross_entropy(logits, targets, partner, 0.5)
         else:
-            logits = network(blend(batch.x, partner, weight))
-            losses = mixed_cross_entropy(logits, targets, partner, weight)
+            logits = network(mixup_blend(batch.x, partner, weight))
+            losses = mixup_cross_entropy(logits, targets, partner, weight)
         uniform = logits.new_full((logits.shape[1],), 1 / logits.shape[1])
         return losses + self.eta * class_prior_divergence(logits, uniform)
 
@@ -114,7 +122,7 @@ class MCorrection(Method):
         if epoch + 1 < self._lengths()[0]:
             return
         losses = nn.functional.cross_entropy(predict_logits(view="weak"), self.info.labels, reduction="none")
-        low, high = loss_range(losses)
+        low, high = loss_percentile_range(losses)
         mixture = fit_beta_mixture(scale_losses(losses[(losses >= low) & (losses <= high)], low, high))
         if mixture is not None:
             self.mixture.copy_(torch.stack([*mixture, torch.tensor([low, high], dtype=torch.float64)]))
@@ -167,4 +175,4 @@ class MCorrection(Method):
     def _posterior(self, logits: Tensor, labels: Tensor) -> Tensor:
         a, b, weight, (low, high) = self.mixture.to(logits.device)
         losses = nn.functional.cross_entropy(logits, labels, reduction="none")
-        return wrong_posterior(scale_losses(losses, low, high), BetaMixture(a, b, weight)).clamp(1e-4, 1 - 1e-4)
+        return mislabeled_posterior(scale_losses(losses, low, high), BetaMixture(a, b, weight)).clamp(1e-4, 1 - 1e-4)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.meta import ramp_up
-from permll.functional.morph import NONE, add_to_history, memorized, rate_from_areas
+from permll.functional.morph import NO_PREDICTION, is_memorized, noise_rate_from_loss_areas, update_prediction_history
+from permll.functional.schedules import sigmoid_rampup
 from permll.functional.selection import selection_weights
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer
@@ -62,7 +62,9 @@ class MORPH(Method):
         super().on_fit_start(info)
         self._history_size = min(max(in_epochs(self.history, info.epochs), 1), info.epochs)
         self._ramp = in_epochs(self.ramp, info.epochs)
-        self.histories = SampleBuffer(info.labels, info.ids, (self._history_size,), fill=NONE, dtype=torch.int32)
+        self.histories = SampleBuffer(
+            info.labels, info.ids, (self._history_size,), fill=NO_PREDICTION, dtype=torch.int32
+        )
         self.areas = SampleBuffer(info.labels, info.ids)
         self.safe = SampleBuffer(info.labels, info.ids, fill=True, dtype=torch.bool)
         self.register_buffer("rate", torch.zeros(()))
@@ -78,7 +80,7 @@ class MORPH(Method):
             return TrainPass()
         if self.weight == 0:
             return TrainPass(loss="safe_loss")
-        self.consistency.fill_(self.weight * ramp_up((epoch - start) / self._ramp if self._ramp else 1.0))
+        self.consistency.fill_(self.weight * sigmoid_rampup((epoch - start) / self._ramp if self._ramp else 1.0))
         second_view = "weak:2" if self.consistency_view == "weak" else "strong"
         return TrainPass({"batch": StreamSpec(("weak", second_view))}, "safe_loss")
 
@@ -98,17 +100,17 @@ class MORPH(Method):
         for view in other:
             losses = losses + self.consistency * (logits.softmax(-1) - view.softmax(-1)).square().sum(-1)
         self._record(batch.index, logits)
-        self.safe.write(batch.index, memorized(self.histories.read(batch.index), batch.labels))
+        self.safe.write(batch.index, is_memorized(self.histories.read(batch.index), batch.labels))
         return losses
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Estimate the noise rate in the first phase; end it if as many samples are memorized as labels are correct."""
         if epoch >= int(self.second_phase):
             return
-        rate = rate_from_areas(self.areas.values)
+        rate = noise_rate_from_loss_areas(self.areas.values)
         if rate is not None:
             self.rate.fill_(rate)
-        memorized_mask = memorized(self.histories.values, self.histories.labels)
+        memorized_mask = is_memorized(self.histories.values, self.histories.labels)
         num_correct = (1 - self.rate.item()) * len(memorized_mask)
         if epoch + 1 >= self._history_size and int(memorized_mask.sum()) >= num_correct:
             self.safe.values.copy_(memorized_mask)
@@ -120,12 +122,12 @@ class MORPH(Method):
         history = self.histories.values.to(probabilities.device)
         votes = torch.zeros_like(probabilities)
         for visit in history.T:
-            votes.scatter_add_(1, visit.clamp_min(0)[:, None].long(), (visit != NONE)[:, None].to(votes))
+            votes.scatter_add_(1, visit.clamp_min(0)[:, None].long(), (visit != NO_PREDICTION)[:, None].to(votes))
         return (votes + probabilities) / (votes.sum(1, keepdim=True) + 1)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the estimated noise rate, and the fractions of memorized and of safe samples."""
-        memorized_mask = memorized(self.histories.values, self.histories.labels)
+        memorized_mask = is_memorized(self.histories.values, self.histories.labels)
         return {
             "noise_rate": self.rate.item(),
             "memorised": memorized_mask.double().mean().item(),
@@ -138,4 +140,6 @@ class MORPH(Method):
 
     def _record(self, index: Tensor, logits: Tensor) -> None:
         predicted = logits.detach().argmax(-1)
-        self.histories.update(index, lambda history, positions: add_to_history(history, predicted[positions]))
+        self.histories.update(
+            index, lambda history, positions: update_prediction_history(history, predicted[positions])
+        )

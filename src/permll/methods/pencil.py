@@ -6,7 +6,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.refurbish import divergence, pencil_loss
+from permll.functional.refurbish import kl_divergence, pencil_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._state import SampleParameter
 
@@ -93,7 +93,7 @@ class Pencil(Method):
     def final_loss(self, batch: Batch) -> Tensor:
         """Return KL(p || d) / c, (B,), with fixed labels."""
         logits = self.networks["net"](batch.x)
-        return divergence(logits, self.label_logits.read(batch.index)) / logits.shape[1]
+        return kl_divergence(logits, self.label_logits.read(batch.index)) / logits.shape[1]
 
     def on_step_end(self) -> None:
         """Update the label logits of the batch; the batch size undoes the trainer's mean."""

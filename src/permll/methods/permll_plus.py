@@ -8,21 +8,21 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.label_posterior import HeldOut, excess_label_bias, train_label_posterior
 from permll.functional.label_prior import (
     align_prior,
     decayed_label_logit,
     earned_label_logit,
-    known_prior,
     label_accuracy,
+    normalize_prior,
     prior_of_correct_labels,
     shrunk_prior,
 )
-from permll.functional.subsample import subsample_rows
-from permll.layer.equations import initial_gap, posterior
-from permll.layer.step_size import choose_init, choose_step
+from permll.functional.noise_model import HeldOut, excess_label_bias, train_label_posterior
+from permll.layer.equations import initial_label_logit, posterior
+from permll.layer.step_size import resolve_init, resolve_lr
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
+from permll.utils.indexing import subsample_rows
 
 Prior = Literal["shrunk", "uniform", "given", "none"]
 MIN_PROB = 1e-8  # lower bound of stored probabilities
@@ -120,9 +120,9 @@ class PermLLPlus(Method):
         """Allocate δ, t and the running statistics."""
         super().on_fit_start(info)
         classes = info.num_classes
-        init = choose_init(self.init, classes)
-        self.initial_label_logit = initial_gap(classes, init)
-        self.lr = choose_step(
+        init = resolve_init(self.init, classes)
+        self.initial_label_logit = initial_label_logit(classes, init)
+        self.lr = resolve_lr(
             None, self.correct_after, info.epochs, num_classes=classes, init=init, on="prediction", loss="ce"
         )
         storage = storage_kwargs(self.top_k, self.state)
@@ -195,7 +195,7 @@ class PermLLPlus(Method):
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return the label posterior (N, c), see ``train_label_posterior``; with ``top_k``, a = softmax(α)."""
         if self.top_k is not None:  # too many classes for a (c, c) transition matrix
-            return self.delta.each(lambda delta, labels: self._alpha(delta, labels, minimum=TIE_BREAK).softmax(-1))
+            return self.delta.map_rows(lambda delta, labels: self._alpha(delta, labels, minimum=TIE_BREAK).softmax(-1))
         logits, labels = predict_logits().float(), self._held_out_labels()
         held_out = None
         if labels is not None:
@@ -204,7 +204,7 @@ class PermLLPlus(Method):
 
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of corrected labels, and the estimated fraction of correct ones."""
-        corrected = self.delta.each(
+        corrected = self.delta.map_rows(
             lambda delta, labels: self._alpha(delta, labels, minimum=TIE_BREAK).argmax(-1) != labels
         )
         labels = self.delta.labels
@@ -220,7 +220,7 @@ class PermLLPlus(Method):
     def _initial_prior(self, given: Tensor, uniform: Tensor) -> Tensor:
         """Return the initial q (c,)."""
         if not isinstance(self.prior, str):
-            return known_prior(self.prior, len(uniform)).clone()
+            return normalize_prior(self.prior, len(uniform)).clone()
         return {"shrunk": shrunk_prior(given), "given": given}.get(self.prior, uniform).clone()
 
     def _alpha(self, delta: Tensor, labels: Tensor, minimum: float = 0.0) -> Tensor:

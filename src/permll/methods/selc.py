@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup
-from permll.functional.mixture import fit_gaussian_mixture, loss_range, scale_losses
-from permll.functional.mixup import blend, mixed_cross_entropy
+from permll.functional.mixture import fit_gaussian_mixture, loss_percentile_range, scale_losses
+from permll.functional.mixup import mixup_blend, mixup_cross_entropy
 from permll.methods._base import (
     BatchCoupling,
     FitInfo,
@@ -118,7 +118,7 @@ class SELC(Method):
         """Fit the mixture in the rehearsal, and record the distance of its means."""
         if epoch < len(self.distances):
             losses = self.losses.values.cpu()
-            mixture = fit_gaussian_mixture(scale_losses(losses, *loss_range(losses)))
+            mixture = fit_gaussian_mixture(scale_losses(losses, *loss_percentile_range(losses)))
             self.distances[epoch] = 0.0 if mixture is None else mixture.mean.diff().item()
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
@@ -210,8 +210,8 @@ class SELCPlus(SELC):
     def retrain_loss(self, batch: Batch) -> Tensor:
         """Return the cross-entropy (B,) of mixup with the corrected labels."""
         partner, weight = (part.to(batch.x.device) for part in mixup(batch.keys, self.mixup))
-        logits = self.networks["net"](blend(batch.x, partner, weight))
-        return mixed_cross_entropy(logits, self.target.read(batch.index).argmax(-1), partner, weight)
+        logits = self.networks["net"](mixup_blend(batch.x, partner, weight))
+        return mixup_cross_entropy(logits, self.target.read(batch.index).argmax(-1), partner, weight)
 
     def _lengths(self, epochs: int) -> list[int]:
         if self.turning_point is None:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import sop_cross_entropy, sop_labels, sop_noise, sop_squared_error
-from permll.functional.refurbish import class_prior_divergence, divergence
+from permll.functional.prediction_memory import sop_corrected_labels, sop_cross_entropy, sop_noise, sop_squared_error
+from permll.functional.refurbish import class_prior_divergence, kl_divergence
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
 from permll.methods._state import SampleParameter, State, check_top_k, storage_kwargs
 
@@ -84,7 +84,7 @@ class SOP(Method):
         error_u = u if self.u_loss == "both" else u.detach()
         losses = losses + sop_squared_error(logits, sop_noise(error_u, v, labels), labels)
         for strong in other:
-            losses = losses + self.consistency * divergence(logits.detach(), strong)
+            losses = losses + self.consistency * kl_divergence(logits.detach(), strong)
         if self.balance > 0:
             uniform = torch.full_like(logits[0], 1 / logits.shape[1])
             losses = losses + self.balance * class_prior_divergence(logits, uniform)
@@ -99,11 +99,11 @@ class SOP(Method):
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return e_y - s, as probabilities."""
-        return self.v.table.each(self._denoised_labels)
+        return self.v.table.map_rows(self._denoised_labels)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of corrected labels."""
-        labels = self.v.table.each(lambda v, rows: self._denoised_labels(v, rows).argmax(-1))
+        labels = self.v.table.map_rows(lambda v, rows: self._denoised_labels(v, rows).argmax(-1))
         return {"turned": (labels != self.u.labels).double().mean().item()}
 
     def resolved_params(self) -> dict[str, Any]:
@@ -112,4 +112,4 @@ class SOP(Method):
 
     def _denoised_labels(self, v: Tensor, rows: Tensor) -> Tensor:
         u, labels = self.u.read(rows), self.u.labels[rows]
-        return sop_labels(sop_noise(u, v.to(u), labels), labels)
+        return sop_corrected_labels(sop_noise(u, v.to(u), labels), labels)

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from permll.data.encoding import Arrays, pack
+from permll.data.encoding import Arrays, json_to_array
 from permll.data.inputs import Images, Inputs, LazyImages, Vectors
 from permll.networks.vision import imported, unknown
 from permll.networks.weights import load_weights, read_weights
@@ -118,7 +118,9 @@ class Backbone:
     def to_arrays(self) -> Arrays:
         """Return the backbone as arrays, weights and all: a run needs no file but its own."""
         about = {"kind": self.kind, "name": self.name, "size": self.size, "mean": self.mean, "std": self.std}
-        return {"about": pack(about)} | {f"weights/{key}": value.numpy() for key, value in self.weights.items()}
+        return {"about": json_to_array(about)} | {
+            f"weights/{key}": value.numpy() for key, value in self.weights.items()
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Backbone":
@@ -171,7 +173,7 @@ def _downloaded(timm: Any, name: str) -> Any:
 def _pixels(inputs: Images | LazyImages, rows: Tensor, size: int) -> Tensor:
     """Return (B, 3, size, size), values from 0 to 255."""
     if isinstance(inputs, LazyImages):
-        return inputs.resized(size, "stretch").batch(rows)
+        return inputs.resize(size, "stretch").batch(rows)
     pixels = inputs.batch(rows)
     if pixels.shape[1] not in (1, 3):
         raise ValueError(f"a backbone takes images in grey or colour, these have {pixels.shape[1]} channels.")

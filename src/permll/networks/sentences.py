@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from permll.data.encoding import Arrays, pack
+from permll.data.encoding import Arrays, json_to_array
 from permll.data.inputs import Inputs, Texts, Vectors
 
 _SENTENCE = "The label of this sentence is wrong."
@@ -66,7 +66,7 @@ class SentenceEncoder:
 
     def to_arrays(self) -> Arrays:
         """Return the name and the sample as arrays."""
-        return {"about": pack({"kind": self.kind, "name": self.name}), "sample": self.sample}
+        return {"about": json_to_array({"kind": self.kind, "name": self.name}), "sample": self.sample}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "SentenceEncoder":

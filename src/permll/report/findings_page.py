@@ -42,7 +42,7 @@ def findings_page(
     """Return the page as HTML: only sections that have something to show.
 
     Args:
-        findings: a ``permll.cleaning.findings.Findings``.
+        findings: a ``permll.findings.Findings``.
         look: row -> how its sample looks.
         title: what the labels are of.
         made: how they were found, name and value.

@@ -15,10 +15,10 @@ def findings_facts(findings: Any) -> dict[str, Any]:
     """Return what there is to say about all labels together, as JSON holds it.
 
     Args:
-        findings: a ``permll.cleaning.findings.Findings``.
+        findings: a ``permll.findings.Findings``.
     """
-    flagged = findings.flagged.nonzero()[0].tolist()
-    given, proposed = findings.given, findings.proposed
+    flagged = findings.is_issue.nonzero()[0].tolist()
+    given, proposed = findings.given_labels, findings.proposed_labels
     pairs = Counter((findings.classes[given[row]], findings.classes[proposed[row]]) for row in flagged)
     sizes, hit = Counter(given.tolist()), Counter(given[flagged].tolist())
     shares = sorted(((hit[k] / sizes[k], k) for k in hit), reverse=True)
@@ -54,9 +54,9 @@ def noise_sentence(facts: Mapping[str, Any]) -> str:
 def network_sentence(facts: Mapping[str, Any]) -> str:
     """Return a warning if the network that judges knows next to nothing itself; nothing if it does."""
     network = facts["network"]
-    if not network or network["agrees"] > network["guess"] + 2 * network["error"]:
+    if not network or network["accuracy"] > network["majority"] + 2 * network["error"]:
         return ""
-    agrees, guess = 100 * network["agrees"], 100 * network["guess"]
+    agrees, guess = 100 * network["accuracy"], 100 * network["majority"]
     return (
         f"But the network knows hardly anything: it says {agrees:.0f} % of the labels that it has not seen, and the "
         f"commonest class alone is {guess:.0f} % of them. Train longer (--epochs), or give it other features."
@@ -100,5 +100,5 @@ def _suspects(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
     for one in facts["classes"][:CLASSES]:
         yield f"  {short(one['class'])}: {one['flagged']:,} of {one['labels']:,} ({100 * one['share']:.0f} %)"
     yield "To look at first"
-    for one in findings.first(min(SUSPECTS, facts["flagged"])):
-        yield f"  {printable(one.id)}: {short(one.given)} -> {short(one.proposed)}  ({100 * one.quality:.1f} % right)"
+    for one in findings.head(min(SUSPECTS, facts["flagged"])):
+        yield f"  {printable(one.id)}: {short(one.given_label)} -> {short(one.proposed_label)}  ({100 * one.label_quality:.1f} % right)"

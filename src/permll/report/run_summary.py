@@ -60,11 +60,11 @@ def run_facts(run: Any, protocol: Any = None) -> Facts:
 
     Args:
         run: a ``permll.training.Run``, finished or not.
-        protocol: the epochs that may be reported, as ``permll.evaluation.protocol.choose_from_rows`` finds them;
+        protocol: the epochs that may be reported, as ``permll.evaluation.protocol.select_from_metrics`` finds them;
             without it the numbers of a finished run, but not their epochs.
     """
     recipe, metrics, result = run.recipe, run.metrics, run.result if run.finished else {}
-    numbers = result if protocol is None else protocol.numbers()
+    numbers = result if protocol is None else protocol.to_dict()
     oracle = result.get("oracle", ()) if protocol is None else protocol.oracle
     unseeded = recipe.model_copy(update={"training": recipe.training.model_copy(update={"seed": 0})})
     last = _last_evaluated(metrics)

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from permll.noise.class_names import class_names
 from permll.noise.corruption import Corruption
-from permll.noise.summary import ClassShare, by_class, summary
+from permll.noise.summary import ClassSummary, summarize_classes, summary
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +38,7 @@ def class_table(record: Corruption) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    shares, names = by_class(record), _names(record)
+    shares, names = summarize_classes(record), _names(record)
     title = ""
     if len(shares) > WRITTEN:
         shares = sorted(shares, key=lambda share: -(share.rate or 0))[:10]
@@ -51,7 +51,7 @@ def class_table(record: Corruption) -> "Table":
     for share in shares:
         rate = "-" if share.rate is None else f"{100 * share.rate:.1f}"
         counts = (f"{share.samples:,}", f"{share.wrong:,}", rate, f"{share.given:,}")
-        table.add_row(Text(names[share.label]), *counts, Text(_taken_for(share, names)))
+        table.add_row(Text(names[share.label]), *counts, Text(_confused_with(share, names)))
     return table
 
 
@@ -105,13 +105,13 @@ def _names(record: Corruption) -> list[str]:
     return [short(name) for name in class_names(record) or map(str, range(record.num_classes))]
 
 
-def _taken_for(share: ClassShare, names: list[str]) -> str:
+def _confused_with(share: ClassSummary, names: list[str]) -> str:
     """Say which class most wrong labels name; where several share the first place, none is picked out."""
-    if share.taken_for is not None:
-        return names[share.taken_for]
-    if share.alike == 0:
+    if share.confused_with is not None:
+        return names[share.confused_with]
+    if share.num_tied == 0:
         return "-"
-    return "all alike" if share.alike == len(names) - 1 else f"{share.alike} classes alike"
+    return "all alike" if share.num_tied == len(names) - 1 else f"{share.num_tied} classes alike"
 
 
 def _percent(share: float) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from permll.cleaning.findings import Findings
+from permll.findings import Findings
 from permll.review.state import DECIDED, OPEN, STATES, UNSURE
 
 MOST = 100  # items of a page
@@ -35,7 +35,7 @@ class Queue:
     """The rows of findings in the order of suspicion. All of it is a few masks over N values, however large N is.
 
     Examples:
-        >>> found = Findings.of_posterior("abc", ["cat", "dog"], [0, 1, 0], [[0.4, 0.6], [0.2, 0.8], [0.1, 0.9]])
+        >>> found = Findings.from_posterior("abc", ["cat", "dog"], [0, 1, 0], [[0.4, 0.6], [0.2, 0.8], [0.1, 0.9]])
         >>> queue, nothing = Queue(found), np.zeros(3, np.uint8)
         >>> queue.page(Filter(), nothing).tolist()
         [2, 0]
@@ -48,8 +48,8 @@ class Queue:
     def __init__(self, findings: Findings) -> None:
         self._classes = findings.classes
         self._order = findings.order
-        self._flagged = findings.flagged[self._order]
-        code = findings.given * len(self._classes) + findings.proposed
+        self._flagged = findings.is_issue[self._order]
+        code = findings.given_labels * len(self._classes) + findings.proposed_labels
         self._codes, places = np.unique(code[self._order], return_inverse=True)
         self._pair = places.reshape(-1)  # which of the pairs, in the order of suspicion
 

@@ -12,8 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.opening import opened
-from permll.cleaning.source_data import samples_of
+from permll.cleaning.source_data import load_source
+from permll.findings import Findings
+from permll.training.run import Run
 
 
 def require_review() -> None:
@@ -45,12 +46,13 @@ def serve(
     from permll.review.app import make_app
     from permll.review.session import ReviewSession
 
-    run, findings = opened(folder)
+    run = Run.open(folder)
+    findings = Findings.load(run.folder)
     decisions = Decisions(run.folder)
     with closing(_listen(host, port)) as listening:  # before anything is read that takes long
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(32)
-        session = ReviewSession(findings, samples_of(run), decisions)
+        session = ReviewSession(findings, load_source(run), decisions)
         title = run.folder.resolve().name
         app = make_app(session, token=token, host=host, port=port, title=title, reviewer=reviewer)
         ready(f"{address(host, port)}/?token={token}")

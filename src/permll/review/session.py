@@ -8,10 +8,10 @@ from threading import Lock
 from typing import Any
 
 from permll.cleaning.decisions import ConflictError, Decision, Decisions, Verdict
-from permll.cleaning.findings import Findings
-from permll.cleaning.preview import look_at
-from permll.cleaning.thumbnails import Picture, encode, to_image
+from permll.cleaning.preview import preview_sample
+from permll.cleaning.thumbnails import Thumbnail, encode_thumbnail, to_image
 from permll.data.dataset import LabeledData
+from permll.findings import Findings
 from permll.review.queue import Filter, Queue, matches
 from permll.review.state import STATES, ReviewState
 from permll.review.thumbnail_cache import SIDES, ThumbnailCache
@@ -74,7 +74,9 @@ class ReviewSession:
         neighbors = [near for near in self.findings.neighbors[row].tolist() if near >= 0]
         return {
             **self.item(row, short=False),
-            "candidates": [{"label": label, "chance": chance} for label, chance in self.findings.chances(row).items()],
+            "candidates": [
+                {"label": label, "chance": chance} for label, chance in self.findings.class_probs(row).items()
+            ],
             "neighbors": [self.item(near) for near in neighbors],
             "duplicates": [self.item(twin) for twin in self._twins.get(row, ())[:12] if twin != row],
             "history": [entry._asdict() for entry in self.state.history(row)],
@@ -89,10 +91,12 @@ class ReviewSession:
         if verdict == "choose":
             if label not in self.findings.classes:
                 raise ValueError(f"{label!r} is none of the {len(self.findings.classes)} classes: choose one of them.")
-            verdict = "accept" if label == finding.proposed else "keep" if label == finding.given else "choose"
-        if verdict == "accept" and finding.proposed == finding.given:
+            verdict = (
+                "accept" if label == finding.proposed_label else "keep" if label == finding.given_label else "choose"
+            )
+        if verdict == "accept" and finding.proposed_label == finding.given_label:
             verdict = "keep"
-        label = {"accept": finding.proposed, "choose": label}.get(verdict, finding.given)
+        label = {"accept": finding.proposed_label, "choose": label}.get(verdict, finding.given_label)
         try:
             return self.decisions.add(finding.id, verdict, label, reviewer, expected=seen)
         finally:
@@ -125,9 +129,9 @@ class ReviewSession:
     def look(self, row: int, *, short: bool) -> dict[str, Any]:
         """Return what a sample looks like; ``none`` if it is not where it was."""
         place = self._place.get(self.findings.ids[row])
-        return {"kind": "none"} if place is None else look_at(self.samples.inputs, place, short=short)
+        return {"kind": "none"} if place is None else preview_sample(self.samples.inputs, place, short=short)
 
-    def picture(self, row: int, side: int) -> Picture | None:
+    def picture(self, row: int, side: int) -> Thumbnail | None:
         """Return the picture of a sample; None if there is none, or it cannot be read."""
         if side not in SIDES:
             raise ValueError(f"pictures come with {', '.join(map(str, SIDES))} pixels, not {side}.")
@@ -136,8 +140,8 @@ class ReviewSession:
         if kept is not None or place is None:
             return kept
         try:
-            image = to_image(self.samples.inputs.show(place))
-            picture = None if image is None else encode(image, side)
+            image = to_image(self.samples.inputs.get_sample(place))
+            picture = None if image is None else encode_thumbnail(image, side)
         except Exception:  # a damaged image can fail in any way at all
             return None
         if picture is not None:

@@ -50,7 +50,7 @@ def _line(one: Mapping[str, Any], proposed: Sequence[str]) -> str:
 
 def _group(findings: Any, rows: tuple[int, ...], look: Look) -> str:
     twins = ", ".join(
-        f"<span><code>{escape(findings.ids[row])}</code> {name(findings.classes[findings.given[row]], 'label')}</span>"
+        f"<span><code>{escape(findings.ids[row])}</code> {name(findings.classes[findings.given_labels[row]], 'label')}</span>"
         for row in rows[:TWINS]
     )
     rest = len(rows) - TWINS

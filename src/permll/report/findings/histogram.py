@@ -16,11 +16,11 @@ def histogram(findings: Any) -> str:
     """Return a drawing of the quality of all labels in [0, 1].
 
     Args:
-        findings: a ``permll.cleaning.findings.Findings``.
+        findings: a ``permll.findings.Findings``.
     """
-    bins = np.minimum((findings.quality * BINS).astype(int), BINS - 1)
+    bins = np.minimum((findings.label_quality * BINS).astype(int), BINS - 1)
     every = np.bincount(bins, minlength=BINS).tolist()
-    flagged = np.bincount(bins[findings.flagged], minlength=BINS).tolist()
+    flagged = np.bincount(bins[findings.is_issue], minlength=BINS).tolist()
     most = max(every)
     logs = most > CROWDED * min(count for count in every if count)
     bars = "".join(
@@ -30,7 +30,7 @@ def histogram(findings: Any) -> str:
         if count
     )
     scale = ", counts on a logarithmic scale" if logs else ""
-    sure = int((findings.quality > 0.95).sum())
+    sure = int((findings.label_quality > 0.95).sum())
     said = (
         f"Histogram of the probability that a label is right{scale}: {sure:,} of {len(findings):,} labels are right "
         f"with more than 95 %, {sum(flagged):,} are flagged"

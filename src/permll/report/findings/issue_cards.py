@@ -18,7 +18,7 @@ Pair = tuple[int, int]  # given and proposed class
 
 def rows_of(findings: Any) -> list[int]:
     """Return the rows to show: the most suspect of those that are flagged, or if none is, those trusted least."""
-    flagged = int(findings.flagged.sum())
+    flagged = int(findings.is_issue.sum())
     rows: list[int] = findings.order[: min(flagged, CARDS) or FEW].tolist()
     return rows
 
@@ -26,7 +26,7 @@ def rows_of(findings: Any) -> list[int]:
 def pairs_of(findings: Any) -> Counter[Pair]:
     """Return how many cards have each pair of given and proposed class, the most frequent first."""
     rows = rows_of(findings)
-    found = Counter(zip(findings.given[rows].tolist(), findings.proposed[rows].tolist(), strict=True))
+    found = Counter(zip(findings.given_labels[rows].tolist(), findings.proposed_labels[rows].tolist(), strict=True))
     return Counter(dict(found.most_common()))
 
 
@@ -44,7 +44,7 @@ def cards(findings: Any, look: Callable[[int], Look]) -> str:
     """Return the cards, the most suspect first.
 
     Args:
-        findings: a ``permll.cleaning.findings.Findings``.
+        findings: a ``permll.findings.Findings``.
         look: row -> how its sample looks.
     """
     return f'<ol class="cards">\n{"".join(_card(findings, row, look(row)) for row in rows_of(findings))}</ol>'
@@ -54,7 +54,7 @@ def options(findings: Any) -> str:
     """Return the pairs that can be chosen, with how many cards each has, and how many rows."""
     classes, found = findings.classes, []
     for (given, other), count in pairs_of(findings).items():
-        every = int(((findings.given == given) & (findings.proposed == other) & findings.flagged).sum())
+        every = int(((findings.given_labels == given) & (findings.proposed_labels == other) & findings.is_issue).sum())
         words = f"{short(classes[given])} → {short(classes[other])} ({count})"
         found.append(f'<option value="{pair_key((given, other))}" data-all="{every}">{escape(words)}</option>')
     return "".join(found)
@@ -62,8 +62,8 @@ def options(findings: Any) -> str:
 
 def _card(findings: Any, row: int, look: Look) -> str:
     one = findings[row]
-    pair = (int(findings.given[row]), int(findings.proposed[row]))
-    words = " ".join((one.id, one.given, one.proposed)).lower()
+    pair = (int(findings.given_labels[row]), int(findings.proposed_labels[row]))
+    words = " ".join((one.id, one.given_label, one.proposed_label)).lower()
     shown = one.id if len(one.id) <= _LONGEST else f"…{one.id[1 - _LONGEST :]}"  # the end of a path says most
     return (
         f'<li class="card" data-pair="{pair_key(pair)}" data-words="{escape(words)}">{draw_look(look, shown)}'
@@ -73,9 +73,12 @@ def _card(findings: Any, row: int, look: Look) -> str:
 
 
 def _judged(one: Any) -> str:
-    if one.given == one.proposed:
-        return f'<p class="judged">{_label(one.given, "", one.quality)}</p>'
-    given, proposed = _label(one.given, "was", one.quality), _label(one.proposed, "now", one.belief)
+    if one.given_label == one.proposed_label:
+        return f'<p class="judged">{_label(one.given_label, "", one.label_quality)}</p>'
+    given, proposed = (
+        _label(one.given_label, "was", one.label_quality),
+        _label(one.proposed_label, "now", one.confidence),
+    )
     return f'<p class="judged">{given} <span class="arrow">→</span> {proposed}</p>'
 
 
