@@ -195,7 +195,7 @@ def test_estimator_accepts_any_method(blobs: Blobs, method: str) -> None:
 
 def test_estimator_error_messages(blobs: Blobs) -> None:
     X, y = blobs
-    with pytest.raises(ValueError, match=r"'elrr' is no method, did you mean elr\?"):
+    with pytest.raises(ValueError, match=r"unknown method 'elrr', did you mean elr\?"):
         PermLLClassifier("elrr").fit(X, y)
     with pytest.raises(ValueError, match="y has one class, 'a': at least two are needed"):
         PermLLClassifier().fit(X, ["a"] * len(X))

@@ -13,8 +13,8 @@ from permll.functional.schedules import sigmoid_rampup
 from permll.methods import METHODS, morph
 from permll.methods.morph import MORPH
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import do_nothing, noisy_points, run_steps
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import noisy_points
+from tests.helpers.toy_training import build_trainer, do_nothing, points, run_steps
 
 
 def linear_method(**settings: Any) -> tuple[Trainer, MORPH, Batch]:

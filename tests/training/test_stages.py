@@ -158,7 +158,7 @@ class Short(Method):
 def test_stages_must_sum_to_the_epochs(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="do not sum to 6 epochs"):
         train(points(), Short, epochs=6, out=tmp_path / "run")
-    with pytest.raises(ValueError, match="4 stages need as many epochs or more, got 3"):
+    with pytest.raises(ValueError, match="4 stages need at least 4 epochs, got 3"):
         train(points(), Staged, epochs=3, out=tmp_path / "run")
 
 

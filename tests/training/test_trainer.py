@@ -212,9 +212,9 @@ def test_train_needs_data_and_a_method(tmp_path: Path) -> None:
         train(method="permll", out=tmp_path)
     with pytest.raises(ValueError, match="the recipe names no data"):
         train(recipe="auto/default", out=tmp_path / "run")
-    with pytest.raises(ValueError, match="is no method: it must inherit"):
+    with pytest.raises(ValueError, match="is not a method: it must inherit"):
         train(points(), "pathlib:Path", out=tmp_path / "run")
-    with pytest.raises(ValueError, match="cannot be imported"):
+    with pytest.raises(ValueError, match="cannot import method"):
         train(points(), "permll.methods.nowhere:It", out=tmp_path / "run")
 
 
