@@ -18,7 +18,7 @@ from permll.training.trainer import Trainer
 from tests.helpers.clothing1m_files import write_learnable_clothing1m
 from tests.helpers.dataset_files import write_cifar_binary
 from tests.helpers.real_data import real_cifar
-from tests.helpers.vision_networks import import_torchvision
+from tests.helpers.tiny_encoders import import_torchvision
 
 CIFAR = [name for name in recipe_names() if name.startswith("paper/cifar")]
 # One of each data set and noise type: the others differ in the noise rate only.
