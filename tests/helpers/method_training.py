@@ -1,7 +1,6 @@
 """Helpers for tests of methods: recorded batches, manual training, small noisy data."""
 
 import copy
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,22 +19,6 @@ ManualLoss = Callable[[Tensor, Batch], Tensor]
 
 
 # Running a trainer
-
-
-def do_nothing(_: Trainer) -> None:
-    """Hook that does nothing."""
-
-
-def run_steps(trainer: Trainer, steps: int) -> None:
-    """Take this many steps, or fewer if training ends."""
-    remaining = itertools.count(steps - 1, -1)
-
-    def after_step(trainer: Trainer) -> None:
-        if next(remaining) == 0:
-            trainer.stop()
-
-    trainer.run(after_step, do_nothing)
-    trainer._stop_requested = False
 
 
 def run_baseline(name: str, data: LabeledData, epochs: int, **settings: Any) -> Trainer:
@@ -86,17 +69,6 @@ def loss_names(trainer: Trainer, epochs: int) -> list[str]:
         assert trainer.method.train_pass(epoch, 1, trainer.predict_logits) is None
         names.append(train_pass.loss)
     return names
-
-
-def equal_states(one: Any, other: Any) -> bool:
-    """Return whether two nested states are equal bit for bit."""
-    if isinstance(one, Tensor):
-        return isinstance(other, Tensor) and torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(equal_states(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(equal_states, one, other))
-    return bool(one == other)
 
 
 # Manual training

@@ -8,15 +8,8 @@ from torch import Tensor, nn
 
 from permll.data import Batch
 from permll.methods import find_method
-from tests.helpers.method_training import (
-    ManualLoss,
-    assert_weights_close,
-    do_nothing,
-    record_batches,
-    run_steps,
-    train_manually,
-)
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import ManualLoss, assert_weights_close, record_batches, train_manually
+from tests.helpers.toy_training import build_trainer, do_nothing, points, run_steps
 
 
 def soft(p: Tensor, batch: Batch) -> Tensor:

@@ -12,14 +12,13 @@ from permll.data import Batch, LabeledData
 from permll.methods import METHODS, _noise_tracking
 from permll.training.trainer import Trainer
 from tests.helpers.method_training import (
-    do_nothing,
     loss_names,
     network_gradients,
     predictions_of,
     small_loss_positions,
     two_linear_networks,
 )
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.toy_training import build_trainer, do_nothing, points
 
 WITH_RATE = pytest.mark.parametrize("name", ["co_teaching", "co_teaching_plus", "jocor"])
 

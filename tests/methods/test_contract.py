@@ -10,9 +10,9 @@ from torch import Tensor
 from permll.methods import METHODS, Method, TrainPass, find_method, list_methods
 from permll.training.checkpoint import load_state, save_state
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import do_nothing, equal_states, noisy_points, run_steps
+from tests.helpers.method_training import noisy_points
 from tests.helpers.method_variants import SETTINGS
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.toy_training import build_trainer, do_nothing, equal_states, points, run_steps
 
 EVERY_METHOD = pytest.mark.parametrize("name", list_methods())
 EVERY_VARIANT = pytest.mark.parametrize(

@@ -9,15 +9,13 @@ from torch import nn
 from permll.methods import METHODS
 from permll.methods.decoupling import Decoupling
 from tests.helpers.method_training import (
-    do_nothing,
     loss_names,
     network_gradients,
     noisy_points,
     predictions_of,
-    run_steps,
     two_linear_networks,
 )
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.toy_training import build_trainer, do_nothing, points, run_steps
 
 
 @pytest.mark.parametrize("min_fraction", [0.0, 0.1, 0.9])

@@ -18,16 +18,8 @@ from permll.methods import METHODS, TrainPass, _noise_tracking
 from permll.methods.dividemix import DivideMix
 from permll.training.checkpoint import load_state, save_state
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import (
-    do_nothing,
-    equal_states,
-    fake_predict_logits,
-    logits_for_labels,
-    noisy_points,
-    run_steps,
-    slow_softmax,
-)
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import fake_predict_logits, logits_for_labels, noisy_points, slow_softmax
+from tests.helpers.toy_training import build_trainer, do_nothing, equal_states, points, run_steps
 
 VIEWS = ("weak", "weak:2")
 
@@ -67,7 +59,7 @@ def test_dividemix_networks_alternate() -> None:
     assert recorded == [
         (epoch, "loss" if epoch < 2 else "mixmatch_loss", trained) for epoch in range(6) for trained in networks
     ]
-    assert len(trainer.stages.every) == 1, "one optimizer and one schedule"
+    assert len(trainer.stages.plan) == 1, "one optimizer and one schedule"
 
 
 def test_dividemix_pass_trains_one_network() -> None:

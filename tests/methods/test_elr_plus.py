@@ -13,8 +13,8 @@ from permll.data.transforms import mixup
 from permll.methods import METHODS
 from permll.methods.elr_plus import ELRPlus
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import do_nothing, equal_states, noisy_points, run_steps
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import noisy_points
+from tests.helpers.toy_training import build_trainer, do_nothing, equal_states, points, run_steps
 
 ROWS = [[0, 3, 3, 7], [3, 1, 0, 3], [7, 7, 7, 2]]  # some samples twice or thrice in a batch
 

@@ -16,8 +16,8 @@ from permll.methods import FitInfo, find_method
 from permll.methods._transition import read_transition
 from permll.training.recipe_files import load_recipe
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import assert_weights_close, do_nothing, record_batches, run_steps, train_manually
-from tests.helpers.toy_training import build_trainer, points, small_net
+from tests.helpers.method_training import assert_weights_close, record_batches, train_manually
+from tests.helpers.toy_training import build_trainer, do_nothing, points, run_steps, small_net
 
 ALL = pytest.mark.parametrize("name", ["forward", "backward", "dual_t"])
 MOSTLY_0_TO_1 = [[0.4, 0.6, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]

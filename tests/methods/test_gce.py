@@ -11,8 +11,8 @@ from permll.data import Batch
 from permll.functional.robust import truncated_gce_mask
 from permll.methods import FitInfo, find_method
 from permll.methods.gce import TruncatedGCE
-from tests.helpers.method_training import assert_weights_close, do_nothing, record_batches, run_steps, train_manually
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import assert_weights_close, record_batches, train_manually
+from tests.helpers.toy_training import build_trainer, do_nothing, points, run_steps
 
 NAMES = ("a", "b", "c", "d")
 

@@ -12,8 +12,8 @@ from permll.methods import FitInfo, find_method
 from permll.training.recipe_files import load_recipe
 from permll.training.train import train
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import assert_weights_close, do_nothing, record_batches, run_steps, train_manually
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import assert_weights_close, record_batches, train_manually
+from tests.helpers.toy_training import build_trainer, do_nothing, points, run_steps
 
 EPOCHS = 8
 

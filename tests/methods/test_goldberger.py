@@ -15,15 +15,13 @@ from permll.methods import Stage, find_method
 from permll.training.trainer import Trainer
 from tests.helpers.method_training import (
     STEPS_PER_EPOCH,
-    do_nothing,
     flip_labels,
     prepared_method,
     record_batches,
     run_baseline,
-    run_steps,
     trainer_with_networks,
 )
-from tests.helpers.toy_training import build_trainer, points, small_net
+from tests.helpers.toy_training import build_trainer, do_nothing, points, run_steps, small_net
 
 BOTH = pytest.mark.parametrize("name", ["s_model", "c_model"])
 
@@ -134,7 +132,7 @@ def complex_trainer(**settings: Any) -> Trainer:
 
 def test_c_model_continues_from_simple_model() -> None:
     trainer = build_trainer("c_model", flip_labels(points()), {"baseline": 0.4, "simple": 0.2}, epochs=10)
-    assert [stage.epochs for stage in trainer.stages.every] == [4, 2, 4]
+    assert [stage.epochs for stage in trainer.stages.plan] == [4, 2, 4]
     run_steps(trainer, 6 * STEPS_PER_EPOCH)
     W, network = trainer.method.W.detach().clone(), copy.deepcopy(trainer.method.networks["net"].state_dict())
     assert W.abs().sum() > 0

@@ -15,8 +15,8 @@ from permll.functional.mixture import fit_beta_mixture
 from permll.methods import METHODS
 from permll.methods.m_correction import MCorrection
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import do_nothing, loss_names, noisy_points, slow_softmax
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import loss_names, noisy_points, slow_softmax
+from tests.helpers.toy_training import build_trainer, do_nothing, points
 
 VARIANTS = ["M-DYR-H", "M-DYR-S", "MD-DYR-SH"]
 MIXTURE = [[2.0, 6.0], [9.0, 3.0], [0.7, 0.3], [0.1, 2.5]]  # a, b, weights, range of losses
@@ -50,7 +50,7 @@ def test_m_correction_loss_schedule() -> None:
         assert loss_names(trainer, 20) == ["loss"] * 7 + ["corrected_loss"] * 13
     trainer = build_trainer("m_correction", points(), {"variant": "MD-DYR-SH", "guided": 3}, epochs=20)
     assert loss_names(trainer, 20) == ["loss"] * 7 + ["guided_loss"] * 3 + ["corrected_loss"] * 10
-    assert len(trainer.stages.every) == 1, "one optimizer and one schedule"
+    assert len(trainer.stages.plan) == 1, "one optimizer and one schedule"
 
 
 def test_m_correction_temperature_schedule() -> None:

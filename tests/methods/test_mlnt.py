@@ -11,8 +11,8 @@ from torch.testing import assert_close
 
 from permll.methods import find_method
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import STEPS_PER_EPOCH, do_nothing, record_batches, trainer_with_networks
-from tests.helpers.toy_training import build_trainer, points, small_net
+from tests.helpers.method_training import STEPS_PER_EPOCH, record_batches, trainer_with_networks
+from tests.helpers.toy_training import build_trainer, do_nothing, points, small_net
 
 
 def weights(trainer: Trainer, name: str) -> dict[str, Tensor]:

@@ -13,8 +13,8 @@ from permll.functional.schedules import sigmoid_rampup
 from permll.methods import METHODS, morph
 from permll.methods.morph import MORPH
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import do_nothing, noisy_points, run_steps
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import noisy_points
+from tests.helpers.toy_training import build_trainer, do_nothing, points, run_steps
 
 
 def linear_method(**settings: Any) -> tuple[Trainer, MORPH, Batch]:
@@ -38,8 +38,8 @@ def probabilities_of(method: MORPH, x: Tensor) -> list[list[float]]:
 def fill_histories(method: MORPH, fraction: float) -> None:
     """Fill the histories so that this fraction of the samples is memorized."""
     labels = method.histories.labels
-    is_memorized = torch.arange(len(labels)) < round(fraction * len(labels))
-    predicted = torch.where(is_memorized, labels, (labels + 1) % 3)
+    memorized_mask = torch.arange(len(labels)) < round(fraction * len(labels))
+    predicted = torch.where(memorized_mask, labels, (labels + 1) % 3)
     method.histories.values.copy_(predicted[:, None].expand(-1, method.histories.values.shape[1]))
 
 

@@ -12,8 +12,8 @@ from permll.data import Batch, LabeledData
 from permll.data.transforms.counter_rng import fold_in, uniform
 from permll.methods import FitInfo, Method, find_method
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import assert_weights_close, do_nothing, record_batches, run_steps, train_manually
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import assert_weights_close, record_batches, train_manually
+from tests.helpers.toy_training import build_trainer, do_nothing, points, run_steps
 
 BOTH = pytest.mark.parametrize("name", ["nlnl", "jnpl"])
 SHORT: dict[str, dict[str, Any]] = {  # of ten epochs

@@ -54,7 +54,7 @@ def test_pencil_training_matches_manual_steps(compatibility: str) -> None:
         move(manual, expected)
         for row, gradient in row_gradients:
             label_logits[row] -= 6.0 * gradient
-        loss_value = take_step(method, batch_of(data, rows), loss="joint_loss")
+        loss_value = take_step(method, batch_of(data, rows), loss="label_update_loss")
         assert loss_value == pytest.approx(expected.item(), rel=1e-5)
     assert_close(method.label_logits.values, label_logits)
     for name, value in method.networks["net"].named_parameters():
@@ -75,7 +75,7 @@ def test_pencil_last_stage_fits_fixed_labels() -> None:
 def test_pencil_unvisited_sample_keeps_label() -> None:
     data = points(12)
     method = prepare("pencil", data)
-    take_step(method, batch_of(data, [0, 1]), loss="joint_loss")
+    take_step(method, batch_of(data, [0, 1]), loss="label_update_loss")
     changed = (method.corrected_labels(torch.zeros) != prepare("pencil", data).corrected_labels(torch.zeros)).any(1)
     assert changed.nonzero()[:, 0].tolist() == [0, 1]
     given = method.corrected_labels(torch.zeros)[2:].gather(1, data.labels[2:, None])

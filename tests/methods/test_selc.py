@@ -13,8 +13,8 @@ from permll.data.transforms import mixup
 from permll.methods import METHODS
 from permll.methods.selc import SELC, SELCPlus
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import do_nothing, loss_names, noisy_points
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import loss_names, noisy_points
+from tests.helpers.toy_training import build_trainer, do_nothing, points
 
 ALPHA = 0.9
 
@@ -39,7 +39,7 @@ def given_labels(trainer: Trainer) -> Tensor:
 
 def test_selc_fixed_turning_point_has_no_rehearsal() -> None:
     trainer = build_trainer("selc", points(), {"turning_point": 3}, epochs=6)
-    assert [stage.name for stage in trainer.stages.every] == ["correct"]
+    assert [stage.name for stage in trainer.stages.plan] == ["correct"]
     assert loss_names(trainer, 6) == ["loss"] * 3 + ["corrected_loss"] * 3
     assert trainer.method.resolved_params() == {"start": 3}
     fraction = build_trainer("selc", points(), {"turning_point": 0.5}, epochs=6)
@@ -60,7 +60,7 @@ def test_selc_rehearsal_finds_turning_point() -> None:
         method.losses.write(torch.arange(60), 0.5 * torch.rand(60) + torch.where(right, 0.0, gap))
         method.on_epoch_end(epoch, trainer.predict_logits)
     assert method.distances.argsort().tolist()[-3:] == [2, 4, 3]
-    method.on_stage_start(trainer.stages.every[1], trainer.predict_logits)
+    method.on_stage_start(trainer.stages.plan[1], trainer.predict_logits)
     assert method.resolved_params() == {"turning_point": 4, "start": 2}
     assert loss_names(trainer, 20) == ["loss"] * (6 + 2) + ["corrected_loss"] * 12
     method.losses.write(torch.arange(60), torch.full((60,), 9.0))
@@ -72,7 +72,7 @@ def test_selc_equal_losses_give_no_turning_point() -> None:
     trainer = build_trainer("selc", points(), {"rehearsal": 2}, epochs=6)
     trainer.method.on_epoch_end(0, trainer.predict_logits)
     assert torch.equal(trainer.method.distances, torch.zeros(2))
-    trainer.method.on_stage_start(trainer.stages.every[1], trainer.predict_logits)
+    trainer.method.on_stage_start(trainer.stages.plan[1], trainer.predict_logits)
     assert trainer.method.resolved_params() == {"turning_point": 1, "start": 1}
 
 
@@ -196,7 +196,7 @@ def test_selc_corrects_wrong_labels(name: str) -> None:
 def test_selc_plus_retrains_on_corrected_labels() -> None:
     settings = {"rehearsal": 2, "correction": 4, "start_before": 0}
     trainer = build_trainer("selc_plus", points(), settings, epochs=10)
-    assert [(s.name, s.epochs, s.weights) for s in trainer.stages.every] == [
+    assert [(s.name, s.epochs, s.weights) for s in trainer.stages.plan] == [
         ("rehearse", 2, "last"),
         ("correct", 4, "initial"),
         ("retrain", 4, "fresh"),

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from permll.data import Batch
 from permll.methods import find_method
-from tests.helpers.method_training import assert_weights_close, record_batches, run_steps, train_manually
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import assert_weights_close, record_batches, train_manually
+from tests.helpers.toy_training import build_trainer, points, run_steps
 
 
 def manual_loss(p: Tensor, batch: Batch) -> Tensor:

@@ -9,8 +9,7 @@ from torch.testing import assert_close
 from permll.data import LabeledData, Vectors
 from permll.methods import SampleBuffer, find_method
 from tests.helpers.manual_steps import batch_of, prepare, take_step
-from tests.helpers.method_training import do_nothing
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.toy_training import build_trainer, do_nothing, points
 
 BUFFERS = {"permll": "layer", "elr": "target", "sop": "v", "selc": "target"}
 STORAGES = [{"top_k": 2}, {"state": "bfloat16"}, {"state": "disk"}, {"top_k": 2, "state": "bfloat16"}]

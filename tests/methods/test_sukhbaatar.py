@@ -11,15 +11,8 @@ from torch.testing import assert_close
 from permll.functional.noise_adaptation import project_to_stochastic
 from permll.methods import find_method
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import (
-    STEPS_PER_EPOCH,
-    do_nothing,
-    flip_labels,
-    record_batches,
-    run_baseline,
-    run_steps,
-)
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import STEPS_PER_EPOCH, flip_labels, record_batches, run_baseline
+from tests.helpers.toy_training import build_trainer, do_nothing, points, run_steps
 
 
 def clamped_identity(classes: int, min_entry: float = 0.01) -> torch.Tensor:

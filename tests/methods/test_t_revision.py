@@ -11,8 +11,8 @@ from permll.data import Batch
 from permll.functional.transition import anchor_transition
 from permll.methods import FitInfo, find_method
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import assert_weights_close, record_batches, run_steps, train_manually
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import assert_weights_close, record_batches, train_manually
+from tests.helpers.toy_training import build_trainer, points, run_steps
 
 SETTINGS = {"estimate": 2, "reweight": 4, "quantile": 0.9, "revision_lr": 1e-3}
 EPOCHS, STEPS = 8, 4  # two, four and two epochs of four steps

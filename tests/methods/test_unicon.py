@@ -13,16 +13,8 @@ from permll.data.transforms.counter_rng import fold_in
 from permll.methods import METHODS
 from permll.methods.unicon import UniCon
 from permll.training.trainer import Trainer
-from tests.helpers.method_training import (
-    do_nothing,
-    equal_states,
-    fake_predict_logits,
-    logits_for_labels,
-    noisy_points,
-    run_steps,
-    slow_softmax,
-)
-from tests.helpers.toy_training import build_trainer, points
+from tests.helpers.method_training import fake_predict_logits, logits_for_labels, noisy_points, slow_softmax
+from tests.helpers.toy_training import build_trainer, do_nothing, equal_states, points, run_steps
 
 VIEWS = ("weak", "weak:2", "strong", "strong:2")
 

@@ -7,15 +7,8 @@ from torch.testing import assert_close
 from permll.data import Batch
 from permll.functional.noise_adaptation import relationship_graph
 from permll.methods import Stage, find_method
-from tests.helpers.method_training import (
-    do_nothing,
-    flip_labels,
-    prepared_method,
-    record_batches,
-    run_baseline,
-    run_steps,
-)
-from tests.helpers.toy_training import points
+from tests.helpers.method_training import flip_labels, prepared_method, record_batches, run_baseline
+from tests.helpers.toy_training import do_nothing, points, run_steps
 
 
 def test_webly_graph_comes_from_best_baseline() -> None:

@@ -1,4 +1,4 @@
-"""Sentence embeddings: a tiny language model, saved to a folder, stands for texts."""
+"""Sentence embeddings: values, saving and error messages, with a tiny language model."""
 
 import importlib
 import importlib.util
@@ -15,40 +15,42 @@ from permll.networks.sentences import SentenceEncoder
 from tests.helpers.tiny_encoders import tiny_sentence_model
 
 
-def test_embeddings_are_those_of_the_model(tmp_path: Path) -> None:
+def test_sentence_encoder_matches_model(tmp_path: Path) -> None:
     folder = tiny_sentence_model(tmp_path)
-    said = ("good film", "the film is bad " * 9, "")
+    texts = ("good film", "the film is bad " * 9, "")
     encoder = SentenceEncoder.load(str(folder))
-    values = encoder(Texts(said)).values
+    values = encoder(Texts(texts)).values
     model = importlib.import_module("sentence_transformers").SentenceTransformer(str(folder), device="cpu")
-    expected = torch.from_numpy(np.stack([model.encode(text) for text in said]))
+    expected = torch.from_numpy(np.stack([model.encode(text) for text in texts]))
     assert torch.allclose(values, expected / expected.norm(dim=1, keepdim=True), atol=1e-5)
     with pytest.raises(TypeError, match="takes texts, it cannot encode Table of 1 column"):
         encoder(Table({"x": np.zeros(2)}))
 
 
-def test_an_encoder_survives_its_file_and_knows_its_model_again(tmp_path: Path) -> None:
+def test_sentence_encoder_verifies_restored_model(tmp_path: Path) -> None:
     folder = tiny_sentence_model(tmp_path)
-    said = Texts(("good film", "bad film"))
+    texts = Texts(("good film", "bad film"))
     encoder = SentenceEncoder.load(str(folder))
     np.savez(tmp_path / "encoder.npz", **encoder.to_arrays())
     with np.load(tmp_path / "encoder.npz", allow_pickle=False) as file:
         arrays = dict(file)
-    assert torch.equal(SentenceEncoder.from_arrays(arrays)(said).values, encoder(said).values)
+    assert torch.equal(SentenceEncoder.from_arrays(arrays)(texts).values, encoder(texts).values)
     shutil.rmtree(folder)
     tiny_sentence_model(tmp_path / "other", seed=1).rename(folder)
-    with pytest.raises(ValueError, match=r"is not the model that the texts were encoded with: put that one back"):
-        SentenceEncoder.from_arrays(arrays)(said)
+    with pytest.raises(ValueError, match=r"is not the model that the texts were encoded with: restore that model"):
+        SentenceEncoder.from_arrays(arrays)(texts)
 
 
-def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
+def test_sentence_encoder_rejects_empty_folder(tmp_path: Path) -> None:
     tiny_sentence_model(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"empty is no folder with a sentence model, and cannot be had by that name"):
+    with pytest.raises(
+        ValueError, match=r"empty is not a folder of a sentence model, and no model of this name can be loaded"
+    ):
         SentenceEncoder.load(str(tmp_path / "empty"))
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentence_encoder_names_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(ImportError, match=r"need sentence-transformers: pip install 'permll\[text\]'$"):
         SentenceEncoder.load("all-MiniLM-L6-v2")

@@ -233,7 +233,7 @@ def test_commands_clean_and_predict_images(tmp_path: Path, capsys: pytest.Captur
     app(["predict", str(run), str(folder / "warm")], standalone_mode=False)
     assert len(capsys.readouterr().out.splitlines()) == 13
     arguments = ["clean", str(folder), "--epochs", "1", "--out", str(tmp_path / "other"), "--backbone", TINY]
-    with pytest.raises(FileNotFoundError, match=r"^there are no weights at nowhere.safetensors: give"):
+    with pytest.raises(FileNotFoundError, match=r"^no weights file at nowhere.safetensors: pass"):
         app([*arguments, "--weights", "nowhere.safetensors"], standalone_mode=False)
     app([*arguments, "--weights", str(write_weights(tmp_path / "w.safetensors"))], standalone_mode=False)
     assert "a small network on features of timm:test_resnet" in capsys.readouterr().err

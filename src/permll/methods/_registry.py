@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from permll.methods._info import MethodInfo as MethodInfo
 from permll.methods._records import RECORDS
-from permll.utils.messages import did_you_mean
+from permll.utils.messages import unknown_name
 
 if TYPE_CHECKING:
     from permll.methods._base import Method
@@ -27,7 +27,7 @@ def list_methods(*, needs: str | None = None) -> list[str]:
     """
     known = {need for info in RECORDS for need in info.needs}
     if needs is not None and needs not in known:
-        raise ValueError(f"unknown requirement {needs!r}. Available: {', '.join(sorted(known))}.")
+        raise ValueError(unknown_name("requirement", needs, sorted(known)))
     return [info.name for info in RECORDS if needs is None or needs in info.needs]
 
 
@@ -61,7 +61,5 @@ def find_method(name: str) -> MethodInfo:
             name=name, title=title, summary="user-defined", year=None, paper="user-defined", import_path=name
         )
     if name not in METHODS:
-        raise ValueError(
-            f"unknown method {name!r}{did_you_mean(name, METHODS) or '.'} Available: {', '.join(METHODS)}."
-        )
+        raise ValueError(unknown_name("method", name, METHODS))
     return METHODS[name]

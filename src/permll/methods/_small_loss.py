@@ -53,9 +53,9 @@ class SmallLoss(TwoNetworks):
     """Drops the largest losses of each batch; the dropped fraction rises from 0 to the noise rate.
 
     Unless the noise rate is given, it is estimated after every epoch from both networks' predictions for held-out
-    samples, by ``conservative_noise_rate``. Low estimates correct themselves: the more wrong labels are dropped, the better
-    the networks and the estimate become. Without held-out samples, the estimate uses training samples in the first
-    ``ramp`` epochs, before the networks memorize their labels.
+    samples, by ``conservative_noise_rate``. Low estimates correct themselves: the more wrong labels are dropped, the
+    better the networks and the estimate become. Without held-out samples, the estimate uses training samples in the
+    first ``ramp`` epochs, before the networks memorize their labels.
 
     Args:
         noise_rate: τ, the noise rate, if it is known. Default an estimate.

@@ -110,10 +110,10 @@ class MORPH(Method):
         rate = noise_rate_from_loss_areas(self.areas.values)
         if rate is not None:
             self.rate.fill_(rate)
-        is_memorized = is_memorized(self.histories.values, self.histories.labels)
-        num_correct = (1 - self.rate.item()) * len(is_memorized)
-        if epoch + 1 >= self._history_size and int(is_memorized.sum()) >= num_correct:
-            self.safe.values.copy_(is_memorized)
+        memorized_mask = is_memorized(self.histories.values, self.histories.labels)
+        num_correct = (1 - self.rate.item()) * len(memorized_mask)
+        if epoch + 1 >= self._history_size and int(memorized_mask.sum()) >= num_correct:
+            self.safe.values.copy_(memorized_mask)
             self.second_phase.fill_(epoch + 1)
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
@@ -127,10 +127,10 @@ class MORPH(Method):
 
     def metrics(self) -> Mapping[str, float]:
         """Return the estimated noise rate, and the fractions of memorized and of safe samples."""
-        is_memorized = is_memorized(self.histories.values, self.histories.labels)
+        memorized_mask = is_memorized(self.histories.values, self.histories.labels)
         return {
             "noise_rate": self.rate.item(),
-            "memorised": is_memorized.double().mean().item(),
+            "memorised": memorized_mask.double().mean().item(),
             "safe": self.safe.values.double().mean().item(),
         }
 

@@ -11,7 +11,7 @@ from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPas
 from permll.methods._state import SampleParameter
 
 Compatibility = Literal["softened", "plain"]
-LOSSES = {"given labels": "loss", "moving labels": "joint_loss", "final labels": "final_loss"}  # by stage
+LOSSES = {"given labels": "loss", "moving labels": "label_update_loss", "final labels": "final_loss"}  # by stage
 
 
 class Pencil(Method):
@@ -84,7 +84,7 @@ class Pencil(Method):
         """Return -log p_y (B,)."""
         return nn.functional.cross_entropy(self.networks["net"](batch.x), batch.labels, reduction="none")
 
-    def joint_loss(self, batch: Batch) -> Tensor:
+    def label_update_loss(self, batch: Batch) -> Tensor:
         """Return KL(p || d) / c + α compatibility(d, y) + β H(p) / c, (B,)."""
         logits, label_logits = self.networks["net"](batch.x), self.label_logits(batch.index)
         self._batch_size = len(batch.index)

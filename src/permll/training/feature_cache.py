@@ -22,7 +22,7 @@ from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
 from permll.data.readers.image_files import SMALL_IMAGE_SIZE, load_small_images
 from permll.data.readers.input_spec import describe_inputs, input_kind
 from permll.data.sample_digests import sample_digests
-from permll.networks.backbone import Backbone, at_hand
+from permll.networks.backbone import Backbone, find_cached_backbone
 from permll.networks.sentences import SentenceEncoder
 from permll.training.recipe import AUTO, DataSection, Recipe
 from permll.utils.files import atomic_write
@@ -49,7 +49,7 @@ def resolve_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], Non
             raise ValueError(f"{name} encodes {takes}, but the data are {describe_inputs(inputs)}: remove this option.")
     is_open = recipe.network.name == AUTO and not (section.backbone or section.pixels or recipe.views.resize)
     if isinstance(inputs, LazyImages) and is_open:
-        backbone = at_hand()
+        backbone = find_cached_backbone()
         section = section.model_copy(update={"backbone": backbone} if backbone else {"pixels": SMALL_IMAGE_SIZE})
     if notify is not None and recipe.network.name == AUTO and isinstance(inputs, LazyImages | Texts):
         notify(_describe_choice(section, inputs))
