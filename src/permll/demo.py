@@ -16,7 +16,7 @@ from permll.layer.module import PermutationLayer
 from permll.methods import find_method
 from permll.noise.corruption import corrupt
 from permll.noise.models import symmetric
-from permll.report.figures.label_issues import Suspect
+from permll.report.figures.label_issues import LabelIssue
 from permll.training.trainer import Trainer
 
 Method = Literal["ce", "permll"]
@@ -128,10 +128,10 @@ def judge(layer: PermutationLayer, data: Digits) -> Verdict:
     )
 
 
-def worst_suspects(layer: PermutationLayer, data: Digits, limit: int) -> list[Suspect]:
+def worst_suspects(layer: PermutationLayer, data: Digits, limit: int) -> list[LabelIssue]:
     """Return the samples the layer trusts least, as pictures with their labels."""
     corrected = layer.corrected_labels()
     return [
-        Suspect(data.train[i].reshape(8, 8).numpy(), int(data.given[i]), int(corrected[i]), int(data.true[i]))
+        LabelIssue(data.train[i].reshape(8, 8).numpy(), int(data.given[i]), int(corrected[i]), int(data.true[i]))
         for i in layer.suspects(limit).tolist()
     ]

@@ -63,7 +63,7 @@ def grid(methods: tuple[str, ...] = METHODS, noises: tuple[str, ...] = NOISES, s
                         seed,
                         best - lost,
                         best_test=best,
-                        memorization=lost,
+                        memorisation=lost,
                         seconds=20 * (1 + robust) + generator.normal(0, 0.5),
                         right_before=1 - RATES[noise],
                         right_after=1 - RATES[noise] * (1 - 0.8 * robust),

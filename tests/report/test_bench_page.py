@@ -1,50 +1,17 @@
 """The page of a benchmark as a file: whole, by itself, and without a word that could be taken for markup."""
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 from permll.report.bench_page import write_page
-from permll.report.page.accuracy_curves import read_metrics
-from permll.report.page.heat_map import luminance, shade
+from permll.report.bench_plots import luminance, read_metrics, shade
 from tests.helpers.bench_rows import grid, row, write_runs
-
-VOID = {"meta", "input", "img", "polyline", "polygon", "path", "circle", "rect"}
-
-
-class Tags(HTMLParser):
-    """Notes the tags of a page and refuses what does not close."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+from tests.helpers.html_pages import PageParser, parse_page
 
 
-def parsed(path: Path) -> Tags:
-    tags = Tags()
-    tags.feed(path.read_text(encoding="utf-8"))
-    tags.close()
-    assert tags.open == []
-    return tags
-
-
-def written(rows: list[dict[str, Any]], folder: Path, **more: Any) -> Tags:
-    return parsed(write_page(rows, folder / "report", **{"failures": [], "title": "A benchmark", **more}))
+def written(rows: list[dict[str, Any]], folder: Path, **more: Any) -> PageParser:
+    return parse_page(write_page(rows, folder / "report", **{"failures": [], "title": "A benchmark", **more}))
 
 
 def test_everything_is_inside_and_every_name_is_there_once(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from permll.report.figures.eta_m import (
     Point,
     Setting,
     best_eta,
+    draw_correction_curves,
     draw_heat_map,
-    draw_turned,
     shades_of_order,
     smooth_map,
 )
@@ -38,7 +38,7 @@ def curves(axes: Any) -> dict[str, Any]:
 
 
 def test_panels_hold_the_settings_of_their_m_and_their_eta() -> None:
-    left, right = draw_turned(SERIES, m=0.75, eta=24, given=0.46).axes
+    left, right = draw_correction_curves(SERIES, m=0.75, eta=24, given=0.46).axes
     assert list(curves(left)) == [f"η = {eta:g}" for eta in ETAS]
     assert list(curves(right)) == [f"m = {m:g}" for m in MS]
     drawn = curves(left)["η = 6"].get_xydata()
@@ -48,14 +48,14 @@ def test_panels_hold_the_settings_of_their_m_and_their_eta() -> None:
 
 
 def test_a_panel_may_be_empty_but_not_both() -> None:
-    left, right = draw_turned({Setting(6, 0.75): {1: 0.5}}, m=0.75, eta=24).axes
+    left, right = draw_correction_curves({Setting(6, 0.75): {1: 0.5}}, m=0.75, eta=24).axes
     assert (len(curves(left)), len(curves(right))) == (1, 0)
     with pytest.raises(ValueError, match=r"nothing to draw: no training has m = 0.5 or η = 24\."):
-        draw_turned({Setting(6, 0.75): {1: 0.5}}, m=0.5, eta=24)
+        draw_correction_curves({Setting(6, 0.75): {1: 0.5}}, m=0.5, eta=24)
 
 
 def test_settings_are_told_apart_without_colour() -> None:
-    left, _ = draw_turned(SERIES, m=0.75, eta=24).axes
+    left, _ = draw_correction_curves(SERIES, m=0.75, eta=24).axes
     lines = curves(left).values()
     assert len({(line.get_marker(), line.get_markerfacecolor() == "white") for line in lines}) == len(ETAS)
     grays = [

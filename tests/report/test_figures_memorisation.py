@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permll.report.figures.memorization import APART, band, draw_learned, draw_memorization, spaced
+from permll.report.figures.memorization import APART, band, draw_learned_noise, draw_memorization, spaced
 from permll.report.figures.style import STROKES, save
 
 
@@ -84,7 +84,7 @@ def noise(c: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_both_matrices_are_shown_and_what_is_far_apart_is_framed() -> None:
     true, learned = noise(4)
-    left, right = draw_learned(true, learned, ["cat", "dog", "$bird", "x" * 40]).axes
+    left, right = draw_learned_noise(true, learned, ["cat", "dog", "$bird", "x" * 40]).axes
     np.testing.assert_allclose(left.images[0].get_array(), true)
     np.testing.assert_allclose(right.images[0].get_array(), learned)
     assert left.images[0].norm.vmax == right.images[0].norm.vmax == 1
@@ -100,7 +100,7 @@ def test_both_matrices_are_shown_and_what_is_far_apart_is_framed() -> None:
 
 @pytest.mark.parametrize("c", [2, 20, 21, 100])
 def test_any_number_of_classes_can_be_drawn(c: int) -> None:
-    figure = draw_learned(*noise(c))
+    figure = draw_learned_noise(*noise(c))
     assert len(figure.axes) == (2 if c <= 20 else 3)  # numbers in the cells, or a scale below them
     figure.draw_without_rendering()
 
@@ -114,4 +114,4 @@ def test_any_number_of_classes_can_be_drawn(c: int) -> None:
 )
 def test_what_does_not_fit_is_one_sentence(matrices: Any, classes: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        draw_learned(*matrices, classes)
+        draw_learned_noise(*matrices, classes)

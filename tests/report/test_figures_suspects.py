@@ -5,19 +5,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from permll.report.figures.label_issues import COLUMNS, Suspect, draw_suspects
+from permll.report.figures.label_issues import COLUMNS, LabelIssue, draw_label_issues
 from permll.report.figures.style import save
 
 CURVES = {"Cross-entropy": [0.7, 0.8, 0.6], "PermLL": [0.7, 0.9, 0.95]}
 
 
-def suspects(count: int) -> list[Suspect]:
-    return [Suspect(np.eye(8), given=1, proposed=2 + k % 2, true=2) for k in range(count)]
+def suspects(count: int) -> list[LabelIssue]:
+    return [LabelIssue(np.eye(8), given=1, proposed=2 + k % 2, true=2) for k in range(count)]
 
 
 @pytest.mark.parametrize("count", [1, COLUMNS, COLUMNS + 1])
 def test_every_suspect_is_shown_with_its_labels(count: int, tmp_path: Path) -> None:
-    figure = draw_suspects(CURVES, suspects(count))
+    figure = draw_label_issues(CURVES, suspects(count))
     accuracy, *cells = figure.axes
     shown = [[text.get_text() for text in cell.texts] for cell in cells if cell.images]
     assert shown == [["1", "→ 2 ✓" if k % 2 == 0 else "→ 3 ✗"] for k in range(count)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from permll.methods import METHODS
-from permll.report.paper_numbers import PRINTED, TABLE1_NOISE
+from permll.report.paper_numbers import PAPER_RESULTS, TABLE1_NOISE
 
 # The paper's sources lie beside a checkout, never in it.
 PAPER = Path(__file__).resolve().parents[3] / "shared" / "paper" / "permll.tex"
@@ -66,12 +66,12 @@ def second_table(text: str) -> Found:
 
 def test_every_number_is_the_printed_one(tables: list[str]) -> None:
     first, second = tables
-    assert first_table(first) | second_table(second) == PRINTED
+    assert first_table(first) | second_table(second) == PAPER_RESULTS
 
 
 def test_the_numbers_are_all_there_and_belong_to_methods_of_ours() -> None:
-    by_table = {table: [key for key in PRINTED if key[0] == table] for table in ("table1", "table2")}
+    by_table = {table: [key for key in PAPER_RESULTS if key[0] == table] for table in ("table1", "table2")}
     # CIFAR-10: ten rows of six, three numbers not printed; CIFAR-100: eleven rows of six, five not printed.
     assert (len(by_table["table1"]), len(by_table["table2"])) == (10 * 6 - 3 + 11 * 6 - 5, 10)
-    assert {method for _, method, _, _ in PRINTED} <= set(METHODS)
-    assert PRINTED["table1", "permll", "cifar10", "sym-60"] == (87.94, 0.21)
+    assert {method for _, method, _, _ in PAPER_RESULTS} <= set(METHODS)
+    assert PAPER_RESULTS["table1", "permll", "cifar10", "sym-60"] == (87.94, 0.21)

@@ -11,7 +11,7 @@ from permll.cleaning.findings import Findings
 from permll.cleaning.preview import look_at
 from permll.cleaning.thumbnails import SMALL, encode, to_image
 from permll.data.dataset import LabeledData
-from permll.report.findings_page import NAME, findings_page
+from permll.report.findings_page import REPORT_FILE, findings_page
 from permll.training.run import Run
 from permll.utils.files import atomic_write_text
 
@@ -35,11 +35,11 @@ def write_report(folder: Path | str, findings: Findings, data: LabeledData) -> P
         findings,
         looking(findings, data),
         title=str(data.metadata.get("name") or run.folder.name),
-        made=_made(run, findings, data),
+        details=_made(run, findings, data),
         commands=_commands(run, findings),
     )
-    atomic_write_text(run.folder / NAME, page)
-    return run.folder / NAME
+    atomic_write_text(run.folder / REPORT_FILE, page)
+    return run.folder / REPORT_FILE
 
 
 def looking(findings: Findings, data: LabeledData) -> Callable[[int], dict[str, Any]]:
@@ -76,7 +76,7 @@ def _thumbnail(image: "Image") -> dict[str, Any]:
 def _made(run: Run, findings: Findings, data: LabeledData) -> dict[str, object]:
     recipe, noise = run.recipe, findings.metadata.get("noise") or {}
     held_out = f"{noise['rows']:,} held-out labels" if noise.get("rows") else ""
-    made = {
+    details = {
         "LabeledData": repr(data).removeprefix("Data(").removesuffix(")"),
         "Source": recipe.data.source,
         "Noise put on the labels": recipe.data.noise,
@@ -88,7 +88,7 @@ def _made(run: Run, findings: Findings, data: LabeledData) -> dict[str, object]:
         "Share of wrong labels estimated from": held_out,
         "Made by": f"permll {__version__}",
     }
-    return {name: value for name, value in made.items() if value != ""}
+    return {name: value for name, value in details.items() if value != ""}
 
 
 def _commands(run: Run, findings: Findings) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ def demo(
     from rich.console import Console
 
     from permll.demo import METHODS, judge, noisy_digits, worst_suspects
-    from permll.report.figures.label_issues import draw_suspects
+    from permll.report.figures.label_issues import draw_label_issues
     from permll.report.figures.style import require_matplotlib, save
 
     require_matplotlib()
@@ -45,7 +45,7 @@ def demo(
     verdict = judge(layer, data)
     console.print(_table(trainings, verdict))
     curves = {METHODS[method]: training.accuracy for method, training in trainings.items()}
-    picture, _ = save(draw_suspects(curves, worst_suspects(layer, data, SUSPECTS)), out, "permll-demo")
+    picture, _ = save(draw_label_issues(curves, worst_suspects(layer, data, SUSPECTS)), out, "permll-demo")
     console.print(f"The labels PermLL trusts least, and what it proposes: [b]{picture}[/b]")
 
 

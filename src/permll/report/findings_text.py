@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from permll.report.text import printable, short
+from permll.report.text import printable, shorten
 
 PAIRS = 5
 SUSPECTS = 10
@@ -95,10 +95,10 @@ def _suspects(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "Mixed up most"
     for pair in facts["pairs"][:PAIRS]:
-        yield f"  {short(pair['given'])} -> {short(pair['proposed'])}: {pair['count']:,}"
+        yield f"  {shorten(pair['given'])} -> {shorten(pair['proposed'])}: {pair['count']:,}"
     yield "Classes with most of their labels flagged"
     for one in facts["classes"][:CLASSES]:
-        yield f"  {short(one['class'])}: {one['flagged']:,} of {one['labels']:,} ({100 * one['share']:.0f} %)"
+        yield f"  {shorten(one['class'])}: {one['flagged']:,} of {one['labels']:,} ({100 * one['share']:.0f} %)"
     yield "To look at first"
     for one in findings.first(min(SUSPECTS, facts["flagged"])):
-        yield f"  {printable(one.id)}: {short(one.given)} -> {short(one.proposed)}  ({100 * one.quality:.1f} % right)"
+        yield f"  {printable(one.id)}: {shorten(one.given)} -> {shorten(one.proposed)}  ({100 * one.quality:.1f} % right)"

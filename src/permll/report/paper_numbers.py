@@ -10,7 +10,7 @@ the numbers are those of other publications, as its caption says; only PermLL wa
 from typing import NamedTuple
 
 
-class Printed(NamedTuple):
+class PaperResult(NamedTuple):
     """A printed number: the mean over seeds and its standard deviation, in per cent; None where none is printed."""
 
     mean: float
@@ -62,11 +62,11 @@ _TABLE2 = {
     "permll": 74.99,
 }
 
-PRINTED: dict[tuple[str, str, str, str], Printed] = {
-    ("table1", method, data, noise): Printed(*number)
+PAPER_RESULTS: dict[tuple[str, str, str, str], PaperResult] = {
+    ("table1", method, data, noise): PaperResult(*number)
     for data, rows in _TABLE1.items()
     for method, row in rows.items()
     for noise, number in zip(TABLE1_NOISE, row, strict=True)
     if number is not None
-} | {("table2", method, "clothing1m", "real"): Printed(mean) for method, mean in _TABLE2.items()}
+} | {("table2", method, "clothing1m", "real"): PaperResult(mean) for method, mean in _TABLE2.items()}
 """By table, method, data set and noise: ``PRINTED["table1", "permll", "cifar10", "sym-60"]``."""

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from permll.report.text import printable, short
+from permll.report.text import printable, shorten
 
 WORST = 3  # so many classes are named
 MISTAKES = 3  # so many pairs of classes
@@ -116,7 +116,7 @@ def run_summary(run: Any, protocol: Any = None, width: int = 80) -> str:
         lines += _section(title, rows, edge)
     lines += _section("Noise as estimated, without clean labels", _estimate_rows(facts["noise_estimate"]), edge)
     worst = [
-        (short(entry["class"]), f"{entry['right_before']} → {entry['right_after']} of {entry['samples']}")
+        (shorten(entry["class"]), f"{entry['right_before']} → {entry['right_after']} of {entry['samples']}")
         for entry in facts["worst_classes"]
     ]
     lines += _section("Worst classes: right labels, before → after", worst, edge)
@@ -220,7 +220,7 @@ def _estimate_rows(estimate: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     low, high = (100 * end for end in estimate["interval"])
     rows = [("labels that are wrong", f"({low:.1f} to {high:.1f}) {100 * estimate['rate']:.2f} %")]
     for mistake in estimate["mistakes"]:
-        text = f"{short(mistake['class'])} given as {short(mistake['given'])}, of all labels"
+        text = f"{shorten(mistake['class'])} given as {shorten(mistake['given'])}, of all labels"
         rows.append((text, f"{100 * mistake['share']:.2f} %"))
     return rows
 
@@ -244,8 +244,8 @@ def _value(name: str, value: float) -> str:
 
 def _named(content: Mapping[str, Any]) -> str:
     """Return a name and its settings."""
-    short = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in content.items()}
-    return ", ".join(value if name == "name" else f"{name} {value}" for name, value in short.items())
+    shorten = {name: f"{value:.4g}" if isinstance(value, float) else value for name, value in content.items()}
+    return ", ".join(value if name == "name" else f"{name} {value}" for name, value in shorten.items())
 
 
 def _label(facts: Facts) -> str:

@@ -90,19 +90,29 @@ def printable(text: str) -> str:
     return "".join(sign for sign in text if sign.isprintable())
 
 
-def short(name: str) -> str:
+def shorten(name: str) -> str:
     """Return a class's name as it is shown: printable, and no longer than 24 signs.
 
     Examples:
-        >>> short("Tinca tinca, also known as tench")
+        >>> shorten("Tinca tinca, also known as tench")
         'Tinca tinca, also known…'
     """
     name = printable(name)
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
+def pluralize(count: int, noun: str, plural: str = "") -> str:
+    """Return a count with its noun.
+
+    Examples:
+        >>> pluralize(1, "label"), pluralize(1200, "class", "classes")
+        ('1 label', '1,200 classes')
+    """
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
 def _names(record: Corruption) -> list[str]:
-    return [short(name) for name in class_names(record) or map(str, range(record.num_classes))]
+    return [shorten(name) for name in class_names(record) or map(str, range(record.num_classes))]
 
 
 def _taken_for(share: ClassShare, names: list[str]) -> str:

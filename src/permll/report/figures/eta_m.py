@@ -38,7 +38,9 @@ class Point(NamedTuple):
     share: float
 
 
-def draw_turned(series: Mapping[Setting, Curve], *, m: float, eta: float, given: float | None = None) -> "Figure":
+def draw_correction_curves(
+    series: Mapping[Setting, Curve], *, m: float, eta: float, given: float | None = None
+) -> "Figure":
     """Draw the share of right labels over the epochs: (a) for every η at this m, (b) for every m at this η.
 
     Args:

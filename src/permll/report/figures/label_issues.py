@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 COLUMNS = 6
 
 
-class Suspect(NamedTuple):
+class LabelIssue(NamedTuple):
     """A training image with the label it was given, the one proposed for it, and the true one to judge by."""
 
     image: np.ndarray[Any, Any]
@@ -23,7 +23,7 @@ class Suspect(NamedTuple):
     true: int | str
 
 
-def draw_suspects(curves: Mapping[str, Sequence[float]], suspects: Sequence[Suspect]) -> "Figure":
+def draw_label_issues(curves: Mapping[str, Sequence[float]], suspects: Sequence[LabelIssue]) -> "Figure":
     """Draw test accuracy over epochs (a curve per method, shares in [0, 1]) beside a grid of suspects, worst first."""
     with look():
         from matplotlib.figure import Figure
@@ -65,7 +65,7 @@ def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]]) -> None:
     axes.margins(x=0.01)
 
 
-def _draw_suspect(axes: "Axes", suspect: Suspect) -> None:
+def _draw_suspect(axes: "Axes", suspect: LabelIssue) -> None:
     axes.imshow(suspect.image, cmap="gray_r", interpolation="nearest")
     axes.set(xticks=[], yticks=[])
     axes.set_xlabel(f"true: {suspect.true}", fontsize=7.5, color=MUTED, labelpad=2)

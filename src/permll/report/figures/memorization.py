@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from permll.report.figures.curves import Curve, Rows, curve
 from permll.report.figures.style import ACCENT, INK, STROKES, look, panel_title, shades
-from permll.report.text import short
+from permll.report.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +69,7 @@ def band(seeds: Sequence[Curve]) -> tuple[list[int], Floats, Floats, Floats]:
     return epochs, values.mean(0), values.min(0), values.max(0)
 
 
-def draw_learned(true: ArrayLike, learned: ArrayLike, classes: Sequence[str] | None = None) -> "Figure":
+def draw_learned_noise(true: ArrayLike, learned: ArrayLike, classes: Sequence[str] | None = None) -> "Figure":
     """Draw the true confusion of classes beside the learned one; where they are far apart, the cell has a frame.
 
     Args:
@@ -83,7 +83,7 @@ def draw_learned(true: ArrayLike, learned: ArrayLike, classes: Sequence[str] | N
         raise ValueError(f"both matrices must be c x c: they are {both[0].shape} and {both[1].shape}.")
     if classes is not None and len(classes) != c:
         raise ValueError(f"there are {c} classes, but {len(classes)} names.")
-    names = [short(name) for name in classes] if classes else [str(k) for k in range(c)]
+    names = [shorten(name) for name in classes] if classes else [str(k) for k in range(c)]
     apart = float(np.abs(both[0] - both[1]).mean() * c)
     side = min(max(2.6, 0.42 * c), 5.6)
     with look():

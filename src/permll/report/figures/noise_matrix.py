@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from permll.noise.corruption import Corruption
 from permll.report.figures.style import ACCENT, GRID, INK, MUTED, look, shades
-from permll.report.text import short
+from permll.report.text import shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +59,7 @@ def draw_noise(record: Corruption, classes: Sequence[str] | None = None, groups:
     if classes is not None and len(classes) != record.num_classes:
         raise ValueError(f"there are {record.num_classes} classes, but {len(classes)} names.")
     picture = noise_picture(record, groups)
-    names = [short(classes[k]) if classes else str(k) for k in picture.order]
+    names = [shorten(classes[k]) if classes else str(k) for k in picture.order]
     written = record.num_classes <= WRITTEN
     side = min(max(2.4, 0.5 * record.num_classes), 6.0)
     rows = list(groups) if groups else names if written else []
