@@ -115,7 +115,7 @@ def test_classes_can_be_more_than_the_labels_show(folder: Path, noise: Inside) -
     shown = noise("make", "sym:0.4", "--labels", "labels.txt", "--classes", "25", "--out", "noise.npz", cwd=folder)
     assert shown.returncode == 0, shown.stderr
     assert Corruption.load(folder / "noise.npz").num_classes == 25
-    assert "the ten of 25 classes with most wrong labels" in shown.stdout
+    assert "the ten of 25 classes with the highest noise rates" in shown.stdout
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from permll.report.figures.comparison import Scores, draw_comparison, ranking
+from permll.report.figures.comparison import Scores, draw_comparison, rank_by_accuracy
 
 PANELS = {
     "Symmetric": {"ce": Scores([0.5, 0.52], [0.8, 0.8]), "permll": Scores([0.82, 0.83], [0.83, 0.84])},
@@ -36,6 +36,6 @@ def test_ours_is_set_off_and_titles_are_optional() -> None:
 
 
 def test_the_order_is_that_of_what_remains_in_the_last_epoch() -> None:
-    assert ranking({"a": {"best": Scores([0.1], [0.9]), "last": Scores([0.2], [0.3])}}) == ["last", "best"]
+    assert rank_by_accuracy({"a": {"best": Scores([0.1], [0.9]), "last": Scores([0.2], [0.3])}}) == ["last", "best"]
     with pytest.raises(ValueError, match="nothing to draw"):
         draw_comparison({}, {})

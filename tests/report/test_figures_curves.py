@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from permll.report.figures.curves import CLEAR, PANELS, curve, draw_curves
-from permll.report.figures.style import STROKES, save
+from permll.report.figures.curves import MAX_MARKED_GROUPS, PANELS, curve, draw_curves
+from permll.report.figures.style import LINE_STYLES, save
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -94,18 +94,18 @@ def test_what_was_learned_by_heart_is_seen() -> None:
 
 
 def test_among_many_groups_only_the_best_epochs_are_marked() -> None:
-    figure = draw_curves({f"method {k}": [metrics([0.9, 0.5 + k / 100])] for k in range(CLEAR + 1)})
+    figure = draw_curves({f"method {k}": [metrics([0.9, 0.5 + k / 100])] for k in range(MAX_MARKED_GROUPS + 1)})
     assert not [text.get_text() for text in figure.axes[0].texts if "−" in text.get_text()]
 
 
 def test_groups_differ_in_more_than_colour() -> None:
-    figure = draw_curves({f"method {k}": [metrics([0.5, 0.6])] for k in range(2 * len(STROKES))})
+    figure = draw_curves({f"method {k}": [metrics([0.5, 0.6])] for k in range(2 * len(LINE_STYLES))})
     (legend,) = figure.legends
     signs = {
         (line.get_color(), line.get_marker(), line.get_markerfacecolor() == "white") for line in legend.get_lines()
     }
-    assert len(signs) == 2 * len(STROKES)
-    assert len({sign[1:] for sign in signs}) == 2 * len(STROKES)  # without colours too
+    assert len(signs) == 2 * len(LINE_STYLES)
+    assert len({sign[1:] for sign in signs}) == 2 * len(LINE_STYLES)  # without colours too
 
 
 def test_odd_names_are_drawn_as_they_are(tmp_path: Path) -> None:

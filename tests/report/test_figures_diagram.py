@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 
 from permll.layer.equations import permuted_prediction
 from permll.report.figures.diagram import DiagramSample, diagram_samples, draw_diagram
-from permll.report.figures.style import STROKES, save, shades
+from permll.report.figures.style import LINE_STYLES, save, probability_colormap
 
 SAMPLES = diagram_samples()
 each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
@@ -70,10 +70,10 @@ def test_strokes_and_shades_are_told_apart_in_grey() -> None:
         red, green, blue = to_rgb(color)
         return 0.299 * red + 0.587 * green + 0.114 * blue
 
-    strokes = [gray(stroke.color) for stroke in STROKES]
+    strokes = [gray(stroke.color) for stroke in LINE_STYLES]
     assert all(lighter - darker > 0.07 for darker, lighter in pairwise(strokes))
-    assert len({stroke.linestyle for stroke in STROKES}) == len({stroke.marker for stroke in STROKES}) == len(STROKES)
-    cells = [gray(shades()(k / 20)[:3]) for k in range(21)]
+    assert len({stroke.linestyle for stroke in LINE_STYLES}) == len({stroke.marker for stroke in LINE_STYLES}) == len(LINE_STYLES)
+    cells = [gray(probability_colormap()(k / 20)[:3]) for k in range(21)]
     assert cells == sorted(cells, reverse=True)
     assert len(set(cells)) == len(cells)
 

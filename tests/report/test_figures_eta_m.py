@@ -12,7 +12,7 @@ from permll.report.figures.eta_m import (
     best_eta,
     draw_correction_curves,
     draw_heat_map,
-    shades_of_order,
+    ordered_colors,
     smooth_map,
 )
 from permll.report.figures.style import save
@@ -59,7 +59,7 @@ def test_settings_are_told_apart_without_colour() -> None:
     lines = curves(left).values()
     assert len({(line.get_marker(), line.get_markerfacecolor() == "white") for line in lines}) == len(ETAS)
     grays = [
-        sum(w * int(c[k : k + 2], 16) for w, k in ((0.299, 1), (0.587, 3), (0.114, 5))) for c in shades_of_order(10)
+        sum(w * int(c[k : k + 2], 16) for w, k in ((0.299, 1), (0.587, 3), (0.114, 5))) for c in ordered_colors(10)
     ]
     assert grays == sorted(grays)
     assert min(np.diff(grays)) > 5

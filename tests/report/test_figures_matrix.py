@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from permll.noise import Corruption, corrupt, named_noise
 from permll.noise.models import from_matrix
 from permll.noise.summary import superclass_groups
-from permll.report.figures.noise_matrix import draw_noise, noise_picture
+from permll.report.figures.noise_matrix import draw_noise, noise_matrix
 from permll.report.figures.style import save
 from permll.report.text import class_table, matrix_text
 
@@ -63,7 +63,7 @@ def test_groups_stand_together_under_their_names(tmp_path: Path) -> None:
     record = corrupt(np.repeat(np.arange(100), 20), named_noise("asym_superclasses:0.4", 100), seed=0)
     groups = superclass_groups(record)
     assert groups is not None
-    picture = noise_picture(record, groups)
+    picture = noise_matrix(record, groups)
     for start, end in zip(picture.edges[:-1], picture.edges[1:], strict=True):
         assert picture.matrix[start:end, start:end].sum() == pytest.approx(5)  # no flip leaves its superclass
     cells = draw_noise(record, groups=groups).axes[0]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permll.report.figures.memorization import APART, band, draw_learned_noise, draw_memorization, spaced
-from permll.report.figures.style import STROKES, save
+from permll.report.figures.memorization import MIN_FRAMED_DIFFERENCE, band, draw_learned_noise, draw_memorization, spread_labels
+from permll.report.figures.style import LINE_STYLES, save
 
 
 def runs(*seeds: list[float]) -> list[list[dict[str, Any]]]:
@@ -40,7 +40,7 @@ def test_means_bands_and_losses_are_drawn_in_per_cent(tmp_path: Path) -> None:
 
 
 def test_methods_look_the_same_in_all_panels_and_differ_in_more_than_colour() -> None:
-    methods = {f"method {k}": runs([0.5, 0.6 + k / 50]) for k in range(2 * len(STROKES))}
+    methods = {f"method {k}": runs([0.5, 0.6 + k / 50]) for k in range(2 * len(LINE_STYLES))}
     figure = draw_memorization({"a": methods, "b": dict(list(methods.items())[3:])})
     looks = []
     for axes in figure.axes:
@@ -65,7 +65,7 @@ def test_a_band_covers_the_epochs_that_all_seeds_have() -> None:
 
 @given(st.lists(st.integers(0, 40).map(float), min_size=1, max_size=8))
 def test_names_keep_their_order_and_their_distance_below_the_top(heights: list[float]) -> None:
-    found = spaced(heights, gap=1.5, top=41.0)
+    found = spread_labels(heights, gap=1.5, top=41.0)
     assert max(found) <= 41 + 1e-9
     order = sorted(range(len(heights)), key=lambda place: heights[place])
     gaps = np.diff([found[place] for place in order])
@@ -90,7 +90,7 @@ def test_both_matrices_are_shown_and_what_is_far_apart_is_framed() -> None:
     assert left.images[0].norm.vmax == right.images[0].norm.vmax == 1
     frames = {(round(box.get_y() + 0.45), round(box.get_x() + 0.45)) for box in right.patches}
     assert (
-        frames == {tuple(place) for place in np.argwhere(np.abs(true - learned) >= APART).tolist()} == {(0, 0), (0, 1)}
+        frames == {tuple(place) for place in np.argwhere(np.abs(true - learned) >= MIN_FRAMED_DIFFERENCE).tolist()} == {(0, 0), (0, 1)}
     )
     assert [label.get_text() for label in left.get_yticklabels()][2:] == ["$bird", "x" * 23 + "…"]
     assert any(

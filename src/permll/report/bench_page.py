@@ -89,11 +89,11 @@ def bench_page(rows: Sequence[Row], folder: Path, *, failures: Failures, title: 
 
 def _summary(rows: Sequence[Row], failures: Failures) -> str:
     if not rows:
-        return "No cell is finished yet."
+        return "No job is finished yet."
     table_rows = [row for row in rows if figure3_point(row) is None]
     methods = len({method_key(row) for row in table_rows})
     settings = len({(row["tier"], row["data"], row["noise"]) for row in table_rows})
-    text = f"{len(rows)} finished cells" + (f": {methods} methods in {settings} settings" if table_rows else "")
+    text = f"{len(rows)} finished jobs" + (f": {methods} methods in {settings} settings" if table_rows else "")
     if len(table_rows) < len(rows):
         text += f", and {len(rows) - len(table_rows)} of Figure 3"
     return text + (f"; {len(failures)} failed." if failures else ".")
@@ -122,9 +122,7 @@ def _runs(rows: Sequence[Row], folder: Path) -> list[dict[str, Any]]:
         runs.append(
             {
                 "id": "" if anchor in anchors else anchor,
-                "filter": method_words(
-                    (key[0], "") if figure3_point(row) else key
-                ),  # points of Figure 3 are one method
+                "filter": method_words((key[0], "") if figure3_point(row) else key),
                 "method": method_title(key),
                 "data": data_title(row["data"]),
                 "noise": " ".join(noise_titles(row["noise"])),

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from permll.report.figures.curves import Curve, curve
-from permll.report.figures.memorization import band
+from permll.report.figures.curves import Curve, band, curve
 from permll.report.rank_tests import Ranking
 from permll.report.tables.builder import BASELINE, rows_by_tier, unique_rows
 from permll.report.tables.titles import (
@@ -101,8 +100,8 @@ def rank_plot(tier: str, ranking: Ranking) -> dict[str, Any]:
 
     best = float(ranking.mean_ranks[0])
     return {
-        "caption": f"Tier {tier}: mean rank from 1 (left) to {k}; dot: the mean, line: its 95 % interval, shaded: ties "
-        f"with the best (critical difference {ranking.critical_difference:.2f}).",
+        "caption": f"Tier {tier}: mean rank from 1 (left) to {k}; dot: mean, line: 95 % interval, shaded: ties with "
+        f"the best (critical difference {ranking.critical_difference:.2f}).",
         "tie": span(best, best + ranking.critical_difference),
         "lines": [
             {
@@ -206,12 +205,12 @@ def _panel(key: Key, line: Line, baseline: Line | None, axes: Axes) -> dict[str,
     )
     parts = []
     if baseline is not None and baseline is not line:
-        parts.append(f'<polyline class="base-line" points="{_points(baseline.epochs, baseline.mean, axes)}"/>')
+        parts.append(f'<polyline class="baseline" points="{_points(baseline.epochs, baseline.mean, axes)}"/>')
     outline = _points(line.epochs, line.high, axes) + " " + _points(line.epochs, line.low, axes, backwards=True)
     parts.append(f'<polygon class="band" points="{outline}"/>')
     parts.append(f'<polyline class="mean" points="{_points(line.epochs, line.mean, axes)}"/>')
     x, y = axes.x(line.epochs[best]), axes.y(top)
-    parts.append(f'<path class="fall" d="M{x:.1f} {y:.1f}H{axes.x(last):.1f}V{axes.y(end):.1f}"/>')
+    parts.append(f'<path class="drop" d="M{x:.1f} {y:.1f}H{axes.x(last):.1f}V{axes.y(end):.1f}"/>')
     parts.append(f'<circle class="best-epoch" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
     svg = (
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{_grid(axes)}'

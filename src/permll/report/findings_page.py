@@ -12,18 +12,18 @@ from typing import Any
 
 from permll.report.findings_svg import histogram, vector_bars
 from permll.report.findings_text import (
+    accuracy_warning,
     duplicates_sentence,
     findings_facts,
     flagged_sentence,
-    network_sentence,
     noise_sentence,
 )
 from permll.report.jinja import asset, render
 from permll.report.text import pluralize, shorten
 
 REPORT_FILE = "report.html"
-LOOK_FIRST = "For a flagged label another class is more probable than the given one. It may still be right: look first."
-GOOD_NEWS = "That is good news, not proof: an error that fits its class well stays unseen."
+REVIEW_FIRST = "For a flagged label another class is more probable. It may still be right: review before changing it."
+NO_PROOF = "This does not prove that all labels are right: an error that resembles its class is not detected."
 MAX_CARDS = 100
 MAX_UNFLAGGED_CARDS = 12  # if no label is flagged
 MAX_CLASSES = 20  # of a matrix or table
@@ -34,10 +34,10 @@ MAX_TEXT_LENGTH, MAX_CELL_LENGTH, MAX_CELLS, MAX_BARS = 500, 80, 8, 64  # of a p
 MAX_NUMBERS = 16  # numbers of a vector that are written out: on different scales, bars would show only the largest
 
 Preview = Mapping[str, Any]
-"""A sample as ``permll.cleaning.preview`` returns it: ``kind`` (image, text, cells, vector, none), its content
-(``address`` and ``small``, ``text``, ``cells`` as pairs of name and value, ``values``), and ``more``, the amount cut."""
+"""Sample as ``permll.cleaning.preview`` returns it: ``kind`` (image, text, cells, vector or none), its content
+(``address`` and ``small``, ``text``, ``cells`` as name and value, ``values``), and ``more``, the amount cut off."""
 Pair = tuple[int, int]  # given and proposed class
-_CELL = {"text": "", "kind": "", "share": "", "pair": "", "title": ""}  # of a matrix
+_CELL = {"text": "", "kind": "", "fraction": "", "pair": "", "title": ""}  # of a matrix
 
 
 def findings_page(
@@ -62,10 +62,10 @@ def findings_page(
     pairs = Counter((int(findings.given[row]), int(findings.proposed[row])) for row in rows)
     transition = _transition(findings.metadata.get("transition"), findings.classes)
     sections = {
-        "mixed": "Which classes are mixed up" if facts["flagged"] or transition else "",
-        "suspects": "The most suspect" if facts["flagged"] else "Trusted least, though none of them is flagged",
-        "duplicates": "Equal samples, different labels" if findings.duplicates else "",
-        "made": "How it was found",
+        "confusion": "Confused classes" if facts["flagged"] or transition else "",
+        "issues": "Most suspect labels" if facts["flagged"] else "Least trusted labels (none is flagged)",
+        "duplicates": "Identical samples with different labels" if findings.duplicates else "",
+        "details": "Details",
     }
     script = asset("base.js", "findings.js")
     return render(
@@ -123,12 +123,12 @@ def _rest(count: int, noun: str) -> str:
 
 def _lead(facts: Mapping[str, Any]) -> str:
     if facts["flagged"]:
-        text = LOOK_FIRST
+        text = REVIEW_FIRST
     elif facts["contradictory_duplicates"]:
-        text = f"{flagged_sentence(facts)} Yet {duplicates_sentence(facts)}"
+        text = f"{flagged_sentence(facts)} However, {duplicates_sentence(facts)}"
     else:
-        text = f"{flagged_sentence(facts)} {GOOD_NEWS}"
-    return " ".join(filter(None, (noise_sentence(facts), network_sentence(facts), text)))
+        text = f"{flagged_sentence(facts)} {NO_PROOF}"
+    return " ".join(filter(None, (noise_sentence(facts), accuracy_warning(facts), text)))
 
 
 def _key_numbers(facts: Mapping[str, Any], num_classes: int) -> list[tuple[str, str, str]]:
@@ -138,11 +138,11 @@ def _key_numbers(facts: Mapping[str, Any], num_classes: int) -> list[tuple[str, 
     numbers = [(f"{flagged:,}", "flagged", f"{share:.1f} % of {pluralize(facts['labels'], 'label')}")]
     if noise:
         interval = f"{100 * noise['low']:.1f} to {100 * noise['high']:.1f} %"
-        numbers.append((f"{100 * noise['rate']:.1f} %", "wrong by estimate", interval))
+        numbers.append((f"{100 * noise['rate']:.1f} %", "estimated noise rate", interval))
     if hit := len(facts["classes"]):
-        numbers.append((f"{hit:,}", "classes hit" if hit > 1 else "class hit", f"of {num_classes:,}"))
+        numbers.append((f"{hit:,}", "classes affected" if hit > 1 else "class affected", f"of {num_classes:,}"))
     if groups := len(facts["contradictory_duplicates"]):
-        numbers.append((f"{groups:,}", "contradictions", "between equal samples"))
+        numbers.append((f"{groups:,}", "contradictions", "between identical samples"))
     return numbers
 
 
@@ -166,15 +166,15 @@ def _confusion(facts: Mapping[str, Any], classes: Sequence[str], shown: Mapping[
     def cell(pair: Pair) -> dict[str, str]:
         count = inside.get(pair, 0)
         if not count:
-            return _CELL | {"kind": "same" if pair[0] == pair[1] else ""}
+            return _CELL | {"kind": "diagonal" if pair[0] == pair[1] else ""}
         title = f"{shorten(classes[pair[0]])} → {shorten(classes[pair[1]])}: {pluralize(count, 'label')}"
-        content = _CELL | {"text": f"{count:,}", "share": f"{count / highest:.3f}"}
+        content = _CELL | {"text": f"{count:,}", "fraction": f"{count / highest:.3f}"}
         if shown.get(pair):
             return content | {"pair": _pair_key(pair), "title": title}
-        return content | {"kind": "few", "title": f"{title}, none of them among the {sum(shown.values()):,} shown"}
+        return content | {"kind": "not-shown", "title": f"{title}, none among the {sum(shown.values()):,} shown"}
 
     note = (
-        f"These are the {len(kept)} of {len(totals):,} classes with most flagged labels; {sum(inside.values()):,} of "
+        f"The {len(kept)} of {len(totals):,} classes with the most flagged labels; {sum(inside.values()):,} of "
         f"{facts['flagged']:,} flagged labels are between them."
     )
     return {
@@ -192,7 +192,7 @@ def _transition(matrix: Sequence[Sequence[float]] | None, classes: Sequence[str]
 
     def cell(value: float, is_diagonal: bool) -> dict[str, str]:
         text = "" if value < 0.005 else f"{100 * value:.0f}"
-        return _CELL | {"text": text} | ({"kind": "same"} if is_diagonal else {"share": text and f"{value:.3f}"})
+        return _CELL | {"text": text} | ({"kind": "diagonal"} if is_diagonal else {"fraction": text and f"{value:.3f}"})
 
     rows = [(classes[k], [cell(value, j == k) for j, value in enumerate(row)]) for k, row in enumerate(matrix)]
     return {"columns": classes, "rows": rows}
@@ -213,8 +213,8 @@ def _classes(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _cards_text(shown: int, flagged: int) -> str:
     first = f"The first {shown:,} of {flagged:,} flagged labels. " if shown < flagged else ""
-    proposal = " → the proposal" if flagged else ""
-    return f"{first}Under each sample stands its given label{proposal}, with the probability that it is right."
+    labels = "given label → proposed label, each" if flagged else "given label"
+    return f"{first}Below each sample: {labels} with its probability."
 
 
 def _pair_options(findings: Any, pairs: Counter[Pair]) -> list[dict[str, str]]:
@@ -223,13 +223,13 @@ def _pair_options(findings: Any, pairs: Counter[Pair]) -> list[dict[str, str]]:
     for pair, count in pairs.most_common():
         flagged = int(((findings.given == pair[0]) & (findings.proposed == pair[1]) & findings.flagged).sum())
         text = f"{shorten(findings.classes[pair[0]])} → {shorten(findings.classes[pair[1]])} ({count})"
-        options.append({"pair": _pair_key(pair), "count": str(flagged), "text": text})
+        options.append({"pair": _pair_key(pair), "flagged": str(flagged), "text": text})
     return options
 
 
 def _card(findings: Any, row: int, preview: Preview) -> dict[str, Any]:
     finding = findings[row]
-    labels = [(finding.given, "was", finding.quality), (finding.proposed, "now", finding.belief)]
+    labels = [(finding.given, "given", finding.quality), (finding.proposed, "proposed", finding.belief)]
     if finding.given == finding.proposed:
         labels = [(finding.given, "", finding.quality)]
     long = len(finding.id) > MAX_ID_LENGTH
@@ -249,11 +249,10 @@ def _duplicates(findings: Any, facts: Mapping[str, Any], preview: Callable[[int]
     groups = []
     for rows in findings.duplicates[:MAX_GROUPS]:
         samples = [(findings.ids[row], findings.classes[findings.given[row]]) for row in rows[:MAX_GROUP_SIZE]]
-        rest = f"{len(rows) - MAX_GROUP_SIZE:,}" if len(rows) > MAX_GROUP_SIZE else ""
-        groups.append({"preview": limit_preview(preview(rows[0])), "samples": samples, "rest": rest})
-    rest = len(findings.duplicates) - MAX_GROUPS
-    text = pluralize(rest, "more group") if rest > 0 else ""
-    return {"text": duplicates_sentence(facts), "groups": groups, "rest": text}
+        more = f"{len(rows) - MAX_GROUP_SIZE:,}" if len(rows) > MAX_GROUP_SIZE else ""
+        groups.append({"preview": limit_preview(preview(rows[0])), "samples": samples, "rest": more})
+    rest = _rest(max(len(findings.duplicates) - MAX_GROUPS, 0), "more group")
+    return {"text": duplicates_sentence(facts), "groups": groups, "rest": rest}
 
 
 def _pair_key(pair: Pair) -> str:

@@ -27,7 +27,7 @@ def histogram(findings: Any) -> Markup:
     log = highest > LOG_RATIO * min(count for count in counts if count)
     bars = "".join(
         f"<g><title>{k / BINS:.2f} to {(k + 1) / BINS:.2f}: {pluralize(count, 'label')}, {hit:,} flagged</title>"
-        f"{_bar(k, count, highest, log, 'every')}{_bar(k, hit, highest, log, 'flagged')}</g>"
+        f"{_bar(k, count, highest, log, 'all')}{_bar(k, hit, highest, log, 'flagged')}</g>"
         for k, (count, hit) in enumerate(zip(counts, flagged, strict=True))
         if count
     )
@@ -38,10 +38,10 @@ def histogram(findings: Any) -> Markup:
         f"with more than 95 %, {sum(flagged):,} are flagged"
     )
     return Markup(
-        '<figure class="histogram"><figcaption>How probably each label is right '
+        '<figure class="histogram"><figcaption>Probability that each label is right '
         f'<span>{"logarithmic" if log else ""}</span></figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{label}">{_axes(highest, log)}{bars}{_threshold(findings.threshold)}</svg>'
-        '<p class="key"><span class="flagged"></span>flagged <span class="every"></span>all labels</p></figure>'
+        '<p class="key"><span class="flagged"></span>flagged <span class="all"></span>all labels</p></figure>'
     )
 
 
@@ -103,8 +103,8 @@ def _axes(highest: int, log: bool) -> str:
         parts.append(
             f'<text x="{_x(quality):.1f}" y="{floor + 15}" text-anchor="{anchor}">{100 * quality:.0f} %</text>'
         )
-    parts.append(f'<text x="{_x(0):.1f}" y="{HEIGHT - 3}">surely wrong</text>')
-    parts.append(f'<text x="{_x(1):.1f}" y="{HEIGHT - 3}" text-anchor="end">surely right</text>')
+    parts.append(f'<text x="{_x(0):.1f}" y="{HEIGHT - 3}">likely wrong</text>')
+    parts.append(f'<text x="{_x(1):.1f}" y="{HEIGHT - 3}" text-anchor="end">likely right</text>')
     parts.append(f'<path class="floor" d="M{LEFT} {floor + 0.5}H{WIDTH - 8}"/>')
     return "".join(parts)
 
@@ -113,8 +113,8 @@ def _threshold(quality: float) -> str:
     anchor, gap = ("end", -4) if quality > 0.7 else ("start", 4)
     return (
         f'<path class="threshold" d="M{_x(quality):.1f} {TOP - 10}V{HEIGHT - BOTTOM}"/>'
-        f'<text class="threshold-said" x="{_x(quality) + gap:.1f}" y="{TOP - 3}" text-anchor="{anchor}">'
-        f"flagged up to {100 * quality:g} %</text>"
+        f'<text class="threshold-label" x="{_x(quality) + gap:.1f}" y="{TOP - 3}" text-anchor="{anchor}">'
+        f"flagged if at most {100 * quality:g} %</text>"
     )
 
 

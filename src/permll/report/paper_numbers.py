@@ -1,17 +1,17 @@
-"""The numbers that the paper prints, in Tables 1 and 2 of its LaTeX source (permll.tex).
+"""Numbers of Tables 1 and 2 of the paper, from its LaTeX source (permll.tex).
 
 On Robust Learning from Noisy Labels: A Permutation Layer Approach (AAAI 2023).
-Test accuracy in per cent, mean and standard deviation, exactly as printed. Methods go by their names in the registry.
-What the paper leaves out ("-") has no entry, nor has Pencil on CIFAR-100 with 80 % symmetric noise, which it calls
-"fail". It does not say which of the two bootstrapping losses it means, so that row stands beside both. Of most methods
-the numbers are those of other publications, as its caption says; only PermLL was run by its authors.
+Test accuracy in percent, mean and standard deviation, exactly as printed. Methods have their names in the registry.
+Missing numbers ("-") have no entry, nor has Pencil on CIFAR-100 with 80 % symmetric noise, printed as "fail". The paper
+does not say which of the two bootstrapping losses it reports, so both have its numbers. Its numbers of most methods are
+cited from other publications; its authors ran only PermLL.
 """
 
 from typing import NamedTuple
 
 
 class PaperResult(NamedTuple):
-    """A printed number: the mean over seeds and its standard deviation, in per cent; None where none is printed."""
+    """Mean over seeds and standard deviation in percent; None if not printed."""
 
     mean: float
     sd: float | None = None

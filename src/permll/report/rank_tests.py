@@ -42,19 +42,11 @@ class Ranking:
     left_out: tuple[Key, ...]
 
 
-def rank_methods(
-    rows: Iterable[Mapping[str, Any]], *, measure: str = "last", better: int = 1, seed: int = 0
-) -> Ranking | None:
-    """Return the mean ranks of the methods in rows of one tier; None if no two methods have two blocks in common.
+def rank_methods(rows: Iterable[Mapping[str, Any]]) -> Ranking | None:
+    """Rank the methods in rows of one tier by last accuracy; None if no two methods have two blocks in common.
 
     A block is one data set with one noise and one seed. Methods are compared on the blocks that all of them have; see
     ``complete_blocks`` for the choice of methods if some have few blocks.
-
-    Args:
-        rows: finished jobs.
-        measure: key of the score.
-        better: 1 if high is good, -1 if low is.
-        seed: seed of the bootstrap.
 
     Examples:
         >>> jobs = [("ce", 1, 0.5), ("elr", 1, 0.7), ("ce", 2, 0.4), ("elr", 2, 0.8)]
@@ -67,13 +59,13 @@ def rank_methods(
 
     scores: dict[Key, dict[Block, float]] = {}
     for row in rows:
-        if row.get(measure) is not None:
+        if row.get("last") is not None:
             key, block = (row["method"], row.get("variant") or ""), (row["data"], row["noise"], row["seed"])
-            scores.setdefault(key, {})[block] = row[measure]
+            scores.setdefault(key, {})[block] = row["last"]
     methods, blocks = complete_blocks({key: set(by_block) for key, by_block in scores.items()})
     if len(methods) < 2 or len(blocks) < 2:
         return None
-    ranks = rankdata([[-better * scores[key][block] for key in methods] for block in blocks], axis=1)
+    ranks = rankdata([[-scores[key][block] for key in methods] for block in blocks], axis=1)
     order = np.argsort(ranks.mean(0), kind="stable")
     ranks = ranks[:, order]
     statistic, p = friedman_test(ranks)
@@ -81,7 +73,7 @@ def rank_methods(
     return Ranking(
         tuple(methods[index] for index in order),
         means,
-        bootstrap_intervals(ranks, [block[:2] for block in blocks], seed=seed),
+        bootstrap_intervals(ranks, [block[:2] for block in blocks]),
         tuple(blocks),
         statistic,
         p,
@@ -129,8 +121,8 @@ def friedman_test(ranks: Floats) -> tuple[float, float]:
     return float(statistic), float(p)
 
 
-def critical_difference(methods: int, blocks: int, level: float = LEVEL) -> float:
-    """Return Nemenyi's critical difference of two mean ranks, q_{level, k, ∞} / √2 · √(k (k + 1) / (6 n)).
+def critical_difference(methods: int, blocks: int) -> float:
+    """Return Nemenyi's critical difference of two mean ranks, q_{0.95, k, ∞} / √2 · √(k (k + 1) / (6 n)).
 
     q is the quantile of the studentized range of k means with infinitely many degrees of freedom.
 
@@ -140,17 +132,12 @@ def critical_difference(methods: int, blocks: int, level: float = LEVEL) -> floa
     """
     from scipy.stats import studentized_range
 
-    q = float(studentized_range.ppf(level, methods, np.inf)) / math.sqrt(2)
+    q = float(studentized_range.ppf(LEVEL, methods, np.inf)) / math.sqrt(2)
     return q * math.sqrt(methods * (methods + 1) / (6 * blocks))
 
 
 def bootstrap_intervals(
-    ranks: Floats,
-    settings: Sequence[tuple[str, str]],
-    *,
-    seed: int,
-    resamples: int = NUM_RESAMPLES,
-    level: float = LEVEL,
+    ranks: Floats, settings: Sequence[tuple[str, str]], *, seed: int = 0, level: float = LEVEL
 ) -> Floats:
     """Return the (k, 2) intervals of the mean ranks by a hierarchical bootstrap: settings, then seeds within each.
 
@@ -161,13 +148,12 @@ def bootstrap_intervals(
         ranks: (n, k) ranks.
         settings: data and noise of each of the n blocks.
         seed: seed of the draws.
-        resamples: number of resamples.
         level: coverage of the intervals.
     """
     generator = np.random.default_rng(seed)
     groups = [np.flatnonzero([one == setting for one in settings]) for setting in sorted(set(settings))]
-    sums, counts = np.zeros((resamples, ranks.shape[1])), np.zeros((resamples, 1))
-    for drawn in generator.integers(len(groups), size=(len(groups), resamples)):
+    sums, counts = np.zeros((NUM_RESAMPLES, ranks.shape[1])), np.zeros((NUM_RESAMPLES, 1))
+    for drawn in generator.integers(len(groups), size=(len(groups), NUM_RESAMPLES)):
         for group, blocks in enumerate(groups):
             rows = np.flatnonzero(drawn == group)  # the resamples that drew this setting
             seeds = blocks[generator.integers(len(blocks), size=(len(rows), len(blocks)))]

@@ -77,9 +77,9 @@ def unique_rows(rows: Iterable[Row]) -> list[Row]:
         first = unique.setdefault(job, row)
         if first.get("recipe_hash") != row.get("recipe_hash"):
             raise ValueError(
-                f"{' '.join(filter(None, job[:-1]))}, seed {job[-1]}, is there with two recipes, "
+                f"{' '.join(filter(None, job[:-1]))}, seed {job[-1]}, has runs of two recipes, "
                 f"{first.get('recipe_hash')} ({first.get('folder')}) and {row.get('recipe_hash')} "
-                f"({row.get('folder')}): leave one of them out."
+                f"({row.get('folder')}): remove one of them."
             )
     return list(unique.values())
 

@@ -8,9 +8,9 @@ from permll.report.tables.specs import ORACLE_MARK, TableSpec
 from permll.report.tables.titles import TRUSTED_MARK, data_title, uses_trusted_rows
 
 TRUSTED_NOTE = (
-    f"{TRUSTED_MARK} is given some rows with right labels, which the others are not: never bold, and not ranked."
+    f"{TRUSTED_MARK} uses some rows with trusted labels, which other methods do not have: never bold, and not ranked."
 )
-ORACLE_NOTE = f"{ORACLE_MARK} an oracle's choice: the best epoch is picked by the test labels, which no user has."
+ORACLE_NOTE = f"{ORACLE_MARK} oracle: the best epoch is selected by the test labels."
 
 
 def make_caption(table: Table, spec: TableSpec) -> str:
@@ -28,13 +28,13 @@ def make_notes(table: Table, *, has_baseline: bool) -> tuple[str, ...]:
     cells = [cell for line in table.lines for cell in line.cells]
     notes = {
         RULE: any(cell.bold for cell in cells),
-        "n= marks a number from fewer seeds than others in this table.": any(
+        "n= marks a mean over fewer seeds than others in this table.": any(
             cell.note.startswith("n=") for cell in cells
         ),
-        "-: not run here, or not measured by the method.": any(cell.mean is None for cell in cells),
+        "-: not run, or not measured by the method.": any(cell.mean is None for cell in cells),
         ORACLE_NOTE: any(ORACLE_MARK in column.title + column.quantity.title for column in table.columns),
         TRUSTED_NOTE: any(uses_trusted_rows((line.method, line.variant)) for line in table.lines),
-        "There is no run of ce to divide by.": table.name == "time" and not has_baseline,
+        "No run of ce to compare with.": table.name == "time" and not has_baseline,
     }
     return tuple(note for note, applies in notes.items() if applies)
 
@@ -54,12 +54,12 @@ def _paper_sentence(table: Table) -> str:
     data = {column.data for column, cells in _columns(table) if any(cell.paper for cell in cells)}
     if not data:
         return ""
-    sentence = " In parentheses what the paper prints"
+    sentence = " In parentheses: the paper's numbers"
     if data & {"digits", "fashion_mnist"}:
         return (
-            f"{sentence} for CIFAR-10 with the same noise: other data and a larger network, so compare orders, not "
-            "levels."
+            f"{sentence} for CIFAR-10 with the same noise; data and network differ, so compare the order of the "
+            "methods, not the values."
         )
     if table.tier != "paper":
-        return f"{sentence}, with a larger network and a longer training than tier {table.tier}."
+        return f"{sentence}, with a larger network and longer training than tier {table.tier}."
     return f"{sentence}."

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from string import ascii_lowercase
 
-from permll.report.rank_tests import Ranking, rank_methods
+from permll.report.rank_tests import NUM_RESAMPLES, Ranking, rank_methods
 from permll.report.tables.builder import rows_by_tier, unique_rows
 from permll.report.tables.model import Cell, Column, Line, Quantity, Table
 from permll.report.tables.specs import TABLE_SPECS
@@ -57,14 +57,14 @@ def _table(tier: str, ranking: Ranking) -> Table:
 def _notes(ranking: Ranking) -> list[str]:
     p = "p < 0.0001" if ranking.p < 1e-4 else f"p = {ranking.p:.4f}"
     notes = [
-        f"Friedman: chi-square {ranking.statistic:.1f} with {len(ranking.methods) - 1} degrees of freedom, {p}. "
-        f"Nemenyi: mean ranks nearer than {ranking.critical_difference:.2f} are ties at the 5 % level; they share a "
-        "letter, and ties with the best are bold.",
-        "Both tests take blocks as independent. Seeds of one setting are not, so the intervals draw settings first "
-        "(bootstrap, 2000 draws); none of it speaks about other data.",
+        f"Friedman test: chi-square {ranking.statistic:.1f} with {len(ranking.methods) - 1} degrees of freedom, {p}. "
+        f"Nemenyi test: mean ranks that differ by less than {ranking.critical_difference:.2f} are ties at the 5 % "
+        "level; they share a letter, and ties with the best are bold.",
+        "Both tests treat blocks as independent. Seeds of one setting are not, so the intervals resample settings "
+        f"first (bootstrap, {NUM_RESAMPLES} resamples). Neither says anything about other data.",
     ]
     if ranking.left_out:
-        notes.append(f"Left out, with too few blocks: {', '.join(map(method_title, ranking.left_out))}.")
+        notes.append(f"Left out for too few blocks: {', '.join(map(method_title, ranking.left_out))}.")
     return notes
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeVar
 LEVEL = 0.95
 RULE = (
     "Bold: the best mean, and every method whose difference from it has a 95 % interval that contains 0 "
-    "(paired t interval over the seeds that both have, not corrected for the number of methods). With fewer than two "
-    "such seeds there is no interval, and only the best mean is bold."
+    "(paired t interval over common seeds, not corrected for multiple comparisons). With fewer than two common seeds "
+    "only the best mean is bold."
 )
 Scores = Mapping[int, float]  # by seed
 Name = TypeVar("Name", bound=Hashable)
@@ -35,10 +35,10 @@ def mean_and_std(scores: Scores) -> MeanStd:
     return MeanStd(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
 
 
-def paired_interval(a: Scores, b: Scores, level: float = LEVEL) -> tuple[float, float] | None:
-    """Return the paired t interval of the mean difference a - b over common seeds; None for fewer than two.
+def paired_interval(a: Scores, b: Scores) -> tuple[float, float] | None:
+    """Return the 95 % paired t interval of the mean difference a - b over common seeds; None for fewer than two.
 
-    mean(d) ± t_{(1 + level)/2, n - 1} · sd(d) / √n, with d_s = a_s - b_s.
+    mean(d) ± t_{0.975, n - 1} · sd(d) / √n, with d_s = a_s - b_s.
 
     Examples:
         >>> low, high = paired_interval({1: 0.80, 2: 0.82, 3: 0.81}, {1: 0.79, 2: 0.80, 3: 0.81})
@@ -51,7 +51,7 @@ def paired_interval(a: Scores, b: Scores, level: float = LEVEL) -> tuple[float, 
     from scipy import stats
 
     mean, sd, n = mean_and_std({seed: a[seed] - b[seed] for seed in seeds})
-    margin = float(stats.t.ppf((1 + level) / 2, n - 1)) * (sd or 0.0) / math.sqrt(n)
+    margin = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * (sd or 0.0) / math.sqrt(n)
     return mean - margin, mean + margin
 
 
@@ -64,8 +64,8 @@ def best_methods(column: Mapping[Name, Scores], better: int) -> set[Name]:
 
     Examples:
         >>> column = {"a": {1: 0.80, 2: 0.82}, "b": {1: 0.79, 2: 0.83}, "c": {1: 0.50, 2: 0.52}, "d": {1: 0.6}}
-        >>> sorted(best_methods(column, better=1)), sorted(best_methods(column, better=-1)), best_methods(column, better=0)
-        (['a', 'b'], ['c'], set())
+        >>> sorted(best_methods(column, better=1)), best_methods(column, better=-1), best_methods(column, better=0)
+        (['a', 'b'], {'c'}, set())
     """
     means = {name: mean_and_std(scores).mean for name, scores in column.items() if scores}
     if not means or not better:

@@ -1,39 +1,39 @@
 "use strict";
 
-// Sorting: every head that is marked becomes a button. Cells without a number stay last in both directions.
-const value = (row, place) => {
-  const cell = row.cells[place];
+// Sorting: every marked heading becomes a button. Cells without a value stay last in both directions.
+const cellValue = (row, column) => {
+  const cell = row.cells[column];
   if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
   const text = cell.textContent.trim();
   return text === "-" || text === "" ? null : text;
 };
 
-const compare = (one, other) =>
-  typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other));
+const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
 
-const sort = (head) => {
-  const table = head.closest("table");
-  const ascending = head.getAttribute("aria-sort") === "descending" || (!head.hasAttribute("aria-sort") && head.cellIndex === 0);
+const sortBy = (heading) => {
+  const table = heading.closest("table");
+  const ascending =
+    heading.getAttribute("aria-sort") === "descending" || (!heading.hasAttribute("aria-sort") && heading.cellIndex === 0);
   for (const other of table.querySelectorAll("th[aria-sort]")) other.removeAttribute("aria-sort");
-  head.setAttribute("aria-sort", ascending ? "ascending" : "descending");
+  heading.setAttribute("aria-sort", ascending ? "ascending" : "descending");
   const body = table.tBodies[0];
-  const rows = [...body.rows].map((row) => [value(row, head.cellIndex), row]);
-  rows.sort(([one], [other]) => {
-    if (one === null || other === null) return (one === null) - (other === null);
-    return ascending ? compare(one, other) : compare(other, one);
+  const rows = [...body.rows].map((row) => [cellValue(row, heading.cellIndex), row]);
+  rows.sort(([a], [b]) => {
+    if (a === null || b === null) return (a === null) - (b === null);
+    return ascending ? compare(a, b) : compare(b, a);
   });
   body.append(...rows.map(([, row]) => row));
 };
 
-for (const head of document.querySelectorAll("table.sortable th[data-sort]")) {
+for (const heading of document.querySelectorAll("table.sortable th[data-sort]")) {
   const button = document.createElement("button");
   button.type = "button";
-  button.textContent = head.textContent;
-  button.addEventListener("click", () => sort(head));
-  head.replaceChildren(button);
+  button.textContent = heading.textContent;
+  button.addEventListener("click", () => sortBy(heading));
+  heading.replaceChildren(button);
 }
 
-// Copying; where the browser refuses its clipboard to files, the command is selected instead.
+// Copying. If the browser denies clipboard access, as for local files, the command is selected instead.
 const copy = async (button) => {
   const code = button.parentElement.querySelector("code");
   try {
@@ -50,7 +50,7 @@ document.addEventListener("click", (event) => {
   if (event.target.matches("button.copy")) copy(event.target);
 });
 
-// On paper nothing can be opened.
+// Print everything expanded.
 addEventListener("beforeprint", () => {
-  for (const part of document.querySelectorAll("details")) part.open = true;
+  for (const details of document.querySelectorAll("details")) details.open = true;
 });

@@ -1,24 +1,24 @@
-// The filter: words separated by commas; what contains one of them stays.
+// Filter by method: words separated by commas, any of which must match.
 const filter = document.getElementById("filter");
-const marked = [...document.querySelectorAll("[data-method]")];
+const elements = [...document.querySelectorAll("[data-method]")];
 
-const show = () => {
+const applyFilter = () => {
   const words = filter.value.toLowerCase().split(",").map((word) => word.trim()).filter(Boolean);
-  const seen = new Set();
+  const matching = new Set();
   const all = new Set();
-  for (const element of marked) {
+  for (const element of elements) {
     const name = element.dataset.method;
-    const fits = words.length === 0 || words.some((word) => name.includes(word));
-    element.hidden = !fits;
+    const matches = words.length === 0 || words.some((word) => name.includes(word));
+    element.hidden = !matches;
     all.add(name);
-    if (fits) seen.add(name);
+    if (matches) matching.add(name);
   }
-  document.getElementById("filtered").textContent = words.length ? `${seen.size} of ${all.size} methods` : "";
+  document.getElementById("filtered").textContent = words.length ? `${matching.size} of ${all.size} methods` : "";
 };
 
-if (marked.length) {
+if (elements.length) {
   const form = filter.form;
   form.hidden = false;
   form.addEventListener("submit", (event) => event.preventDefault());
-  filter.addEventListener("input", show);
+  filter.addEventListener("input", applyFilter);
 }

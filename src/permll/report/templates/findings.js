@@ -1,24 +1,24 @@
 
-// Cards: those of one pair of classes, and those that have words in their id or classes. Without this script all are shown.
+// Filter cards by pair of classes and by words in id or classes. Without scripts all cards are shown.
 const form = document.querySelector(".filter");
 const cards = [...document.querySelectorAll(".card")];
 const cells = [...document.querySelectorAll("td[data-pair]")];
 
 const filterCards = () => {
   const { pair, words } = form.elements;
-  const asked = words.value.toLowerCase().split(/\s+/).filter(Boolean);
-  let seen = 0;
+  const query = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+  let shown = 0;
   for (const card of cards) {
-    const fits = (!pair.value || card.dataset.pair === pair.value) && asked.every((word) => card.dataset.words.includes(word));
-    card.hidden = !fits;
-    seen += fits;
+    const matches = (!pair.value || card.dataset.pair === pair.value) && query.every((word) => card.dataset.words.includes(word));
+    card.hidden = !matches;
+    shown += matches;
   }
   for (const cell of cells) cell.firstElementChild.setAttribute("aria-pressed", cell.dataset.pair === pair.value);
-  const filtered = Boolean(pair.value || asked.length);
+  const filtered = Boolean(pair.value || query.length);
   form.querySelector("button").disabled = !filtered;
-  const all = pair.value ? Number(pair.selectedOptions[0].dataset.all) : 0;
-  const more = all > seen && !asked.length ? `; ${all} are flagged in all` : "";
-  document.getElementById("filtered").textContent = filtered ? `${seen} of ${cards.length} shown${more}` : "";
+  const flagged = pair.value ? Number(pair.selectedOptions[0].dataset.flagged) : 0;
+  const total = flagged > shown && !query.length ? `; ${flagged} flagged in total` : "";
+  document.getElementById("filtered").textContent = filtered ? `${shown} of ${cards.length} shown${total}` : "";
 };
 
 for (const cell of cells) {
@@ -31,7 +31,7 @@ for (const cell of cells) {
     pair.value = pair.value === cell.dataset.pair ? "" : cell.dataset.pair;
     words.value = "";
     filterCards();
-    if (pair.value) document.getElementById("suspects").scrollIntoView();
+    if (pair.value) document.getElementById("issues").scrollIntoView();
   });
   cell.replaceChildren(button);
 }
@@ -43,12 +43,12 @@ if (form) {
   form.addEventListener("input", filterCards);
   filterCards();
 }
-for (const part of document.querySelectorAll(".copy, .hint")) part.hidden = false;
+for (const element of document.querySelectorAll(".copy, .hint")) element.hidden = false;
 
-// A command breaks between its words only, not after a hyphen inside an option.
+// Commands wrap between words only, not after a hyphen inside an option.
 for (const code of document.querySelectorAll(".next code")) {
-  const parts = code.textContent.split(/( +)/).map((text, place) => {
-    if (place % 2) return text;
+  const parts = code.textContent.split(/( +)/).map((text, index) => {
+    if (index % 2) return text;
     const word = document.createElement("span");
     word.textContent = text;
     return word;
@@ -56,13 +56,13 @@ for (const code of document.querySelectorAll(".next code")) {
   code.replaceChildren(...parts);
 }
 
-// Tables that are wider than the page show on which side more is.
+// Tables wider than the page show on which side columns are hidden.
 const markSides = (box) => {
-  box.classList.toggle("onward", box.scrollLeft > 1);
-  box.classList.toggle("further", box.scrollWidth - box.clientWidth - box.scrollLeft > 1);
+  box.classList.toggle("more-left", box.scrollLeft > 1);
+  box.classList.toggle("more-right", box.scrollWidth - box.clientWidth - box.scrollLeft > 1);
 };
-const resized = new ResizeObserver((changes) => changes.forEach(({ target }) => markSides(target)));
+const observer = new ResizeObserver((changes) => changes.forEach(({ target }) => markSides(target)));
 for (const box of document.querySelectorAll(".scroll")) {
-  resized.observe(box);
+  observer.observe(box);
   box.addEventListener("scroll", () => markSides(box), { passive: true });
 }

@@ -30,7 +30,7 @@ def _table(table: Table, width: int) -> str:
         start = end
     notes = [*table.notes]
     if any(cell.bold for line in table.lines for cell in line.cells):
-        notes.insert(0, f"{BOLD} stands for bold.")
+        notes.insert(0, f"{BOLD} marks bold.")
     wrapped = [part for note in notes for part in textwrap.wrap(note, width, subsequent_indent="  ")]
     return "\n".join([*lines, *([""] if wrapped else []), *wrapped])
 
