@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from permll.cleaning.findings import Findings
-from permll.review.queue import MOST, Filter, Queue
+from permll.review.queue import MAX_PAGE_SIZE, Filter, Queue
 from permll.review.state import STATES
 
 
@@ -24,7 +24,7 @@ def slow(found: Findings, state: np.ndarray, wish: Filter) -> list[int]:
     return [
         row
         for row in found.order.tolist()
-        if (wish.everything or found.flagged[row])
+        if (wish.include_unflagged or found.flagged[row])
         and (wish.pair is None or (int(found.given[row]), int(found.proposed[row])) == wish.pair)
         and wish.state in ("any", STATES[state[row]])
     ]
@@ -58,7 +58,7 @@ def test_pages_forwards_and_backwards_are_what_was_wished_for(
     assert backwards == expected
     assert queue.count(wish, state) == len(expected)
     for place, row in enumerate(expected, 1):
-        assert queue.count(wish, state, until=int(found.rank[row])) == place
+        assert queue.count(wish, state, max_rank=int(found.rank[row])) == place
 
 
 @given(st.integers(1, 80), st.integers(2, 5), st.integers(0, 1000), st.booleans())
@@ -68,12 +68,12 @@ def test_pairs_and_progress_count_what_is_there(rows: int, classes: int, seed: i
     queue, wish = Queue(found), Filter("any", everything)
     scope = slow(found, state, wish)
     pairs = Counter((found.classes[found.given[row]], found.classes[found.proposed[row]]) for row in scope)
-    format_list = queue.pairs(wish, state, limit=1000)
-    assert {(one["given"], one["proposed"]): one["count"] for one in format_list} == {
+    listed = queue.pairs(wish, state, limit=1000)
+    assert {(one["given"], one["proposed"]): one["count"] for one in listed} == {
         pair: count for pair, count in pairs.items() if pair[0] != pair[1]
     }
-    assert [one["count"] for one in format_list] == sorted((one["count"] for one in format_list), reverse=True)
-    for one in format_list:
+    assert [one["count"] for one in listed] == sorted((one["count"] for one in listed), reverse=True)
+    for one in listed:
         first, second = map(int, one["pair"].split("-"))
         assert one["count"] == queue.count(Filter("any", everything, (first, second)), state)
         assert one["open"] == queue.count(Filter("open", everything, (first, second)), state)
@@ -85,7 +85,7 @@ def test_pairs_and_progress_count_what_is_there(rows: int, classes: int, seed: i
 def test_a_hundred_thousand_findings_come_in_pages() -> None:
     found, state = some(100_000, 10, 0)
     queue = Queue(found)
-    assert len(queue.page(Filter("any", True), state, limit=10**6)) == MOST
+    assert len(queue.page(Filter("any", True), state, limit=10**6)) == MAX_PAGE_SIZE
     seen = queue.page(Filter("any", True), state, after=99_990)
     assert seen.tolist() == found.order[99_990:].tolist()
     assert len(queue.pairs(Filter("any", True), state)) == 50

@@ -33,13 +33,13 @@ def test_following_in_pieces_is_replaying_at_once(log: list[Entry], cuts: list[i
     standing = ReviewState(IDS)
     places = sorted([0, *(min(cut, len(log)) for cut in cuts), len(log)])
     for start, end in pairwise(places):
-        standing.follow(log[start:end])
+        standing.update(log[start:end])
     holds = replay(log)
     for row, id in enumerate(IDS):
         assert standing.decision(row) == holds.get(id)
         assert standing.newest[row] == max([entry.number for entry in log if entry.id == id], default=0)
         verdict = holds[id].verdict if id in holds else None
         expected = {None: "open", "unsure": "unsure"}.get(verdict, "decided")
-        assert STATES[standing.state[row]] == expected
+        assert STATES[standing.codes[row]] == expected
         assert standing.history(row) == [entry for entry in log if entry.id == id]
-    assert standing.last == len(log)
+    assert standing.last_entry == len(log)

@@ -5,7 +5,7 @@ from permll.review.thumbnail_cache import ThumbnailCache
 
 
 def test_only_as_much_is_kept_as_fits() -> None:
-    kept = ThumbnailCache(most=100)
+    kept = ThumbnailCache(max_bytes=100)
     for row in range(50):
         kept.put((row, 160), Picture(bytes(10), "image/png"))
         assert kept.get((0, 160)) is not None  # asked for again and again
