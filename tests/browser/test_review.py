@@ -36,25 +36,25 @@ def fresh(texts: Path) -> Path:
     return texts
 
 
-def test_by_mouse_through_a_reload_two_tabs_and_a_crash(reviewer: Reviewer, fresh: Path) -> None:
-    found, decisions = Findings.load(fresh), Decisions(fresh)
-    ids = [found.ids[row] for row in found.order.tolist()]
-    with reviewer.serve_process(fresh) as server:
-        page = reviewer.open(server.url)
+def test_review_by_mouse_with_reload_and_two_tabs(reviewer: Reviewer, fresh: Path) -> None:
+    findings, decisions = Findings.load(fresh), Decisions(fresh)
+    ids = [findings.ids[row] for row in findings.order.tolist()]
+    with reviewer.serve(fresh) as url:
+        page = reviewer.open(url)
         assert "token" not in page.url
         assert current_id(page) == ids[0]
         page.get_by_role("button", name="Accept").click()
         enter_name(page, "Ada <b>")
         wait_for_text(page, "#progress", "1 of")
         wait_until_idle(page)
-        assert decisions.current()[ids[0]][1:4] == ("accept", found[int(found.order[0])].proposed, "Ada <b>")
+        assert decisions.current()[ids[0]][1:4] == ("accept", findings[int(findings.order[0])].proposed, "Ada <b>")
         assert current_id(page) == ids[1]
         page.get_by_role("button", name="Keep").click()
         wait_for_text(page, "#progress", "2 of")
         wait_until_idle(page)
-        page.get_by_role("button", name="Another class").click()  # searched for, and chosen
-        third = found[int(found.order[2])]
-        (rest,) = set(found.classes) - {third.given, third.proposed}
+        page.get_by_role("button", name="Another class").click()
+        third = findings[int(findings.order[2])]
+        (rest,) = set(findings.classes) - {third.given, third.proposed}
         page.fill("#search", rest.upper())
         page.get_by_role("option", name=rest).click()
         wait_for_text(page, "#progress", "3 of")
@@ -64,41 +64,48 @@ def test_by_mouse_through_a_reload_two_tabs_and_a_crash(reviewer: Reviewer, fres
         wait_for_text(page, "#progress", "2 of")
         wait_until_idle(page)
         assert current_id(page) == ids[2]
-        assert "History" in page.locator(".history summary").inner_text()
+        assert page.locator(".history summary").inner_text() == "History (2 entries)"
         page.reload()
         wait_until_idle(page)
         assert current_id(page) == ids[2]
         assert page.locator("#reviewer").inner_text() == "Ada <b>"
 
-        other = reviewer.open_tab(page.context, server.url)
+        other = reviewer.open_tab(page.context, url)
         other.goto(page.url)
         wait_until_idle(other)
         other.keyboard.press("s")
         wait_for_text(other, "#progress", "1 not sure")
-        page.get_by_role("button", name="Accept").click()  # has not seen that
-        message = page.locator("#message")
-        message.wait_for()
-        assert "in the meantime; nothing was overwritten" in message.inner_text()
+        page.get_by_role("button", name="Accept").click()  # without having seen that
+        wait_for_text(page, "#message", "in the meantime; nothing was overwritten")
         wait_until_idle(page)
         assert "was not sure about" in page.locator(".decision").inner_text()
         assert decisions.current()[ids[2]].verdict == "unsure"
-        press(page, "a")  # has seen it now
+        press(page, "a")  # having seen it
         page.locator("#message").wait_for(state="hidden")
+    assert [entry.verdict for entry in decisions.log()] == ["accept", "keep", "choose", "undo", "unsure", "accept"]
+
+
+@pytest.mark.slow
+def test_review_resumes_after_server_was_killed(reviewer: Reviewer, fresh: Path) -> None:
+    findings, decisions = Findings.load(fresh), Decisions(fresh)
+    with reviewer.serve_process(fresh, "--reviewer", "Ada") as server:
+        page = reviewer.open(server.url)
+        press(page, "a", "k", "s")
         before = decisions.log()
         server.process.kill()
         server.process.wait(timeout=60)
         page.keyboard.press("k")
         wait_for_text(page, "#message", "No response")
         reviewer.forget_lost_connections()
-    assert [entry.verdict for entry in before] == ["accept", "keep", "choose", "undo", "unsure", "accept"]
+    assert [entry.verdict for entry in before] == ["accept", "keep", "unsure"]
     assert decisions.log() == before
     with reviewer.serve(fresh) as url:
-        again = reviewer.open(url)
-        assert again.locator("#progress").inner_text().startswith("3 of")
-        assert current_id(again) == ids[3]
+        page = reviewer.open(url)
+        assert page.locator("#progress").inner_text().startswith("2 of")
+        assert current_id(page) == findings.ids[findings.order[3]]
 
 
-def test_an_answer_that_breaks_off_is_told(reviewer: Reviewer, fresh: Path) -> None:
+def test_review_reports_truncated_response(reviewer: Reviewer, fresh: Path) -> None:
     with reviewer.serve(fresh, "Bob") as url:
         page = reviewer.open(url)
         page.route("**/api/samples*", lambda route: route.fulfill(body='{"items": [', content_type="application/json"))
@@ -106,9 +113,9 @@ def test_an_answer_that_breaks_off_is_told(reviewer: Reviewer, fresh: Path) -> N
         wait_for_text(page, "#message", "No response")
 
 
-def test_by_keyboard_alone(reviewer: Reviewer, fresh: Path) -> None:
-    found, decisions = Findings.load(fresh), Decisions(fresh)
-    ids = [found.ids[row] for row in found.order.tolist()]
+def test_review_by_keyboard(reviewer: Reviewer, fresh: Path) -> None:
+    findings, decisions = Findings.load(fresh), Decisions(fresh)
+    ids = [findings.ids[row] for row in findings.order.tolist()]
     with reviewer.serve(fresh, "Bob") as url:
         page = reviewer.open(url)
         page.keyboard.press("?")
@@ -120,7 +127,7 @@ def test_by_keyboard_alone(reviewer: Reviewer, fresh: Path) -> None:
         press(page, "a", "k", "s", "3")
         press(page, "c")
         page.keyboard.type("go")
-        page.keyboard.press("Escape")  # closes it, whatever was typed
+        page.keyboard.press("Escape")
         page.locator("#picker").wait_for(state="hidden")
         press(page, "c")
         page.keyboard.type("bad")
@@ -129,9 +136,9 @@ def test_by_keyboard_alone(reviewer: Reviewer, fresh: Path) -> None:
         wait_for_text(page, "#progress", "4 of")
         wait_until_idle(page)
         verdicts = [(entry.id, entry.verdict) for entry in decisions.log()]
-        third = list(found.chances(int(found.order[3])))[2]
-        kind = "keep" if third == found[int(found.order[3])].given else "choose"
-        last = found[int(found.order[4])]
+        third = list(findings.chances(int(findings.order[3])))[2]
+        kind = "keep" if third == findings[int(findings.order[3])].given else "choose"
+        last = findings[int(findings.order[4])]
         chosen = {last.given: "keep", last.proposed: "accept"}.get("bad", "choose")
         assert verdicts == list(zip(ids[:5], ["accept", "keep", "unsure", kind, chosen], strict=True))
         press(page, "u", "u")
@@ -141,7 +148,7 @@ def test_by_keyboard_alone(reviewer: Reviewer, fresh: Path) -> None:
         press(page, "ArrowLeft")
         assert current_id(page) == ids[4]
 
-        press(page, "g")  # the grid begins where one was
+        press(page, "g")  # starts at the same sample
         first = page.locator(".tile").first
         assert first.get_attribute("aria-label").startswith(f"{ids[4]}:")
         press(page, "x", "ArrowRight", "ArrowRight", "x", "k")
@@ -150,16 +157,16 @@ def test_by_keyboard_alone(reviewer: Reviewer, fresh: Path) -> None:
         assert ids[5] not in decisions.current()
         press(page, "u")
         assert page.locator(".tile .badge").count() == 1
-        press(page, "x", "ArrowLeft", "x", "a")  # three are decided, the last two together
-        page.locator("#toast button").click()  # and taken back together
+        press(page, "x", "ArrowLeft", "x", "a")  # three decisions, the last two at once
+        page.locator("#toast button").click()  # undo both
         page.locator(".tile .badge").nth(1).wait_for(state="detached")
         wait_until_idle(page)
         assert page.locator(".tile .badge").count() == 1
-        press(page, "ArrowRight", "Home", "Enter")  # an arrow leads back into the grid
+        press(page, "ArrowRight", "Home", "Enter")  # an arrow key moves the focus back into the grid
         assert page.locator(".sample").is_visible()
         assert current_id(page) == ids[4]
 
-        page.keyboard.press("p")  # one pair of classes
+        page.keyboard.press("p")
         page.wait_for_selector("#options li")
         page.keyboard.press("Enter")
         wait_for_text(page, "#pair", "→")
@@ -171,12 +178,12 @@ def test_by_keyboard_alone(reviewer: Reviewer, fresh: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_data_on_a_phone_and_in_the_dark(reviewer: Reviewer, tmp_path: Path, kind: str) -> None:
+def test_review_shows_all_kinds_on_phone_in_dark_mode(reviewer: Reviewer, tmp_path: Path, kind: str) -> None:
     with reviewer.serve(make_run(kind, tmp_path).folder, "<script>") as url:
         page = reviewer.open(url, viewport=PHONE, color_scheme="dark", reduced_motion="reduce")
         assert fits_width(page)
-        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert paper == "rgb(18, 22, 31)"
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert background == "rgb(18, 22, 31)"
         assert page.locator("#reviewer").inner_text() == "<script>"
         content = {
             "images": "figure img",
@@ -188,7 +195,7 @@ def test_every_kind_of_data_on_a_phone_and_in_the_dark(reviewer: Reviewer, tmp_p
         if kind == "images":
             assert page.evaluate("document.querySelector('figure img').decode().then(() => true)")
             assert page.evaluate("document.querySelector('figure img').naturalWidth") == 120
-        if kind == "texts":  # what would be markup is text
+        if kind == "texts":  # markup is escaped
             assert "<script>document.title = 'broken'</script>" in page.locator("figure .text").inner_text()
             assert page.locator(".sample").locator("script, b:not(.quality b), i, u").count() == 0
             assert page.title() == "run · permll review"
@@ -205,7 +212,7 @@ def test_every_kind_of_data_on_a_phone_and_in_the_dark(reviewer: Reviewer, tmp_p
         assert page.locator(".toolbar button").first.is_visible()
 
 
-BOXES = """() => {
+CHECKBOX_CONTRAST = """() => {
   const linear = (value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
   const light = (text) => {
     const [r, g, b] = text.match(/[\\d.]+/g).map((value) => linear(Number(value) / 255));
@@ -220,7 +227,7 @@ BOXES = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_on_a_phone_verdicts_name_their_classes_in_full(
+def test_review_shows_full_class_names_on_phone(
     reviewer: Reviewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheme: str
 ) -> None:
     monkeypatch.setattr(review_runs, "CLASSES", ("Ankle boot", "o" * 40, "Complaints about late or lost deliveries"))
@@ -235,19 +242,19 @@ def test_on_a_phone_verdicts_name_their_classes_in_full(
             assert cut == []
             assert fits_width(page)
             press(page, "s")
-            told = page.locator("#toast").bounding_box()  # does not cover them either
-            assert told["y"] + told["height"] <= page.locator(".verdicts").bounding_box()["y"]
+            toast = page.locator("#toast").bounding_box()
+            assert toast["y"] + toast["height"] <= page.locator(".verdicts").bounding_box()["y"]
         press(page, "g")
-        boxes = page.evaluate(BOXES)
+        boxes = page.evaluate(CHECKBOX_CONTRAST)
         assert len(boxes) > 10
-        assert min(boxes) >= 3  # a box that is not ticked is seen
+        assert min(boxes) >= 3
 
 
-def test_text_is_readable_in_both_schemes_and_everything_has_a_name(reviewer: Reviewer, fresh: Path) -> None:
+def test_review_is_accessible_in_both_color_schemes(reviewer: Reviewer, fresh: Path) -> None:
     with reviewer.serve(fresh, "Ada") as url:
         for scheme in ("light", "dark"):
             page = reviewer.open(url, color_scheme=scheme)
-            press(page, "s")  # so that there are remarks, badges and a log
+            press(page, "s")  # for a toast, a badge and a history
             assert page.evaluate(FIND_LOW_CONTRAST) == []
             press(page, "o", "o")
             assert page.evaluate(FIND_LOW_CONTRAST) == []
@@ -264,12 +271,12 @@ def test_text_is_readable_in_both_schemes_and_everything_has_a_name(reviewer: Re
             assert outline == "solid"
 
 
-def test_the_end_of_the_queue_says_so(reviewer: Reviewer, fresh: Path) -> None:
-    found = Findings.load(fresh)
+def test_review_reports_end_of_queue(reviewer: Reviewer, fresh: Path) -> None:
+    findings = Findings.load(fresh)
     decisions = Decisions(fresh)
-    flagged = [found[row] for row in found.order.tolist() if found.flagged[row]]
-    for one in flagged[1:]:
-        decisions.add(one.id, "keep", one.given, "Ada", expected=None)
+    flagged = [findings[row] for row in findings.order.tolist() if findings.flagged[row]]
+    for finding in flagged[1:]:
+        decisions.add(finding.id, "keep", finding.given, "Ada", expected=None)
     with reviewer.serve(fresh, "Ada") as url:
         page = reviewer.open(url)
         press(page, "a")

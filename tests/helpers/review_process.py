@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
+
 PERMLL = Path(sys.executable).with_name("permll")
 
 
@@ -65,9 +67,8 @@ def run_here(*arguments: str) -> str:
         mock.patch.object(warnings, "formatwarning", warnings.formatwarning),
         redirect_stdout(out),
         redirect_stderr(err),
+        pytest.raises(SystemExit) as exit,
     ):
-        try:
-            main()
-        except SystemExit as exit:
-            assert not exit.code, err.getvalue()
+        main()
+    assert not exit.value.code, err.getvalue()
     return out.getvalue()
