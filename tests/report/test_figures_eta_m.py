@@ -37,7 +37,7 @@ def curves(axes: Any) -> dict[str, Any]:
     return {line.get_label(): line for line in axes.get_lines() if not line.get_label().startswith("_")}
 
 
-def test_panels_hold_the_settings_of_their_m_and_their_eta() -> None:
+def test_correction_curves_select_settings() -> None:
     left, right = draw_correction_curves(SERIES, m=0.75, eta=24, given=0.46).axes
     assert list(curves(left)) == [f"η = {eta:g}" for eta in ETAS]
     assert list(curves(right)) == [f"m = {m:g}" for m in MS]
@@ -47,14 +47,14 @@ def test_panels_hold_the_settings_of_their_m_and_their_eta() -> None:
     assert levels == [46]
 
 
-def test_a_panel_may_be_empty_but_not_both() -> None:
+def test_correction_curves_refuse_no_data() -> None:
     left, right = draw_correction_curves({Setting(6, 0.75): {1: 0.5}}, m=0.75, eta=24).axes
     assert (len(curves(left)), len(curves(right))) == (1, 0)
-    with pytest.raises(ValueError, match=r"nothing to draw: no training has m = 0.5 or η = 24\."):
+    with pytest.raises(ValueError, match=r"nothing to draw: no run has m = 0.5 or η = 24\."):
         draw_correction_curves({Setting(6, 0.75): {1: 0.5}}, m=0.5, eta=24)
 
 
-def test_settings_are_told_apart_without_colour() -> None:
+def test_correction_curves_differ_by_marker() -> None:
     left, _ = draw_correction_curves(SERIES, m=0.75, eta=24).axes
     lines = curves(left).values()
     assert len({(line.get_marker(), line.get_markerfacecolor() == "white") for line in lines}) == len(ETAS)
@@ -65,7 +65,7 @@ def test_settings_are_told_apart_without_colour() -> None:
     assert min(np.diff(grays)) > 5
 
 
-def test_the_smooth_map_is_the_weighted_mean_of_all_cells() -> None:
+def test_smooth_map_equals_weighted_mean() -> None:
     cells = [
         Point(1.0, 0.2, 0.1),
         Point(4.0, 0.2, 0.5),
@@ -81,11 +81,11 @@ def test_the_smooth_map_is_the_weighted_mean_of_all_cells() -> None:
             above = below = 0.0
             for cell in cells:
                 weight = np.exp(-(((x - np.log(cell.eta)) / across) ** 2) / 2 - (((m - cell.m) / along) ** 2) / 2)
-                above, below = above + weight * cell.share, below + weight
+                above, below = above + weight * cell.fraction, below + weight
             assert found[i, j] == pytest.approx(above / below)
 
 
-def test_the_map_marks_every_training_the_best_and_the_ridge(tmp_path: Path) -> None:
+def test_heat_map_marks_runs_and_ridge(tmp_path: Path) -> None:
     figure = draw_heat_map([*POINTS, Point(24, 0.75, share(24, 0.75) + 0.02)])
     axes = figure.axes[0]
     dots = axes.collections[-1]
@@ -107,12 +107,12 @@ def test_the_map_marks_every_training_the_best_and_the_ridge(tmp_path: Path) -> 
     assert path.stat().st_size > 20_000
 
 
-def test_the_best_eta_stays_within_those_tried() -> None:
+def test_best_eta_stays_in_range() -> None:
     rising = [Point(eta, m, eta / 10) for eta in (1.0, 10.0) for m in (0.2, 0.8)]
     np.testing.assert_allclose(best_eta(rising, np.array([0.2, 0.5, 0.8])), 10.0)
 
 
 @pytest.mark.parametrize("points", [[], [Point(1, 0.5, 0.5)], [Point(eta, 0.5, 0.5) for eta in (1, 2, 3)]])
-def test_a_map_needs_two_values_of_each(points: list[Point]) -> None:
+def test_heat_map_needs_two_values(points: list[Point]) -> None:
     with pytest.raises(ValueError, match="a map needs two values of η and two of m: there are"):
         draw_heat_map(points)

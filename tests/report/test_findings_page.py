@@ -1,4 +1,4 @@
-"""The page of findings as a file: whole, by itself, of bounded size, and true to what the findings say."""
+"""The report of findings as a file: self-contained, bounded in size, escaped, and consistent with the findings."""
 
 import base64
 import hashlib
@@ -31,7 +31,7 @@ def cards(page: PageParser) -> list[dict[str, str | None]]:
     return [attributes for tag, attributes in page.tags if tag == "li" and attributes.get("class") == "card"]
 
 
-def test_everything_is_inside_and_nothing_else_may_run(tmp_path: Path) -> None:
+def test_report_is_self_contained(tmp_path: Path) -> None:
     transition = {"transition": np.eye(3).tolist()}
     page, text = write_findings_page(tmp_path, make_findings(duplicates=((0, 1),), metadata=transition))
     for tag, attributes in page.tags:
@@ -53,50 +53,53 @@ def test_everything_is_inside_and_nothing_else_may_run(tmp_path: Path) -> None:
     assert policy.startswith("default-src 'none'; img-src data:;")
 
 
-def test_it_says_what_the_text_says(tmp_path: Path) -> None:
+def test_report_agrees_with_text_summary(tmp_path: Path) -> None:
     findings = make_findings(duplicates=((0, 1), (2, 3)))
     facts, page = findings_facts(findings), write_findings_page(tmp_path, findings)[0]
     rate, flagged, *_, last = findings_summary(findings).splitlines()
     assert flagged.split(":")[0] == "20 of 60 labels are flagged"
     for said in (rate, "20 of 60 labels are flagged", last, "permll review run"):
         assert said in page.text
-    for one in facts["classes"]:
-        assert f"{one['class']}{one['labels']}{one['flagged']}{100 * one['share']:.0f} %" in page.text
+    text = "".join(page.text.split())
+    for line in facts["classes"]:
+        assert f"{line['class']}{line['labels']}{line['flagged']}{100 * line['share']:.0f}%" in text
     cells = [attributes["title"] for tag, attributes in page.tags if tag == "td" and "title" in attributes]
     assert Counter(str(cell).split(" label")[0] for cell in cells) == Counter(
         f"{pair['given']} → {pair['proposed']}: {pair['count']}" for pair in facts["pairs"]
     )
 
 
-def test_cards_come_by_rank_with_what_to_decide_by(tmp_path: Path) -> None:
+def test_report_orders_cards_by_rank(tmp_path: Path) -> None:
     findings = make_findings(ids=[f"{row:03}/Photo" for row in range(60)])
     page, text = write_findings_page(tmp_path, findings)
     first = findings.first(20)
     assert [str(card["data-words"]).split()[0] for card in cards(page)] == [one.id.lower() for one in first]
     assert len(cards(page)) == 20
     one = text.split('<li class="card"')[1].split("</li>")[0]
-    assert f'<bdi class="was">{first[0].given}</bdi> <small>1&nbsp;%</small>' in one
-    assert f'<bdi class="now">{first[0].proposed}</bdi> <small>99&nbsp;%</small>' in one
+    assert f'<bdi class="given">{first[0].given}</bdi> <small>1&nbsp;%</small>' in one
+    assert f'<bdi class="proposed">{first[0].proposed}</bdi> <small>99&nbsp;%</small>' in one
     assert "the training corrected it; the network sees another class" in one
     assert "<span>1</span> <code>000/Photo</code>" in one
     assert f"sample {findings.order[0]}<" in one
 
 
-def test_nothing_wrong_is_said_kindly_and_no_more_than_is_known(tmp_path: Path) -> None:
+def test_report_without_flagged_labels(tmp_path: Path) -> None:
     page, _ = write_findings_page(tmp_path, make_findings(wrong=0))
     assert "No label is flagged" in page.text
-    assert "No label of 60 is more likely wrong than right. That is good news, not proof" in page.text
-    assert "Trusted least, though none of them is flagged" in page.text
+    assert (
+        "None of 60 labels is more likely wrong than right. This does not prove that all labels are right" in page.text
+    )
+    assert "Least trusted labels (none is flagged)" in page.text
     assert len(cards(page)) == MAX_UNFLAGGED_CARDS
-    assert not any(tag == "form" for tag, _ in page.tags)  # there is nothing to choose from
-    assert "mixed up" not in page.text
+    assert not any(tag == "form" for tag, _ in page.tags)
+    assert "Confused classes" not in page.text
     doubtful, _ = write_findings_page(tmp_path, make_findings(wrong=0, duplicates=((0, 1),)))
-    assert "Yet 1 group of equal samples does not have one label." in doubtful.text
-    assert "good news" not in doubtful.text
-    assert "1 group of equal samples" in findings_summary(make_findings(wrong=0, duplicates=((0, 1),)))
+    assert "However, 1 group of identical samples has different labels." in doubtful.text
+    assert "prove" not in doubtful.text
+    assert "1 group of identical samples" in findings_summary(make_findings(wrong=0, duplicates=((0, 1),)))
 
 
-def test_no_name_is_taken_for_markup(tmp_path: Path) -> None:
+def test_report_escapes_names(tmp_path: Path) -> None:
     findings = make_findings(
         classes=(BAD, f"{BAD} 2", "c"), ids=[f"{BAD}{row}" for row in range(60)], duplicates=((0, 1),), wrong=6
     )
@@ -117,7 +120,7 @@ def test_no_name_is_taken_for_markup(tmp_path: Path) -> None:
     assert "\x00" not in text
 
 
-def test_a_hundred_thousand_findings_make_a_page_under_ten_megabytes(tmp_path: Path) -> None:
+def test_report_size_is_bounded(tmp_path: Path) -> None:
     rows, classes = 100_000, 300
     rng = np.random.default_rng(0)
     given, other = rng.integers(0, classes, rows), rng.zipf(1.3, rows) % classes
@@ -141,30 +144,30 @@ def test_a_hundred_thousand_findings_make_a_page_under_ten_megabytes(tmp_path: P
     assert len(text.encode()) < 10_000_000
     assert len(cards(page)) == MAX_CARDS
     assert f"The first {MAX_CARDS} of {int(findings.flagged.sum()):,} flagged labels." in page.text
-    assert f"These are the {MAX_CLASSES} of {classes} classes with most flagged labels" in page.text
-    matrix = text.split('aria-labelledby="mixed-up-said">')[-1].split("</table>")[0]
+    assert f"The {MAX_CLASSES} of {classes} classes with the most flagged labels" in page.text
+    matrix = text.split('aria-labelledby="confusion-matrix-caption">')[-1].split("</table>")[0]
     assert matrix.count("<tr>") == MAX_CLASSES
     assert "and 280 more classes with flagged labels" in page.text
-    assert "and 971 more groups: findings.json has all" in page.text
+    assert "and 971 more groups: see findings.json" in page.text
     numbers = [int(number.replace(",", "")) for number in re.findall(r">([\d,]+)</td>", matrix)]
     assert f"; {sum(numbers):,} of " in page.text
 
 
-def test_only_pairs_that_have_cards_can_be_asked_for(tmp_path: Path) -> None:
+def test_report_offers_pairs_with_cards(tmp_path: Path) -> None:
     findings = make_findings(400, wrong=140)
     page, _ = write_findings_page(tmp_path, findings)
     of_cards = Counter(str(card["data-pair"]) for card in cards(page))
     cells = {str(one["data-pair"]) for tag, one in page.tags if tag == "td" and "data-pair" in one}
-    chosen = {str(one["value"]): str(one["data-all"]) for tag, one in page.tags if tag == "option" and one["value"]}
+    chosen = {str(one["value"]): str(one["data-flagged"]) for tag, one in page.tags if tag == "option" and one["value"]}
     assert set(of_cards) == cells == set(chosen)
     every = Counter(zip(findings.given[:140].tolist(), findings.proposed[:140].tolist(), strict=True))
     assert chosen == {f"{given}-{other}": str(count) for (given, other), count in every.items()}
 
 
-def test_transition_matrix_is_shown_for_few_classes(tmp_path: Path) -> None:
+def test_report_shows_transition_of_few_classes(tmp_path: Path) -> None:
     def cells(matrix: Any, classes: int) -> list[str]:
         findings = make_findings(classes=tuple(f"k{k}" for k in range(classes)), metadata={"transition": matrix})
-        parts = write_findings_page(tmp_path, findings)[1].split('aria-labelledby="transition-said">')
+        parts = write_findings_page(tmp_path, findings)[1].split('aria-labelledby="transition-caption">')
         return re.findall(r"<td[^>]*>(\d*)</td>", parts[-1].split("<tbody>")[1]) if len(parts) > 1 else []
 
     assert cells([[0.9, 0.1], [0.004, 0.996]], 2) == ["90", "10", "", "100"]
@@ -173,7 +176,7 @@ def test_transition_matrix_is_shown_for_few_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 21, 3000])
-def test_the_histogram_counts_every_label(rows: int) -> None:
+def test_histogram_counts_all_labels(rows: int) -> None:
     findings = make_findings(rows, wrong=rows // 3)
     drawn = histogram(findings)
     found = re.findall(r"<title>([\d.]+) to ([\d.]+): ([\d,]+) labels?, ([\d,]+) flagged</title>", drawn)
@@ -186,7 +189,7 @@ def test_the_histogram_counts_every_label(rows: int) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 9, 10, 11, 57, 999, 1_000_000])
-def test_a_scale_has_few_lines_and_none_beyond(most: int) -> None:
+def test_histogram_ticks(most: int) -> None:
     for log in (True, False):
         found = ticks(most, log=log)
         assert 1 <= len(found) <= 7
@@ -194,7 +197,7 @@ def test_a_scale_has_few_lines_and_none_beyond(most: int) -> None:
         assert 0 < found[0] <= found[-1] <= most
 
 
-def test_previews_are_cut_and_say_so(tmp_path: Path) -> None:
+def test_report_cuts_previews(tmp_path: Path) -> None:
     def card(**preview: Any) -> str:
         text = write_findings_page(tmp_path, make_findings(wrong=1), lambda _: preview)[1]
         return text.split('<li class="card"')[1].split("</li>")[0]
@@ -209,4 +212,4 @@ def test_previews_are_cut_and_say_so(tmp_path: Path) -> None:
     assert f"and {MAX_BARS + 1} more numbers" in bars
     numbers = card(kind="vector", values=[0.25, -1e-9], more=0)
     assert re.findall(r"<td>(.*?)</td>", numbers) == ["0.25", "-1e-09"]
-    assert "It cannot be shown." in card(kind="none")
+    assert "No preview." in card(kind="none")

@@ -64,12 +64,12 @@ def second_table(text: str) -> Found:
     return found
 
 
-def test_every_number_is_the_printed_one(tables: list[str]) -> None:
+def test_paper_results_match_source(tables: list[str]) -> None:
     first, second = tables
     assert first_table(first) | second_table(second) == PAPER_RESULTS
 
 
-def test_the_numbers_are_all_there_and_belong_to_methods_of_ours() -> None:
+def test_paper_results_are_complete() -> None:
     by_table = {table: [key for key in PAPER_RESULTS if key[0] == table] for table in ("table1", "table2")}
     # CIFAR-10: ten rows of six, three numbers not printed; CIFAR-100: eleven rows of six, five not printed.
     assert (len(by_table["table1"]), len(by_table["table2"])) == (10 * 6 - 3 + 11 * 6 - 5, 10)

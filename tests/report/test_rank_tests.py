@@ -1,4 +1,4 @@
-"""Ranks: against scipy, against loops, and against printed tables."""
+"""Rank tests against loops and published tables."""
 
 import itertools
 import math
@@ -45,13 +45,13 @@ def test_friedman_test_equals_loops(scores: np.ndarray) -> None:
 
 # Demšar, Statistical Comparisons of Classifiers over Multiple Data Sets, JMLR 2006, Table 5 (a): q / √2 at 5 %.
 @pytest.mark.parametrize(("methods", "q"), [(2, 1.960), (3, 2.343), (5, 2.728), (10, 3.164)])
-def test_the_critical_difference_is_the_printed_one(methods: int, q: float) -> None:
+def test_critical_difference_matches_table(methods: int, q: float) -> None:
     expected = q * math.sqrt(methods * (methods + 1) / (6 * 14))
     assert critical_difference(methods, 14) == pytest.approx(expected, rel=5e-4)
 
 
 @given(st.lists(st.floats(1, 9), min_size=1, max_size=7).map(sorted), st.floats(0.1, 5))
-def test_groups_of_ties_are_the_largest_there_are(means: list[float], critical: float) -> None:
+def test_tie_groups_are_maximal(means: list[float], critical: float) -> None:
     found = tie_groups(means, critical)
     slow = set()
     for start, end in itertools.combinations(range(len(means)), 2):
@@ -62,7 +62,7 @@ def test_groups_of_ties_are_the_largest_there_are(means: list[float], critical: 
     assert len(found) == len(largest)
 
 
-def test_the_bootstrap_draws_settings_then_seeds_and_is_repeatable() -> None:
+def test_bootstrap_resamples_settings_then_seeds() -> None:
     ranks = np.array([[1.0, 2], [1, 2], [2, 1], [2, 1]])
     settings = [("a", "x"), ("a", "x"), ("b", "x"), ("b", "x")]
     # Whole settings are drawn: the mean rank is 1, 1.5 or 2 and nothing between, with chances 1/4, 1/2, 1/4.
@@ -79,7 +79,7 @@ def test_the_bootstrap_draws_settings_then_seeds_and_is_repeatable() -> None:
     assert (one[:, 1] >= many.mean(0)).all()
 
 
-def test_only_blocks_that_all_have_are_ranked_and_who_has_too_few_is_named() -> None:
+def test_ranking_uses_common_blocks() -> None:
     rows = grid(("ce", "elr", "permll"), ("sym-20", "sym-60"), seeds=2)
     rows += [row("ce", "sym-80"), row("permll", "sym-80"), row("sop", "sym-20")]
     found = rank_methods(rows)
@@ -98,7 +98,7 @@ def test_only_blocks_that_all_have_are_ranked_and_who_has_too_few_is_named() -> 
     assert dict(zip((key[0] for key in found.methods), found.mean_ranks, strict=True)) == pytest.approx(expected)
 
 
-def test_the_most_comparisons_are_kept() -> None:
+def test_complete_blocks_maximizes_comparisons() -> None:
     blocks = [("d", "n", seed) for seed in range(4)]
     sets = {("a", ""): set(blocks), ("b", ""): set(blocks), ("c", ""): set(blocks[:3]), ("e", ""): set(blocks[:1])}
     methods, shared = complete_blocks(sets)
@@ -106,24 +106,22 @@ def test_the_most_comparisons_are_kept() -> None:
     assert complete_blocks({}) == ([], [])
 
 
-def test_too_little_is_not_ranked() -> None:
+def test_ranking_needs_two_methods_and_blocks() -> None:
     assert rank_methods([row("ce"), row("elr")]) is None  # one block
     assert rank_methods(grid(("ce",))) is None
     assert rank_methods([row("ce", last=None), row("elr", seed=2)]) is None
 
 
-def test_low_is_good_if_asked_and_the_order_of_rows_does_not_matter() -> None:
+def test_ranking_ignores_row_order() -> None:
     rows = grid(("ce", "elr", "permll"), ("sym-60", "asym-40"))
-    high, low = rank_methods(rows), rank_methods(rows[::-1], better=-1)
-    assert high is not None
-    assert low is not None
-    assert high.methods == low.methods[::-1]
-    again = rank_methods(rows[::-1])
-    assert again is not None
-    np.testing.assert_array_equal(high.intervals, again.intervals)
+    ranking, reversed_ranking = rank_methods(rows), rank_methods(rows[::-1])
+    assert ranking is not None
+    assert reversed_ranking is not None
+    assert ranking.methods == reversed_ranking.methods
+    np.testing.assert_array_equal(ranking.intervals, reversed_ranking.intervals)
 
 
-def test_the_table_calls_ties_ties() -> None:
+def test_rank_table_marks_ties() -> None:
     rows = [*grid(seeds=3), *(row("glc", noise, seed, 0.99) for noise in ("sym-20", "sym-60") for seed in (1, 2, 3))]
     (table,) = rank_tables(rows)
     found = rank_methods([one for one in rows if one["method"] != "glc"])

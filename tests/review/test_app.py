@@ -29,9 +29,7 @@ def decide(client: Any, samples: list[tuple[int, int]], verdict: str, label: str
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_data_is_shown_decided_and_remembered(
-    kind: str, run_of: Callable[[str], Run], tmp_path: Path
-) -> None:
+def test_app_serves_all_kinds_of_data(kind: str, run_of: Callable[[str], Run], tmp_path: Path) -> None:
     session = make_session(run_of(kind), tmp_path)
     with open_client(make_app(session, token=TOKEN, port=8000, title=kind)) as client:
         page = client.get("/api/samples").json()
@@ -54,7 +52,7 @@ def test_every_kind_of_data_is_shown_decided_and_remembered(
     assert first["row"] not in [item["row"] for item in again.page(Filter())["items"]]
 
 
-def test_verdicts_and_the_labels_they_mean(client: Any, session: ReviewSession) -> None:
+def test_app_normalizes_verdicts(client: Any, session: ReviewSession) -> None:
     row = int(session.findings.order[0])
     item = client.get(f"/api/samples/{row}").json()["item"]
     third = next(one["label"] for one in item["candidates"] if one["label"] not in (item["given"], item["proposed"]))
@@ -81,7 +79,7 @@ def test_verdicts_and_the_labels_they_mean(client: Any, session: ReviewSession) 
     assert decide(client, [(trusted, 0)], "accept").json()["items"][0]["decision"]["verdict"] == "keep"
 
 
-def test_undo_goes_back_one_at_a_time_and_only_over_ones_own(client: Any, session: ReviewSession) -> None:
+def test_undo_is_per_reviewer(client: Any, session: ReviewSession) -> None:
     rows = session.findings.order[:3].tolist()
     for row, who in zip(rows, ("Ada", "Bob", "Ada"), strict=True):
         decide(client, [(row, 0)], "accept", who=who)
@@ -94,7 +92,7 @@ def test_undo_goes_back_one_at_a_time_and_only_over_ones_own(client: Any, sessio
     assert [entry["verdict"] for entry in history] == ["accept", "undo"]
 
 
-def test_a_stale_verdict_changes_nothing_and_brings_the_fresh_state(client: Any, session: ReviewSession) -> None:
+def test_stale_verdict_is_a_conflict(client: Any, session: ReviewSession) -> None:
     row = int(session.findings.order[0])
     Decisions(session.decisions.path.parent).add(
         session.findings.ids[row], "keep", session.findings[row].given, "Bob", expected=0
@@ -110,7 +108,7 @@ def test_a_stale_verdict_changes_nothing_and_brings_the_fresh_state(client: Any,
     assert decide(client, [(int(session.findings.order[1]), 99)], "keep").status_code == 409
 
 
-def test_of_many_tabs_at_once_one_decides_and_the_others_are_told(session: ReviewSession) -> None:
+def test_concurrent_verdicts_conflict(session: ReviewSession) -> None:
     row = int(session.findings.order[0])
     seen = [{"row": row, "last_entry": 0}]
 
@@ -127,7 +125,7 @@ def test_of_many_tabs_at_once_one_decides_and_the_others_are_told(session: Revie
                for who, told in conflicts.items() if who != first)  # fmt: skip
 
 
-def test_several_at_once_and_those_that_were_too_late(client: Any, session: ReviewSession) -> None:
+def test_batch_verdict_reports_conflicts(client: Any, session: ReviewSession) -> None:
     rows = session.findings.order[:4].tolist()
     decide(client, [(rows[1], 0)], "keep", who="Bob")
     answer = decide(client, [(row, 0) for row in rows], "accept")
@@ -137,7 +135,7 @@ def test_several_at_once_and_those_that_were_too_late(client: Any, session: Revi
     assert verdicts == ["accept", "keep", "accept", "accept"]
 
 
-def test_filters_and_progress(client: Any, session: ReviewSession) -> None:
+def test_app_filters_and_counts(client: Any, session: ReviewSession) -> None:
     rows = session.findings.order[:3].tolist()
     decide(client, [(rows[0], 0)], "accept")
     decide(client, [(rows[1], 0)], "unsure")
@@ -165,7 +163,7 @@ def test_filters_and_progress(client: Any, session: ReviewSession) -> None:
     assert client.get(f"/api/samples/{rows[2]}", params={"state": "any"}).json()["position"] == 3
 
 
-def test_classes_are_searched(client: Any) -> None:
+def test_app_searches_classes(client: Any) -> None:
     assert client.get("/api/classes", params={"query": "GO"}).json() == {"classes": ["good"]}
     assert len(client.get("/api/classes").json()["classes"]) == 3
 
@@ -174,7 +172,7 @@ def test_classes_are_searched(client: Any) -> None:
     "asked",
     ["state=maybe", "after=-1", "after=x", "limit=1e3", "pair=1", "pair=a-b", "pair=1-2-3", "after=" + "9" * 40],
 )
-def test_nonsense_in_an_address_is_a_sentence(client: Any, asked: str) -> None:
+def test_app_refuses_invalid_query(client: Any, asked: str) -> None:
     answer = client.get(f"/api/samples?{asked}")
     assert answer.status_code == 400
     assert re.fullmatch(r"[^\n]+\.", answer.json()["message"])
@@ -201,22 +199,20 @@ def test_nonsense_in_an_address_is_a_sentence(client: Any, asked: str) -> None:
         {"reviewer": None},
     ],
 )
-def test_nonsense_in_a_verdict_is_refused_and_not_written(
-    client: Any, session: ReviewSession, change: dict[str, Any]
-) -> None:
+def test_app_refuses_invalid_verdict(client: Any, session: ReviewSession, change: dict[str, Any]) -> None:
     body = {"samples": [{"row": 0, "last_entry": 0}], "verdict": "keep", "label": "", "reviewer": "Ada"} | change
     assert client.post("/api/decide", json=body).status_code in (400, 404)
     assert session.decisions.log() == []
 
 
-def test_bodies_that_are_no_verdict(client: Any, session: ReviewSession) -> None:
+def test_app_refuses_invalid_body(client: Any, session: ReviewSession) -> None:
     for content, status in [(b"", 400), (b"[1]", 400), (b"{", 400), (b"[" * 9000, 400), (b" " * 70_000, 413)]:
         answer = client.post("/api/decide", content=content, headers={"Content-Type": "application/json"})
         assert answer.status_code == status
     assert session.decisions.log() == []
 
 
-def test_the_page_does_not_grow_with_the_findings(tmp_path: Path) -> None:
+def test_page_size_is_independent_of_findings(tmp_path: Path) -> None:
     import torch
 
     sizes = []
@@ -237,7 +233,7 @@ def test_the_page_does_not_grow_with_the_findings(tmp_path: Path) -> None:
     assert sizes[0] == sizes[1]
 
 
-def test_a_sample_that_is_gone_and_an_image_that_is_damaged(run_of: Callable[[str], Run], tmp_path: Path) -> None:
+def test_app_handles_missing_sample_and_damaged_image(run_of: Callable[[str], Run], tmp_path: Path) -> None:
     session = make_session(run_of("images"), tmp_path)
     fewer = ReviewSession(session.findings, session.samples.take(list(range(1, ROWS))), Decisions(tmp_path))
     assert fewer.item(0)["preview"] == {"kind": "none"}
@@ -254,7 +250,7 @@ def test_a_sample_that_is_gone_and_an_image_that_is_damaged(run_of: Callable[[st
     assert session.thumbnail(5, 160) is not None
 
 
-def test_assets_are_what_the_page_asks_for_and_share_the_look_of_reports(client: Any) -> None:
+def test_assets_are_complete_and_share_colors_with_reports(client: Any) -> None:
     from importlib.resources import files
 
     pages = {name: client.get(f"/assets/{name}") for name in ASSETS}

@@ -40,9 +40,7 @@ wishes = st.builds(
 
 @given(st.integers(1, 80), st.integers(2, 5), st.integers(0, 1000), wishes, st.integers(1, 9))
 @settings(max_examples=40)
-def test_pages_forwards_and_backwards_are_what_was_wished_for(
-    rows: int, classes: int, seed: int, wish: Filter, limit: int
-) -> None:
+def test_queue_pages_equal_loops(rows: int, classes: int, seed: int, wish: Filter, limit: int) -> None:
     found, state = some(rows, classes, seed)
     queue, expected = Queue(found), slow(found, state, wish)
     forwards: list[int] = []
@@ -63,7 +61,7 @@ def test_pages_forwards_and_backwards_are_what_was_wished_for(
 
 @given(st.integers(1, 80), st.integers(2, 5), st.integers(0, 1000), st.booleans())
 @settings(max_examples=40)
-def test_pairs_and_progress_count_what_is_there(rows: int, classes: int, seed: int, everything: bool) -> None:
+def test_queue_pairs_and_progress(rows: int, classes: int, seed: int, everything: bool) -> None:
     found, state = some(rows, classes, seed)
     queue, wish = Queue(found), Filter("any", everything)
     scope = slow(found, state, wish)
@@ -82,7 +80,7 @@ def test_pairs_and_progress_count_what_is_there(rows: int, classes: int, seed: i
     assert progress["decided"] == len(slow(found, state, Filter("decided", everything)))
 
 
-def test_a_hundred_thousand_findings_come_in_pages() -> None:
+def test_queue_limits_page_size() -> None:
     found, state = some(100_000, 10, 0)
     queue = Queue(found)
     assert len(queue.page(Filter("any", True), state, limit=10**6)) == MAX_PAGE_SIZE
@@ -91,6 +89,6 @@ def test_a_hundred_thousand_findings_come_in_pages() -> None:
     assert len(queue.pairs(Filter("any", True), state)) == 50
 
 
-def test_a_state_nobody_knows() -> None:
+def test_filter_refuses_unknown_state() -> None:
     with pytest.raises(ValueError, match="open, decided, unsure or any"):
         Filter("maybe")

@@ -49,7 +49,7 @@ EVERYTHING = [
 
 
 @pytest.mark.parametrize("path", [*EVERYTHING, "/api/samples/0", "/api/decide", "/api/undo", "/nothing"])
-def test_nothing_is_answered_without_the_token(app: Any, session: ReviewSession, path: str) -> None:
+def test_requests_need_token(app: Any, session: ReviewSession, path: str) -> None:
     wrong = [
         [],
         [("cookie", "permll-review-8000=")],
@@ -70,7 +70,7 @@ def test_nothing_is_answered_without_the_token(app: Any, session: ReviewSession,
     assert session.decisions.log() == []
 
 
-def test_the_token_in_an_address_opens_the_first_page_alone(app: Any, session: ReviewSession) -> None:
+def test_token_in_url_opens_only_first_page(app: Any, session: ReviewSession) -> None:
     bare = headers_without("cookie")
     query = f"token={TOKEN}"
     opened = send_raw(app, "/", bare, query=query)
@@ -87,7 +87,7 @@ def test_the_token_in_an_address_opens_the_first_page_alone(app: Any, session: R
 
 @given(st.text(max_size=50))
 @settings(max_examples=10)
-def test_no_other_token_opens_it(text: str) -> None:
+def test_wrong_token_is_refused(text: str) -> None:
     app = _Lonely.app()
     if text != TOKEN:
         from urllib.parse import quote
@@ -125,7 +125,7 @@ class _Lonely:
         "local host",
     ],
 )
-def test_a_foreign_name_that_points_here_is_not_answered(app: Any, session: ReviewSession, host: str) -> None:
+def test_foreign_host_is_refused(app: Any, session: ReviewSession, host: str) -> None:
     for headers in (
         [*headers_without("host"), ("host", host)],
         [*PAGE_HEADERS, ("host", host)],
@@ -136,7 +136,7 @@ def test_a_foreign_name_that_points_here_is_not_answered(app: Any, session: Revi
     assert session.decisions.log() == []
 
 
-def test_own_names_are_answered(app: Any, session: ReviewSession) -> None:
+def test_local_hosts_are_allowed(app: Any, session: ReviewSession) -> None:
     for host in (
         "127.0.0.1:8000",
         "localhost:8000",
@@ -172,7 +172,7 @@ def test_own_names_are_answered(app: Any, session: ReviewSession) -> None:
         [*headers_without("sec-fetch-site"), ("sec-fetch-site", "none")],
     ],
 )
-def test_another_page_cannot_decide_or_undo(app: Any, session: ReviewSession, headers: list[tuple[str, str]]) -> None:
+def test_cross_origin_post_is_refused(app: Any, session: ReviewSession, headers: list[tuple[str, str]]) -> None:
     assert decide(app, headers).status == 403
     assert send_raw(app, "/api/undo", headers, method="POST", body=b'{"reviewer": "Ada"}').status == 403
     assert session.decisions.log() == []
@@ -180,7 +180,7 @@ def test_another_page_cannot_decide_or_undo(app: Any, session: ReviewSession, he
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_another_page_cannot_load_samples_but_may_link_here(app: Any, site: str) -> None:
+def test_cross_site_get_is_refused(app: Any, site: str) -> None:
     there = [("host", HOST), COOKIE, ("sec-fetch-site", site)]
     for path in EVERYTHING[1:]:
         assert send_raw(app, path, [*there, ("sec-fetch-mode", "no-cors")]).status == 403
@@ -193,19 +193,19 @@ def test_another_page_cannot_load_samples_but_may_link_here(app: Any, site: str)
     "kind",
     ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/json", "application/jsonp"],
 )
-def test_what_a_form_can_send_decides_nothing(app: Any, session: ReviewSession, kind: str) -> None:
+def test_form_content_types_are_refused(app: Any, session: ReviewSession, kind: str) -> None:
     assert decide(app, [*headers_without("content-type"), ("content-type", kind)]).status == 415
     assert decide(app, headers_without("content-type")).status == 415
     assert session.decisions.log() == []
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "X"])
-def test_only_post_decides(app: Any, session: ReviewSession, method: str) -> None:
+def test_only_post_is_allowed(app: Any, session: ReviewSession, method: str) -> None:
     assert send_raw(app, "/api/decide", PAGE_HEADERS, method=method, body=VERDICT).status == 405
     assert session.decisions.log() == []
 
 
-def test_every_answer_carries_the_headers_of_caution(app: Any) -> None:
+def test_responses_have_security_headers(app: Any) -> None:
     asked = [
         *(send_raw(app, path, PAGE_HEADERS) for path in EVERYTHING),
         send_raw(app, "/", []),
@@ -244,7 +244,7 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize("name", [*OUTSIDE, "style.css/..", "style.css\x00.js", "", "STYLE.CSS", "../assets/style.css"])
-def test_no_name_leads_out_of_the_page(app: Any, name: str) -> None:
+def test_assets_prevent_path_traversal(app: Any, name: str) -> None:
     answer = send_raw(app, f"/assets/{name}", PAGE_HEADERS)
     assert answer.status == 404
     assert b"import " not in answer.body
@@ -266,7 +266,7 @@ def test_no_name_leads_out_of_the_page(app: Any, name: str) -> None:
         "1.0",
     ],
 )
-def test_samples_have_numbers_and_never_paths(run_of: Callable[[str], Run], tmp_path: Path, path: str) -> None:
+def test_samples_are_addressed_by_row(run_of: Callable[[str], Run], tmp_path: Path, path: str) -> None:
     app = make_app(make_session(run_of("images"), tmp_path), token=TOKEN, port=8000, title="run")
     known = path == "0"
     assert send_raw(app, f"/images/{path}/160", PAGE_HEADERS).status == (200 if known else 404)
@@ -275,7 +275,7 @@ def test_samples_have_numbers_and_never_paths(run_of: Callable[[str], Run], tmp_
         assert send_raw(app, f"/images/{path}/{side}", PAGE_HEADERS).status in (400, 404)
 
 
-def test_links_are_followed_only_where_the_data_set_lists_them(tmp_path: Path) -> None:
+def test_symlinks_are_served_only_if_listed(tmp_path: Path) -> None:
     run = make_run("images", tmp_path)
     source = tmp_path / "pictures"
     Image.new("RGB", (30, 30), "red").save(tmp_path / "listed.png")
@@ -291,7 +291,7 @@ def test_links_are_followed_only_where_the_data_set_lists_them(tmp_path: Path) -
             assert send_raw(app, route + path, PAGE_HEADERS).status == 404
 
 
-def test_an_image_that_would_fill_the_memory_is_not_opened(tmp_path: Path) -> None:
+def test_decompression_bomb_is_refused(tmp_path: Path) -> None:
     """A few bytes that say they are 30,000 pixels a side, put where an image was when the data were read."""
     session = make_session(make_run("images", tmp_path))
     app = make_app(session, token=TOKEN, port=8000, title="run")
@@ -306,7 +306,7 @@ def test_an_image_that_would_fill_the_memory_is_not_opened(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["title", "reviewer"])
-def test_names_in_the_page_are_escaped(session: ReviewSession, name: str) -> None:
+def test_page_escapes_names(session: ReviewSession, name: str) -> None:
     names = {"title": "run", name: f'"><img src=x onerror=alert(1)>{SCRIPT}'}
     page = send_raw(make_app(session, token=TOKEN, port=8000, **names), "/", PAGE_HEADERS).body.decode()
     assert "<img src=x" not in page
@@ -314,7 +314,7 @@ def test_names_in_the_page_are_escaped(session: ReviewSession, name: str) -> Non
     assert "&#34;&gt;&lt;img src=x" in page
 
 
-def test_markup_in_samples_ids_classes_and_reviewers_travels_as_json(app: Any) -> None:
+def test_markup_is_sent_as_json(app: Any) -> None:
     body = json.dumps({"samples": [{"row": 0, "last_entry": 0}], "verdict": "keep", "reviewer": SCRIPT}).encode()
     decided = send_raw(app, "/api/decide", PAGE_HEADERS, method="POST", body=body)
     for answer in (decided, send_raw(app, "/api/samples/0", PAGE_HEADERS), send_raw(app, "/api/classes", PAGE_HEADERS)):
@@ -323,7 +323,7 @@ def test_markup_in_samples_ids_classes_and_reviewers_travels_as_json(app: Any) -
     assert json.loads(decided.body)["items"][0]["decision"]["reviewer"] == SCRIPT
 
 
-def test_scripts_never_read_markup() -> None:
+def test_scripts_never_parse_markup() -> None:
     from importlib.resources import files
 
     for name in ASSETS:
@@ -336,7 +336,7 @@ def test_scripts_never_read_markup() -> None:
             assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)  # nothing is fetched from elsewhere
 
 
-def test_a_failure_inside_is_a_sentence_under_the_same_headers(app: Any, session: ReviewSession) -> None:
+def test_server_error_is_one_sentence(app: Any, session: ReviewSession) -> None:
     session.decisions.path.parent.joinpath("decisions.sqlite").write_bytes(b"no database" * 100)
     answer = decide(app, PAGE_HEADERS)
     assert answer.status == 500

@@ -29,7 +29,7 @@ def logs(draw: st.DrawFn) -> list[Entry]:
 
 @given(logs(), st.lists(st.integers(0, 25), max_size=4))
 @settings(max_examples=50)
-def test_following_in_pieces_is_replaying_at_once(log: list[Entry], cuts: list[int]) -> None:
+def test_incremental_update_equals_replay(log: list[Entry], cuts: list[int]) -> None:
     standing = ReviewState(IDS)
     places = sorted([0, *(min(cut, len(log)) for cut in cuts), len(log)])
     for start, end in pairwise(places):

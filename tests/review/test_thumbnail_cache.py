@@ -4,7 +4,7 @@ from permll.cleaning.thumbnails import Picture
 from permll.review.thumbnail_cache import ThumbnailCache
 
 
-def test_only_as_much_is_kept_as_fits() -> None:
+def test_thumbnail_cache_is_bounded() -> None:
     kept = ThumbnailCache(max_bytes=100)
     for row in range(50):
         kept.put((row, 160), Picture(bytes(10), "image/png"))

@@ -16,7 +16,7 @@ def suspects(count: int) -> list[LabelIssue]:
 
 
 @pytest.mark.parametrize("count", [1, COLUMNS, COLUMNS + 1])
-def test_every_suspect_is_shown_with_its_labels(count: int, tmp_path: Path) -> None:
+def test_label_issues_are_drawn_with_labels(count: int, tmp_path: Path) -> None:
     figure = draw_label_issues(CURVES, suspects(count))
     accuracy, *cells = figure.axes
     shown = [[text.get_text() for text in cell.texts] for cell in cells if cell.images]

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permll.report.figures.memorization import MIN_FRAMED_DIFFERENCE, band, draw_learned_noise, draw_memorization, spread_labels
+from permll.report.figures.memorization import (
+    MIN_FRAMED_DIFFERENCE,
+    band,
+    draw_learned_noise,
+    draw_memorization,
+    spread_labels,
+)
 from permll.report.figures.style import LINE_STYLES, save
 
 
@@ -25,7 +31,7 @@ PANELS = {
 }
 
 
-def test_means_bands_and_losses_are_drawn_in_per_cent(tmp_path: Path) -> None:
+def test_memorization_draws_means_and_bands(tmp_path: Path) -> None:
     figure = draw_memorization(PANELS)
     left, right = figure.axes
     lines = [line for line in left.get_lines() if len(line.get_xdata()) == 3]
@@ -39,7 +45,7 @@ def test_means_bands_and_losses_are_drawn_in_per_cent(tmp_path: Path) -> None:
     assert save(figure, tmp_path, "memorisation")[0].stat().st_size > 10_000
 
 
-def test_methods_look_the_same_in_all_panels_and_differ_in_more_than_colour() -> None:
+def test_memorization_styles_are_consistent() -> None:
     methods = {f"method {k}": runs([0.5, 0.6 + k / 50]) for k in range(2 * len(LINE_STYLES))}
     figure = draw_memorization({"a": methods, "b": dict(list(methods.items())[3:])})
     looks = []
@@ -50,21 +56,21 @@ def test_methods_look_the_same_in_all_panels_and_differ_in_more_than_colour() ->
     assert looks[1] == looks[0][3:]
 
 
-def test_runs_without_a_test_accuracy_are_left_out_and_all_of_them_are_nothing() -> None:
+def test_memorization_skips_runs_without_accuracy() -> None:
     figure = draw_memorization({"a": {"ce": [[{"epoch": 1, "loss": 1.0}]], "elr": runs([0.5, 0.6])}, "b": {"ce": [[]]}})
     assert len(figure.axes) == 1
     with pytest.raises(ValueError, match="nothing to draw: no run has a test accuracy"):
         draw_memorization({"a": {"ce": [[]]}})
 
 
-def test_a_band_covers_the_epochs_that_all_seeds_have() -> None:
+def test_band_covers_common_epochs() -> None:
     epochs, mean, low, high = band([{1: 0.5, 2: 0.6, 3: 0.7}, {2: 0.8, 3: 0.5, 4: 0.1}])
     assert epochs == [2, 3]
     np.testing.assert_allclose([mean, low, high], [[0.7, 0.6], [0.6, 0.5], [0.8, 0.7]])
 
 
 @given(st.lists(st.integers(0, 40).map(float), min_size=1, max_size=8))
-def test_names_keep_their_order_and_their_distance_below_the_top(heights: list[float]) -> None:
+def test_spread_labels_keeps_order_and_gap(heights: list[float]) -> None:
     found = spread_labels(heights, gap=1.5, top=41.0)
     assert max(found) <= 41 + 1e-9
     order = sorted(range(len(heights)), key=lambda place: heights[place])
@@ -82,7 +88,7 @@ def noise(c: int) -> tuple[np.ndarray, np.ndarray]:
     return true, learned
 
 
-def test_both_matrices_are_shown_and_what_is_far_apart_is_framed() -> None:
+def test_learned_noise_frames_differences() -> None:
     true, learned = noise(4)
     left, right = draw_learned_noise(true, learned, ["cat", "dog", "$bird", "x" * 40]).axes
     np.testing.assert_allclose(left.images[0].get_array(), true)
@@ -90,16 +96,18 @@ def test_both_matrices_are_shown_and_what_is_far_apart_is_framed() -> None:
     assert left.images[0].norm.vmax == right.images[0].norm.vmax == 1
     frames = {(round(box.get_y() + 0.45), round(box.get_x() + 0.45)) for box in right.patches}
     assert (
-        frames == {tuple(place) for place in np.argwhere(np.abs(true - learned) >= MIN_FRAMED_DIFFERENCE).tolist()} == {(0, 0), (0, 1)}
+        frames
+        == {tuple(place) for place in np.argwhere(np.abs(true - learned) >= MIN_FRAMED_DIFFERENCE).tolist()}
+        == {(0, 0), (0, 1)}
     )
     assert [label.get_text() for label in left.get_yticklabels()][2:] == ["$bird", "x" * 23 + "…"]
     assert any(
-        "apart by 5.0 % of a class on average" in text.get_text() for text in right.texts
+        "mean difference per class: 5.0 %" in text.get_text() for text in right.texts
     )  # 20 % of one class in four
 
 
 @pytest.mark.parametrize("c", [2, 20, 21, 100])
-def test_any_number_of_classes_can_be_drawn(c: int) -> None:
+def test_learned_noise_of_any_number_of_classes(c: int) -> None:
     figure = draw_learned_noise(*noise(c))
     assert len(figure.axes) == (2 if c <= 20 else 3)  # numbers in the cells, or a scale below them
     figure.draw_without_rendering()
@@ -112,6 +120,6 @@ def test_any_number_of_classes_can_be_drawn(c: int) -> None:
         ((np.eye(3), np.eye(3)), ["a"], "there are 3 classes, but 1 names"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(matrices: Any, classes: Any, message: str) -> None:
+def test_learned_noise_refuses_mismatched_shapes(matrices: Any, classes: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw_learned_noise(*matrices, classes)

@@ -20,7 +20,7 @@ def asymmetric() -> Corruption:
     return corrupt(np.repeat(np.arange(10), 500), named_noise("permll:asym:0.4", 10, data_set="cifar10"), seed=42)
 
 
-def test_cells_names_and_bars_are_those_of_the_record(tmp_path: Path) -> None:
+def test_noise_figure_shows_record(tmp_path: Path) -> None:
     record = asymmetric()
     figure = draw_noise(record, CIFAR10)
     cells, bars = figure.axes
@@ -44,7 +44,7 @@ def test_cells_names_and_bars_are_those_of_the_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 20, 21, 100])
-def test_any_number_of_classes_can_be_drawn(classes: int, tmp_path: Path) -> None:
+def test_noise_figure_of_any_number_of_classes(classes: int, tmp_path: Path) -> None:
     record = corrupt(np.repeat(np.arange(classes), 40), named_noise("sym:0.4", classes), seed=0)
     figure = draw_noise(record)
     cells, bars, *scale = figure.axes
@@ -59,7 +59,7 @@ def test_any_number_of_classes_can_be_drawn(classes: int, tmp_path: Path) -> Non
     assert left.height > 0.4
 
 
-def test_groups_stand_together_under_their_names(tmp_path: Path) -> None:
+def test_noise_figure_groups_classes(tmp_path: Path) -> None:
     record = corrupt(np.repeat(np.arange(100), 20), named_noise("asym_superclasses:0.4", 100), seed=0)
     groups = superclass_groups(record)
     assert groups is not None
@@ -71,7 +71,7 @@ def test_groups_stand_together_under_their_names(tmp_path: Path) -> None:
     assert [label.get_text() for label in cells.get_xticklabels()] == [str(k) for k in range(1, 21)]
 
 
-def test_classes_without_samples_and_odd_names_are_drawn(tmp_path: Path) -> None:
+def test_noise_figure_of_empty_class(tmp_path: Path) -> None:
     record = corrupt([0, 0, 2], from_matrix([[0.5, 0.5, 0], [0, 1, 0], [0, 0, 1]], name="file:a$b_$.txt"), seed=0)
     figure = draw_noise(record, ("$a", "b", "c$d$"))
     shares = [text.get_text() for text in figure.axes[1].texts]
@@ -79,7 +79,7 @@ def test_classes_without_samples_and_odd_names_are_drawn(tmp_path: Path) -> None
     assert save(figure, tmp_path, "noise")[0].stat().st_size > 5000
 
 
-def test_labels_of_people_have_no_seed() -> None:
+def test_noise_figure_without_seed() -> None:
     figure = draw_noise(Corruption(np.array([0, 1]), np.array([0, 0]), 2, None, {"name": "cifar10n:worst"}))
     assert "seed" not in figure.texts[1].get_text()
 
@@ -88,15 +88,15 @@ def test_labels_of_people_have_no_seed() -> None:
     ("arguments", "message"),
     [
         ({"classes": ("a", "b")}, "there are 10 classes, but 2 names"),
-        ({"groups": {"all": range(9)}}, r"groups must hold each of the classes 0\.\.9 once"),
+        ({"groups": {"all": range(9)}}, r"groups must contain each of the classes 0\.\.9 once"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(arguments: dict, message: str) -> None:
+def test_noise_figure_refuses_mismatched_classes(arguments: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         draw_noise(asymmetric(), **arguments)
 
 
-def test_text_shows_few_classes_one_by_one_and_of_many_the_worst() -> None:
+def test_noise_text_lists_worst_of_many_classes() -> None:
     lines = matrix_text(asymmetric()).splitlines()
     assert len(lines) == 12
     assert lines[0] == "given as, %"
@@ -110,7 +110,7 @@ def test_text_shows_few_classes_one_by_one_and_of_many_the_worst() -> None:
     np.testing.assert_allclose(shown, worst[:10], atol=0.05)
 
 
-def test_no_class_stands_for_several_that_are_alike() -> None:
+def test_class_table_reports_ties() -> None:
     rows = [[0.4, 0.2, 0.2, 0.2], [0, 1, 0, 0], [0.25, 0.25, 0.5, 0], [0.1, 0.2, 0, 0.7]]
     counts = (20 * np.array(rows)).round().astype(int)
     clean = np.repeat(np.arange(4), counts.sum(1))
@@ -119,7 +119,7 @@ def test_no_class_stands_for_several_that_are_alike() -> None:
     assert [str(cell) for cell in table.columns[-1].cells] == ["all alike", "-", "2 classes alike", "1"]
 
 
-def test_names_are_shown_as_they_are_but_steer_nothing(tmp_path: Path) -> None:
+def test_noise_text_strips_control_characters(tmp_path: Path) -> None:
     names = ["[bold]cat", "dog\x1b[31m", "a name that is much too long to be shown", "犬"]
     record = Corruption(np.arange(4), np.array([1, 1, 2, 3]), 4, 0, {"classes": names})
     shown = ["[bold]cat", "dog[31m", "a name that is much too…", "犬"]
