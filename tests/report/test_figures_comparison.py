@@ -1,4 +1,4 @@
-"""Methods side by side: every score is a dot at its place, in one order for all panels."""
+"""Comparison figure: order of methods, dots, highlight."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The curves of trainings: what is drawn is what was measured, and only that."""
+"""Training curves: values, panels, marks, names."""
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path

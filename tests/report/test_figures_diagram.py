@@ -1,4 +1,4 @@
-"""The diagram: what it shows is Definition 1 and Proposition 1 on the paper's samples, and nothing of it is cut."""
+"""Diagram of Figure 1: samples, layout, marks."""
 
 import subprocess
 import sys

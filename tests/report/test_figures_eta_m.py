@@ -1,4 +1,4 @@
-"""Figure 3: what is drawn is what was trained, the smooth map is the formula's, and the order is seen in grey."""
+"""Figure 3: correction curves, smoothed map, ridge."""
 
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def test_smooth_map_equals_weighted_mean() -> None:
         Point(2.0, 0.6, 0.7),
     ]
     logs, ms = np.log([1.0, 3.0, 4.0]), np.array([0.2, 0.5])
-    found = smooth_map(cells, logs, ms)
+    smoothed = smooth_map(cells, logs, ms)
     across, along = 0.7 * np.log(4) / 2, 0.7 * 0.4
     for i, x in enumerate(logs):
         for j, m in enumerate(ms):
@@ -82,7 +82,7 @@ def test_smooth_map_equals_weighted_mean() -> None:
             for cell in cells:
                 weight = np.exp(-(((x - np.log(cell.eta)) / across) ** 2) / 2 - (((m - cell.m) / along) ** 2) / 2)
                 above, below = above + weight * cell.fraction, below + weight
-            assert found[i, j] == pytest.approx(above / below)
+            assert smoothed[i, j] == pytest.approx(above / below)
 
 
 def test_heat_map_marks_runs_and_ridge(tmp_path: Path) -> None:
@@ -91,7 +91,8 @@ def test_heat_map_marks_runs_and_ridge(tmp_path: Path) -> None:
     dots = axes.collections[-1]
     assert len(dots.get_offsets()) == len(POINTS) == 80
     values = {
-        tuple(place): value for place, value in zip(dots.get_offsets().tolist(), dots.get_array().tolist(), strict=True)
+        tuple(position): value
+        for position, value in zip(dots.get_offsets().tolist(), dots.get_array().tolist(), strict=True)
     }
     assert values[0.25, 6.0] == pytest.approx(100 * share(6, 0.25))
     assert values[0.75, 24.0] == pytest.approx(100 * (share(24, 0.75) + 0.01))  # the mean of both

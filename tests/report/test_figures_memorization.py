@@ -1,4 +1,4 @@
-"""Learning by heart in figures: means, bands and losses are the runs', and two matrices are shown as they are."""
+"""Memorization figure and learned noise: values, styles, frames."""
 
 from pathlib import Path
 from typing import Any
@@ -48,12 +48,12 @@ def test_memorization_draws_means_and_bands(tmp_path: Path) -> None:
 def test_memorization_styles_are_consistent() -> None:
     methods = {f"method {k}": runs([0.5, 0.6 + k / 50]) for k in range(2 * len(LINE_STYLES))}
     figure = draw_memorization({"a": methods, "b": dict(list(methods.items())[3:])})
-    looks = []
+    styles = []
     for axes in figure.axes:
         lines = [line for line in axes.get_lines() if len(line.get_xdata()) == 2]
-        looks.append([(line.get_marker(), line.get_markerfacecolor() == "white") for line in lines])
-    assert len(set(looks[0])) == len(methods)
-    assert looks[1] == looks[0][3:]
+        styles.append([(line.get_marker(), line.get_markerfacecolor() == "white") for line in lines])
+    assert len(set(styles[0])) == len(methods)
+    assert styles[1] == styles[0][3:]
 
 
 def test_memorization_skips_runs_without_accuracy() -> None:
@@ -71,13 +71,13 @@ def test_band_covers_common_epochs() -> None:
 
 @given(st.lists(st.integers(0, 40).map(float), min_size=1, max_size=8))
 def test_spread_labels_keeps_order_and_gap(heights: list[float]) -> None:
-    found = spread_labels(heights, gap=1.5, top=41.0)
-    assert max(found) <= 41 + 1e-9
-    order = sorted(range(len(heights)), key=lambda place: heights[place])
-    gaps = np.diff([found[place] for place in order])
+    moved = spread_labels(heights, gap=1.5, top=41.0)
+    assert max(moved) <= 41 + 1e-9
+    order = sorted(range(len(heights)), key=lambda index: heights[index])
+    gaps = np.diff([moved[index] for index in order])
     assert (gaps >= 1.5 - 1e-9).all()
     if len(heights) == 1 or (np.diff(sorted(heights)) >= 1.5).all():
-        np.testing.assert_allclose(found, heights)  # what is far enough apart stays where it is
+        np.testing.assert_allclose(moved, heights)  # what is far enough apart stays where it is
 
 
 def noise(c: int) -> tuple[np.ndarray, np.ndarray]:
@@ -97,7 +97,7 @@ def test_learned_noise_frames_differences() -> None:
     frames = {(round(box.get_y() + 0.45), round(box.get_x() + 0.45)) for box in right.patches}
     assert (
         frames
-        == {tuple(place) for place in np.argwhere(np.abs(true - learned) >= MIN_FRAMED_DIFFERENCE).tolist()}
+        == {tuple(index) for index in np.argwhere(np.abs(true - learned) >= MIN_FRAMED_DIFFERENCE).tolist()}
         == {(0, 0), (0, 1)}
     )
     assert [label.get_text() for label in left.get_yticklabels()][2:] == ["$bird", "x" * 23 + "…"]

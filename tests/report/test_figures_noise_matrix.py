@@ -1,4 +1,4 @@
-"""The picture of noise: every number in it is the record's, for few classes and for many."""
+"""Noise figure and noise text for few and many classes."""
 
 from pathlib import Path
 
@@ -105,9 +105,9 @@ def test_noise_text_lists_worst_of_many_classes() -> None:
     assert matrix_text(hundred) == ""
     table = class_table(hundred)
     assert table.row_count == 10
-    shown = [float(cell) for cell in table.columns[3].cells]
+    expected = [float(cell) for cell in table.columns[3].cells]
     worst = np.sort(100 * (1 - hundred.matrix.diagonal()))[::-1]
-    np.testing.assert_allclose(shown, worst[:10], atol=0.05)
+    np.testing.assert_allclose(expected, worst[:10], atol=0.05)
 
 
 def test_class_table_reports_ties() -> None:
@@ -122,12 +122,12 @@ def test_class_table_reports_ties() -> None:
 def test_noise_text_strips_control_characters(tmp_path: Path) -> None:
     names = ["[bold]cat", "dog\x1b[31m", "a name that is much too long to be shown", "犬"]
     record = Corruption(np.arange(4), np.array([1, 1, 2, 3]), 4, 0, {"classes": names})
-    shown = ["[bold]cat", "dog[31m", "a name that is much too…", "犬"]
+    expected = ["[bold]cat", "dog[31m", "a name that is much too…", "犬"]
     table = class_table(record)
-    assert [str(cell) for cell in table.columns[0].cells] == shown
+    assert [str(cell) for cell in table.columns[0].cells] == expected
     assert str(next(iter(table.columns[-1].cells))) == "dog[31m"
     lines = matrix_text(record).splitlines()[2:]
-    assert [line[:-16].strip() for line in lines] == shown
+    assert [line[:-16].strip() for line in lines] == expected
     assert len({cell_len(line) for line in lines}) == 1  # a sign of two columns counts for two
     cells = draw_noise(record, names).axes[0]
-    assert [label.get_text() for label in cells.get_yticklabels()] == shown
+    assert [label.get_text() for label in cells.get_yticklabels()] == expected

@@ -40,11 +40,15 @@ def test_report_is_self_contained(tmp_path: Path) -> None:
         assert attributes.get("href", "#") == "findings.csv" or str(attributes.get("href", "#")).startswith("#")
     names = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(names) == len(set(names))
-    asked = [attributes[key] for _, attributes in page.tags for key in ("aria-labelledby", "for") if key in attributes]
-    asked += [str(attributes["href"])[1:] for _, attributes in page.tags if str(attributes.get("href")).startswith("#")]
-    assert {name for one in asked for name in str(one).split()} <= set(names)
-    heads = [tag for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
-    assert heads == ["h1", *["h2"] * 4]
+    references = [
+        attributes[key] for _, attributes in page.tags for key in ("aria-labelledby", "for") if key in attributes
+    ]
+    references += [
+        str(attributes["href"])[1:] for _, attributes in page.tags if str(attributes.get("href")).startswith("#")
+    ]
+    assert {name for card in references for name in str(card).split()} <= set(names)
+    headings = [tag for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
+    assert headings == ["h1", *["h2"] * 4]
     (policy,) = (attributes["content"] for tag, attributes in page.tags if "http-equiv" in attributes)
     (script,) = re.findall(r"<script>(.*)</script>", text, re.DOTALL)
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -58,8 +62,8 @@ def test_report_agrees_with_text_summary(tmp_path: Path) -> None:
     facts, page = findings_facts(findings), write_findings_page(tmp_path, findings)[0]
     rate, flagged, *_, last = findings_summary(findings).splitlines()
     assert flagged.split(":")[0] == "20 of 60 labels are flagged"
-    for said in (rate, "20 of 60 labels are flagged", last, "permll review run"):
-        assert said in page.text
+    for sentence in (rate, "20 of 60 labels are flagged", last, "permll review run"):
+        assert sentence in page.text
     text = "".join(page.text.split())
     for line in facts["classes"]:
         assert f"{line['class']}{line['labels']}{line['flagged']}{100 * line['share']:.0f}%" in text
@@ -73,14 +77,14 @@ def test_report_orders_cards_by_rank(tmp_path: Path) -> None:
     findings = make_findings(ids=[f"{row:03}/Photo" for row in range(60)])
     page, text = write_findings_page(tmp_path, findings)
     first = findings.first(20)
-    assert [str(card["data-words"]).split()[0] for card in cards(page)] == [one.id.lower() for one in first]
+    assert [str(card["data-words"]).split()[0] for card in cards(page)] == [card.id.lower() for card in first]
     assert len(cards(page)) == 20
-    one = text.split('<li class="card"')[1].split("</li>")[0]
-    assert f'<bdi class="given">{first[0].given}</bdi> <small>1&nbsp;%</small>' in one
-    assert f'<bdi class="proposed">{first[0].proposed}</bdi> <small>99&nbsp;%</small>' in one
-    assert "the training corrected it; the network sees another class" in one
-    assert "<span>1</span> <code>000/Photo</code>" in one
-    assert f"sample {findings.order[0]}<" in one
+    card = text.split('<li class="card"')[1].split("</li>")[0]
+    assert f'<bdi class="given">{first[0].given}</bdi> <small>1&nbsp;%</small>' in card
+    assert f'<bdi class="proposed">{first[0].proposed}</bdi> <small>99&nbsp;%</small>' in card
+    assert "the training corrected it; the network sees another class" in card
+    assert "<span>1</span> <code>000/Photo</code>" in card
+    assert f"sample {findings.order[0]}<" in card
 
 
 def test_report_without_flagged_labels(tmp_path: Path) -> None:
@@ -103,13 +107,18 @@ def test_report_escapes_names(tmp_path: Path) -> None:
     findings = make_findings(
         classes=(BAD, f"{BAD} 2", "c"), ids=[f"{BAD}{row}" for row in range(60)], duplicates=((0, 1),), wrong=6
     )
-    looks: list[dict[str, Any]] = [
+    previews: list[dict[str, Any]] = [
         {"kind": "text", "text": f"{BAD}\n{BAD}\x00\ud800", "more": 0},
         {"kind": "cells", "cells": [[BAD, BAD], ["b", ""]], "more": 0},
         {"kind": "image", "address": BAD, "small": True},
     ]
     page, text = write_findings_page(
-        tmp_path, findings, lambda row: looks[row % 3], title=BAD, details={BAD: BAD}, commands=[(BAD, f"permll {BAD}")]
+        tmp_path,
+        findings,
+        lambda row: previews[row % 3],
+        title=BAD,
+        details={BAD: BAD},
+        commands=[(BAD, f"permll {BAD}")],
     )
     tags = [tag for tag, _ in page.tags]
     assert tags.count("script") == 1
@@ -157,11 +166,13 @@ def test_report_offers_pairs_with_cards(tmp_path: Path) -> None:
     findings = make_findings(400, wrong=140)
     page, _ = write_findings_page(tmp_path, findings)
     of_cards = Counter(str(card["data-pair"]) for card in cards(page))
-    cells = {str(one["data-pair"]) for tag, one in page.tags if tag == "td" and "data-pair" in one}
-    chosen = {str(one["value"]): str(one["data-flagged"]) for tag, one in page.tags if tag == "option" and one["value"]}
-    assert set(of_cards) == cells == set(chosen)
-    every = Counter(zip(findings.given[:140].tolist(), findings.proposed[:140].tolist(), strict=True))
-    assert chosen == {f"{given}-{other}": str(count) for (given, other), count in every.items()}
+    cells = {str(card["data-pair"]) for tag, card in page.tags if tag == "td" and "data-pair" in card}
+    options = {
+        str(card["value"]): str(card["data-flagged"]) for tag, card in page.tags if tag == "option" and card["value"]
+    }
+    assert set(of_cards) == cells == set(options)
+    counts = Counter(zip(findings.given[:140].tolist(), findings.proposed[:140].tolist(), strict=True))
+    assert options == {f"{given}-{other}": str(count) for (given, other), count in counts.items()}
 
 
 def test_report_shows_transition_of_few_classes(tmp_path: Path) -> None:
@@ -179,22 +190,22 @@ def test_report_shows_transition_of_few_classes(tmp_path: Path) -> None:
 def test_histogram_counts_all_labels(rows: int) -> None:
     findings = make_findings(rows, wrong=rows // 3)
     drawn = histogram(findings)
-    found = re.findall(r"<title>([\d.]+) to ([\d.]+): ([\d,]+) labels?, ([\d,]+) flagged</title>", drawn)
-    every, flagged = (sum(int(one[place].replace(",", "")) for one in found) for place in (2, 3))
-    assert (every, flagged) == (rows, rows // 3)
-    assert len(found) <= BINS
+    bars = re.findall(r"<title>([\d.]+) to ([\d.]+): ([\d,]+) labels?, ([\d,]+) flagged</title>", drawn)
+    counts, flagged = (sum(int(card[group].replace(",", "")) for card in bars) for group in (2, 3))
+    assert (counts, flagged) == (rows, rows // 3)
+    assert len(bars) <= BINS
     assert ("logarithmic" in drawn) == (rows == 3000)
     heights = [float(height) for height in re.findall(r'height="([\d.]+)"', drawn)]
     assert all(0 < height <= 142 for height in heights)
 
 
-@pytest.mark.parametrize("most", [1, 2, 3, 9, 10, 11, 57, 999, 1_000_000])
-def test_histogram_ticks(most: int) -> None:
+@pytest.mark.parametrize("highest", [1, 2, 3, 9, 10, 11, 57, 999, 1_000_000])
+def test_histogram_ticks(highest: int) -> None:
     for log in (True, False):
-        found = ticks(most, log=log)
-        assert 1 <= len(found) <= 7
-        assert found == sorted(set(found))
-        assert 0 < found[0] <= found[-1] <= most
+        bars = ticks(highest, log=log)
+        assert 1 <= len(bars) <= 7
+        assert bars == sorted(set(bars))
+        assert 0 < bars[0] <= bars[-1] <= highest
 
 
 def test_report_cuts_previews(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is said to be printed in the paper is printed there, and nothing is left out."""
+"""The paper's numbers against its LaTeX source."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ NAMES = {
     "DivideMix*": ("dividemix",),
     "UniCon*": ("unicon",),
 }
-Found = dict[tuple[str, str, str, str], tuple[float, float | None]]
+Results = dict[tuple[str, str, str, str], tuple[float, float | None]]
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def plain(cell: str) -> str:
     return re.sub(r"\\(textbf|textit)\{(.*?)\}", r"\2", cell).strip()
 
 
-def first_table(text: str) -> Found:
-    found: Found = {}
+def first_table(text: str) -> Results:
+    results: Results = {}
     data = ""
     for line in text.splitlines():
         if match := re.search(r"multirow\{\d\}\{\*\}\{\\textbf\{(CIFAR\d+)\}\}", line):
@@ -50,18 +50,18 @@ def first_table(text: str) -> Found:
             numbers = [float(number) for number in re.findall(r"\d+\.\d+", cell)]
             assert numbers or cell in ("-", "fail")
             for method in methods(name) if numbers else ():
-                found["table1", method, data, noise] = (numbers[0], numbers[1] if len(numbers) > 1 else None)
-    return found
+                results["table1", method, data, noise] = (numbers[0], numbers[1] if len(numbers) > 1 else None)
+    return results
 
 
-def second_table(text: str) -> Found:
-    found: Found = {}
+def second_table(text: str) -> Results:
+    results: Results = {}
     for line in text.splitlines():
         cells = [plain(cell) for cell in line.split("\\\\")[0].split("&")]
         if len(cells) == 4 and re.fullmatch(r"\d+\.\d+", cells[1]):
             for name, value in (cells[:2], cells[2:]):
-                found["table2", methods(name)[0], "clothing1m", "real"] = (float(value), None)
-    return found
+                results["table2", methods(name)[0], "clothing1m", "real"] = (float(value), None)
+    return results
 
 
 def test_paper_results_match_source(tables: list[str]) -> None:

@@ -52,14 +52,14 @@ def test_critical_difference_matches_table(methods: int, q: float) -> None:
 
 @given(st.lists(st.floats(1, 9), min_size=1, max_size=7).map(sorted), st.floats(0.1, 5))
 def test_tie_groups_are_maximal(means: list[float], critical: float) -> None:
-    found = tie_groups(means, critical)
-    slow = set()
+    groups = tie_groups(means, critical)
+    expected_groups = set()
     for start, end in itertools.combinations(range(len(means)), 2):
         if means[end] - means[start] < critical:
-            slow.add(tuple(range(start, end + 1)))
-    largest = {one for one in slow if not any(set(one) < set(other) for other in slow)}
-    assert set(found) == largest
-    assert len(found) == len(largest)
+            expected_groups.add(tuple(range(start, end + 1)))
+    largest = {one for one in expected_groups if not any(set(one) < set(other) for other in expected_groups)}
+    assert set(groups) == largest
+    assert len(groups) == len(largest)
 
 
 def test_bootstrap_resamples_settings_then_seeds() -> None:
@@ -71,31 +71,31 @@ def test_bootstrap_resamples_settings_then_seeds() -> None:
     np.testing.assert_array_equal(half, [[1.5, 1.5], [1.5, 1.5]])
     generator = np.random.default_rng(3)
     many = generator.permuted(np.tile(np.arange(1.0, 5), (12, 1)), axis=1)
-    of_many = [(f"{place // 3}", "x") for place in range(12)]
-    one, again, other = (bootstrap_intervals(many, of_many, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one, again)
-    assert not np.array_equal(one, other)
-    assert (one[:, 0] <= many.mean(0)).all()
-    assert (one[:, 1] >= many.mean(0)).all()
+    of_many = [(f"{index // 3}", "x") for index in range(12)]
+    first, same, different = (bootstrap_intervals(many, of_many, seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, same)
+    assert not np.array_equal(first, different)
+    assert (first[:, 0] <= many.mean(0)).all()
+    assert (first[:, 1] >= many.mean(0)).all()
 
 
 def test_ranking_uses_common_blocks() -> None:
     rows = grid(("ce", "elr", "permll"), ("sym-20", "sym-60"), seeds=2)
     rows += [row("ce", "sym-80"), row("permll", "sym-80"), row("sop", "sym-20")]
-    found = rank_methods(rows)
-    assert found is not None
-    assert set(found.methods) == {("ce", ""), ("elr", ""), ("permll", "")}
-    assert found.blocks == tuple(("fashion_mnist", noise, seed) for noise in ("sym-20", "sym-60") for seed in (1, 2))
-    assert found.left_out == (("sop", ""),)
-    assert found.methods[0] == ("permll", "")
-    slow: dict[str, list[int]] = {}
+    ranking = rank_methods(rows)
+    assert ranking is not None
+    assert set(ranking.methods) == {("ce", ""), ("elr", ""), ("permll", "")}
+    assert ranking.blocks == tuple(("fashion_mnist", noise, seed) for noise in ("sym-20", "sym-60") for seed in (1, 2))
+    assert ranking.left_out == (("sop", ""),)
+    assert ranking.methods[0] == ("permll", "")
+    expected_groups: dict[str, list[int]] = {}
     for noise, seed in itertools.product(("sym-20", "sym-60"), (1, 2)):
         block = {one["method"]: one["last"] for one in rows if (one["noise"], one["seed"]) == (noise, seed)}
         for method in ("ce", "elr", "permll"):
             better = [other for other in ("ce", "elr", "permll") if block[other] > block[method]]
-            slow.setdefault(method, []).append(1 + len(better))
-    expected = {method: sum(places) / 4 for method, places in slow.items()}
-    assert dict(zip((key[0] for key in found.methods), found.mean_ranks, strict=True)) == pytest.approx(expected)
+            expected_groups.setdefault(method, []).append(1 + len(better))
+    expected = {method: sum(ranks) / 4 for method, ranks in expected_groups.items()}
+    assert dict(zip((key[0] for key in ranking.methods), ranking.mean_ranks, strict=True)) == pytest.approx(expected)
 
 
 def test_complete_blocks_maximizes_comparisons() -> None:
@@ -124,22 +124,22 @@ def test_ranking_ignores_row_order() -> None:
 def test_rank_table_marks_ties() -> None:
     rows = [*grid(seeds=3), *(row("glc", noise, seed, 0.99) for noise in ("sym-20", "sym-60") for seed in (1, 2, 3))]
     (table,) = rank_tables(rows)
-    found = rank_methods([one for one in rows if one["method"] != "glc"])
-    assert found is not None
+    ranking = rank_methods([one for one in rows if one["method"] != "glc"])
+    assert ranking is not None
     assert [line.method for line in table.lines] == [
-        method for method, _ in found.methods
+        method for method, _ in ranking.methods
     ]  # GLC was given right labels
     ranks = [line.cells[0].mean for line in table.lines]
     assert ranks == sorted(ranks)
     for one, other in itertools.combinations(range(len(ranks)), 2):
-        tied = ranks[other] - ranks[one] < found.critical_difference
+        tied = ranks[other] - ranks[one] < ranking.critical_difference
         shared = set(table.lines[one].cells[3].note.split()) & set(table.lines[other].cells[3].note.split())
         assert bool(shared) == tied
     best = {line.method for line in table.lines if line.cells[0].bold}
     assert best == {
         line.method
         for line, mean in zip(table.lines, ranks, strict=True)
-        if mean - ranks[0] < found.critical_difference
+        if mean - ranks[0] < ranking.critical_difference
     }
-    assert tie_letters(found)[0].split()[0] == "a"
+    assert tie_letters(ranking)[0].split()[0] == "a"
     assert "over 18 blocks (6 settings of data and noise, with their seeds)" in table.caption

@@ -34,9 +34,9 @@ def cells(text: str) -> dict[tuple[str, ...], dict[str, str]]:
 
 def test_table_means_and_deviations() -> None:
     rows = grid(seeds=3)
-    found = cells(render_tables(rows, table="table1", format="csv"))
-    assert len(found) == 7 * 6
-    for (tier, method, variant, data, noise, quantity), line in found.items():
+    table_cells = cells(render_tables(rows, table="table1", format="csv"))
+    assert len(table_cells) == 7 * 6
+    for (tier, method, variant, data, noise, quantity), line in table_cells.items():
         values = [one["last"] for one in rows if (one["method"], one["noise"]) == (method, noise)]
         assert (tier, variant, data, quantity, line["n"]) == ("mini", "", "fashion_mnist", "last", "3")
         assert float(line["mean"]) == pytest.approx(sum(values) / 3, rel=1e-15)
@@ -91,18 +91,21 @@ def test_table_shows_paper_results_beside_ours() -> None:
         row("permll", "asym-40", variant="label"),
     ]
     (table,) = build_tables(rows, "table1")
-    found = {
+    table_cells = {
         (line.title, column.noise): cell
         for line in table.lines
         for column, cell in zip(table.columns, line.cells, strict=True)
     }
     assert (
-        found["PermLL", "sym-60"].paper
+        table_cells["PermLL", "sym-60"].paper
         == PAPER_RESULTS["table1", "permll", "cifar10", "sym-60"]
         == PaperResult(87.94, 0.21)
     )
-    assert (found["PermLL", "asym-40"].mean, found["PermLL", "asym-40"].paper) == (None, PaperResult(86.09, 0.23))
-    assert found["PermLL (label)", "asym-40"].paper is None  # the paper's is the other variant
+    assert (table_cells["PermLL", "asym-40"].mean, table_cells["PermLL", "asym-40"].paper) == (
+        None,
+        PaperResult(86.09, 0.23),
+    )
+    assert table_cells["PermLL (label)", "asym-40"].paper is None  # the paper's is the other variant
     text = render_tables(rows, table="table1", format="markdown")
     assert "| **50.00** (87.94) | - (86.09) |" in text
     assert "-: not run" in text
@@ -156,12 +159,12 @@ def test_best_methods_contain_the_best(column: dict[str, dict[int, float]], bett
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=6))
 def test_paired_interval_equals_t_interval(pairs: list[tuple[float, float]]) -> None:
     one, other = ({seed: pair[side] for seed, pair in enumerate(pairs)} for side in (0, 1))
-    found = paired_interval({**one, 99: 0.5}, {**other, 98: 0.5})
+    interval = paired_interval({**one, 99: 0.5}, {**other, 98: 0.5})
     differences = [a - b for a, b in pairs]
     mean, n = sum(differences) / len(pairs), len(pairs)
     spread = math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1))
     reach = stats.t.ppf(0.975, n - 1) * spread / math.sqrt(n)
-    assert found == pytest.approx((mean - reach, mean + reach), abs=1e-9)
+    assert interval == pytest.approx((mean - reach, mean + reach), abs=1e-9)
 
 
 def test_table_marks_ties_bold() -> None:
@@ -194,17 +197,19 @@ def test_table_quantities(table: str, numbers: dict[str, float]) -> None:
         row("ce", seconds=10.0),
         row("ce", seed=2, seconds=30.0),
     ]
-    found = cells(render_tables(rows, table=table, format="csv"))
-    assert {key[-1]: float(line["mean"]) for key, line in found.items() if key[1] == "permll"} == pytest.approx(numbers)
-    made = build_tables(rows, table)[0]
-    assert all(cell.paper is None for line in made.lines for cell in line.cells)
+    table_cells = cells(render_tables(rows, table=table, format="csv"))
+    assert {key[-1]: float(line["mean"]) for key, line in table_cells.items() if key[1] == "permll"} == pytest.approx(
+        numbers
+    )
+    built = build_tables(rows, table)[0]
+    assert all(cell.paper is None for line in built.lines for cell in line.cells)
 
 
 def test_table_respects_direction() -> None:
     rows = [row("ce", ece=0.3, memorisation=0.2, seconds=1.0), row("permll", ece=0.1, memorisation=0.0, seconds=2.0)]
     for table, bold in (("calibration", {"permll"}), ("memorisation", {"permll"}), ("time", set())):
-        made = build_tables(rows, table)[0]
-        assert {line.method for line in made.lines if line.cells[0].bold} == bold
+        built = build_tables(rows, table)[0]
+        assert {line.method for line in built.lines if line.cells[0].bold} == bold
     assert "* oracle: the best epoch" in " ".join(build_tables(rows, "memorisation")[0].notes)
 
 
@@ -280,12 +285,12 @@ def test_html_table() -> None:
     assert "<script" not in render_tables([row(data="<script"), row()], table="detection", format="html")
 
 
-@pytest.mark.parametrize("asked", [{"table": "table3", "format": "csv"}, {"table": "table1", "format": "docx"}])
-def test_render_tables_refuses_unknown_names(asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", [{"table": "table3", "format": "csv"}, {"table": "table1", "format": "docx"}])
+def test_render_tables_refuses_unknown_names(arguments: dict[str, Any]) -> None:
     with pytest.raises(
         ValueError, match=r"unknown (table 'table3'|format 'docx'): choose one of (table1, table2|terminal, )"
     ):
-        render_tables([row()], **asked)
+        render_tables([row()], **arguments)
 
 
 @pytest.mark.parametrize("format_", WRITERS)

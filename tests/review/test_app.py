@@ -1,4 +1,4 @@
-"""The application, asked as its page asks it, on four kinds of data."""
+"""The review application through its API, on four kinds of data."""
 
 import re
 from collections.abc import Callable
@@ -55,8 +55,10 @@ def test_app_serves_all_kinds_of_data(kind: str, run_of: Callable[[str], Run], t
 def test_app_normalizes_verdicts(client: Any, session: ReviewSession) -> None:
     row = int(session.findings.order[0])
     item = client.get(f"/api/samples/{row}").json()["item"]
-    third = next(one["label"] for one in item["candidates"] if one["label"] not in (item["given"], item["proposed"]))
-    said = [
+    third = next(
+        entry["label"] for entry in item["candidates"] if entry["label"] not in (item["given"], item["proposed"])
+    )
+    cases = [
         ("accept", "", "accept", item["proposed"]),
         ("keep", "", "keep", item["given"]),
         ("choose", third, "choose", third),
@@ -64,16 +66,16 @@ def test_app_normalizes_verdicts(client: Any, session: ReviewSession) -> None:
         ("choose", item["proposed"], "accept", item["proposed"]),
         ("unsure", "not a class", "unsure", item["given"]),
     ]
-    seen = 0
-    for verdict, label, meant, holds in said:
-        answer = decide(client, [(row, seen)], verdict, label)
-        assert answer.status_code == 200
-        fresh = answer.json()["items"][0]
+    last_entry = 0
+    for verdict, label, meant, holds in cases:
+        response = decide(client, [(row, last_entry)], verdict, label)
+        assert response.status_code == 200
+        fresh = response.json()["items"][0]
         assert (fresh["decision"]["verdict"], fresh["decision"]["label"]) == (meant, holds)
         assert fresh["state"] == ("unsure" if verdict == "unsure" else "decided")
-        seen = fresh["last_entry"]
-    assert decide(client, [(row, seen)], "choose", "no such class").status_code == 400
-    assert len(session.decisions.log()) == len(said)
+        last_entry = fresh["last_entry"]
+    assert decide(client, [(row, last_entry)], "choose", "no such class").status_code == 400
+    assert len(session.decisions.log()) == len(cases)
     trusted = int(session.findings.order[-1])  # nothing else is proposed
     assert session.findings[trusted].given == session.findings[trusted].proposed
     assert decide(client, [(trusted, 0)], "accept").json()["items"][0]["decision"]["verdict"] == "keep"
@@ -84,7 +86,7 @@ def test_undo_is_per_reviewer(client: Any, session: ReviewSession) -> None:
     for row, who in zip(rows, ("Ada", "Bob", "Ada"), strict=True):
         decide(client, [(row, 0)], "accept", who=who)
     undone = [client.post("/api/undo", json={"reviewer": "Ada"}).json() for _ in range(3)]
-    assert [one["item"]["row"] if one["item"] else None for one in undone] == [rows[2], rows[0], None]
+    assert [entry["item"]["row"] if entry["item"] else None for entry in undone] == [rows[2], rows[0], None]
     assert undone[0]["item"]["state"] == "open"
     assert undone[2]["undone"] is None
     assert list(session.decisions.current()) == [session.findings.ids[rows[1]]]
@@ -97,11 +99,11 @@ def test_stale_verdict_is_a_conflict(client: Any, session: ReviewSession) -> Non
     Decisions(session.decisions.path.parent).add(
         session.findings.ids[row], "keep", session.findings[row].given, "Bob", expected=0
     )
-    answer = decide(client, [(row, 0)], "accept")
-    assert answer.status_code == 409
-    (sentence,) = answer.json()["conflicts"]
+    response = decide(client, [(row, 0)], "accept")
+    assert response.status_code == 409
+    (sentence,) = response.json()["conflicts"]
     assert "Bob kept" in sentence
-    fresh = answer.json()["items"][0]
+    fresh = response.json()["items"][0]
     assert (fresh["decision"]["reviewer"], fresh["last_entry"]) == ("Bob", 1)
     assert len(session.decisions.log()) == 1
     assert decide(client, [(row, fresh["last_entry"])], "accept").status_code == 200
@@ -110,28 +112,28 @@ def test_stale_verdict_is_a_conflict(client: Any, session: ReviewSession) -> Non
 
 def test_concurrent_verdicts_conflict(session: ReviewSession) -> None:
     row = int(session.findings.order[0])
-    seen = [{"row": row, "last_entry": 0}]
+    samples = [{"row": row, "last_entry": 0}]
 
     def decide_as(who: str) -> list[str]:
-        return session.decide_all(seen, "keep", "", who)[1]
+        return session.decide_all(samples, "keep", "", who)[1]
 
     people = [f"reviewer {number}" for number in range(8)]
     with ThreadPoolExecutor(len(people)) as pool:
         conflicts = dict(zip(people, pool.map(decide_as, people), strict=True))
-    (first,) = [who for who, told in conflicts.items() if not told]
+    (first,) = [who for who, messages in conflicts.items() if not messages]
     (entry,) = session.decisions.log()
     assert entry.reviewer == first
-    assert all(told == [f"{first} kept “{entry.label}” for {entry.id} in the meantime; nothing was overwritten."]
-               for who, told in conflicts.items() if who != first)  # fmt: skip
+    assert all(messages == [f"{first} kept “{entry.label}” for {entry.id} in the meantime; nothing was overwritten."]
+               for who, messages in conflicts.items() if who != first)  # fmt: skip
 
 
 def test_batch_verdict_reports_conflicts(client: Any, session: ReviewSession) -> None:
     rows = session.findings.order[:4].tolist()
     decide(client, [(rows[1], 0)], "keep", who="Bob")
-    answer = decide(client, [(row, 0) for row in rows], "accept")
-    assert answer.status_code == 409
-    assert len(answer.json()["conflicts"]) == 1
-    verdicts = [item["decision"]["verdict"] for item in answer.json()["items"]]
+    response = decide(client, [(row, 0) for row in rows], "accept")
+    assert response.status_code == 409
+    assert len(response.json()["conflicts"]) == 1
+    verdicts = [item["decision"]["verdict"] for item in response.json()["items"]]
     assert verdicts == ["accept", "keep", "accept", "accept"]
 
 
@@ -144,7 +146,7 @@ def test_app_filters_and_counts(client: Any, session: ReviewSession) -> None:
         for state in ("open", "decided", "unsure", "any")
     }
     flagged = int(session.findings.flagged.sum())
-    assert {state: one["matching"] for state, one in counts.items()} == {
+    assert {state: entry["matching"] for state, entry in counts.items()} == {
         "open": flagged - 2,
         "decided": 1,
         "unsure": 1,
@@ -153,8 +155,8 @@ def test_app_filters_and_counts(client: Any, session: ReviewSession) -> None:
     assert counts["open"]["progress"] == {"total": flagged, "decided": 1, "unsure": 1, "open": flagged - 2}
     assert client.get("/api/samples", params={"all": "1", "state": "any"}).json()["matching"] == ROWS
     pairs = client.get("/api/pairs", params={"query": "bad"}).json()["pairs"]
-    assert {one["given"] for one in pairs} | {one["proposed"] for one in pairs} >= {"bad"}
-    assert all("bad" in (one["given"], one["proposed"]) for one in pairs)
+    assert {entry["given"] for entry in pairs} | {entry["proposed"] for entry in pairs} >= {"bad"}
+    assert all("bad" in (entry["given"], entry["proposed"]) for entry in pairs)
     page = client.get("/api/samples", params={"pair": pairs[0]["pair"]}).json()
     assert len(page["items"]) == pairs[0]["open"]
     assert {(item["given"], item["proposed"]) for item in page["items"]} == {(pairs[0]["given"], pairs[0]["proposed"])}
@@ -169,13 +171,13 @@ def test_app_searches_classes(client: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "query",
     ["state=maybe", "after=-1", "after=x", "limit=1e3", "pair=1", "pair=a-b", "pair=1-2-3", "after=" + "9" * 40],
 )
-def test_app_refuses_invalid_query(client: Any, asked: str) -> None:
-    answer = client.get(f"/api/samples?{asked}")
-    assert answer.status_code == 400
-    assert re.fullmatch(r"[^\n]+\.", answer.json()["message"])
+def test_app_refuses_invalid_query(client: Any, query: str) -> None:
+    response = client.get(f"/api/samples?{query}")
+    assert response.status_code == 400
+    assert re.fullmatch(r"[^\n]+\.", response.json()["message"])
 
 
 @pytest.mark.parametrize(
@@ -207,8 +209,8 @@ def test_app_refuses_invalid_verdict(client: Any, session: ReviewSession, change
 
 def test_app_refuses_invalid_body(client: Any, session: ReviewSession) -> None:
     for content, status in [(b"", 400), (b"[1]", 400), (b"{", 400), (b"[" * 9000, 400), (b" " * 70_000, 413)]:
-        answer = client.post("/api/decide", content=content, headers={"Content-Type": "application/json"})
-        assert answer.status_code == status
+        response = client.post("/api/decide", content=content, headers={"Content-Type": "application/json"})
+        assert response.status_code == status
     assert session.decisions.log() == []
 
 
@@ -219,11 +221,11 @@ def test_page_size_is_independent_of_findings(tmp_path: Path) -> None:
     for rows in (10, 100_000):
         posterior = np.full((rows, 2), 0.5, np.float32) + np.array([[-0.4, 0.4]], np.float32)
         ids = [f"row {number}" for number in range(rows)]
-        found = Findings.of_posterior(ids, ["cat", "dog"], np.zeros(rows, int), posterior)
+        findings = Findings.of_posterior(ids, ["cat", "dog"], np.zeros(rows, int), posterior)
         data = LabeledData(
             Vectors(torch.zeros(rows, 3)), torch.zeros(rows, dtype=torch.int64), ("cat", "dog"), tuple(ids)
         )
-        session = ReviewSession(found, data, Decisions(tmp_path / str(rows)))
+        session = ReviewSession(findings, data, Decisions(tmp_path / str(rows)))
         with open_client(make_app(session, token=TOKEN, port=8000, title="run")) as client:
             sizes.append(len(client.get("/").content))
             page = client.get("/api/samples", params={"limit": "100000", "after": str(rows // 2)})
@@ -256,10 +258,10 @@ def test_assets_are_complete_and_share_colors_with_reports(client: Any) -> None:
     pages = {name: client.get(f"/assets/{name}") for name in ASSETS}
     assert {page.status_code for page in pages.values()} == {200}
     scripts = "".join(page.text for name, page in pages.items() if name.endswith(".js"))
-    asked = set(re.findall(r'from "\./([\w.]+)"', scripts)) | set(
+    imported = set(re.findall(r'from "\./([\w.]+)"', scripts)) | set(
         re.findall(r'"/assets/([\w.]+)"', client.get("/").text)
     )
-    assert asked == set(ASSETS)
+    assert imported == set(ASSETS)
     report = files("permll.report").joinpath("templates", "base.css").read_text()
     for name in ("ink", "muted", "paper", "raised", "edge", "accent", "link", "best", "good"):
         colors = re.findall(rf"--{name}: (#\w+)", report)[:2]

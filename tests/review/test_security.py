@@ -1,4 +1,4 @@
-"""Attacks on a review. Each test tries to break one promise, with requests that a browser would not even send."""
+"""Attacks on the review server, with requests that browsers would not send."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def decide(app: Any, headers: Headers, **options: Any) -> RawResponse:
     return send_raw(app, "/api/decide", headers, method="POST", body=VERDICT, **options)
 
 
-EVERYTHING = [
+ROUTES = [
     "/",
     "/assets/style.css",
     "/assets/main.js",
@@ -48,7 +48,7 @@ EVERYTHING = [
 ]
 
 
-@pytest.mark.parametrize("path", [*EVERYTHING, "/api/samples/0", "/api/decide", "/api/undo", "/nothing"])
+@pytest.mark.parametrize("path", [*ROUTES, "/api/samples/0", "/api/decide", "/api/undo", "/nothing"])
 def test_requests_need_token(app: Any, session: ReviewSession, path: str) -> None:
     wrong = [
         [],
@@ -62,11 +62,11 @@ def test_requests_need_token(app: Any, session: ReviewSession, path: str) -> Non
     ]
     for method in ("GET", "POST"):
         for headers in wrong:
-            answer = send_raw(app, path, [*headers_without("cookie"), *headers], method=method, body=VERDICT)
-            assert answer.status == 403
-            assert "set-cookie" not in answer.headers
+            response = send_raw(app, path, [*headers_without("cookie"), *headers], method=method, body=VERDICT)
+            assert response.status == 403
+            assert "set-cookie" not in response.headers
             for secret in (b"film", b"Review 1", TOKEN.encode()):
-                assert secret not in answer.body
+                assert secret not in response.body
     assert session.decisions.log() == []
 
 
@@ -182,7 +182,7 @@ def test_cross_origin_post_is_refused(app: Any, session: ReviewSession, headers:
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
 def test_cross_site_get_is_refused(app: Any, site: str) -> None:
     there = [("host", HOST), COOKIE, ("sec-fetch-site", site)]
-    for path in EVERYTHING[1:]:
+    for path in ROUTES[1:]:
         assert send_raw(app, path, [*there, ("sec-fetch-mode", "no-cors")]).status == 403
         assert send_raw(app, path, [*there, ("sec-fetch-mode", "navigate")]).status == 403
     assert send_raw(app, "/", [*there, ("sec-fetch-mode", "no-cors")]).status == 403
@@ -206,8 +206,8 @@ def test_only_post_is_allowed(app: Any, session: ReviewSession, method: str) -> 
 
 
 def test_responses_have_security_headers(app: Any) -> None:
-    asked = [
-        *(send_raw(app, path, PAGE_HEADERS) for path in EVERYTHING),
+    responses = [
+        *(send_raw(app, path, PAGE_HEADERS) for path in ROUTES),
         send_raw(app, "/", []),
         send_raw(app, "/", [("host", HOST)]),
         send_raw(app, "/nothing", PAGE_HEADERS),
@@ -215,11 +215,11 @@ def test_responses_have_security_headers(app: Any) -> None:
         decide(app, headers_without("origin")),
         decide(app, PAGE_HEADERS),
     ]
-    for answer in asked:
+    for response in responses:
         for name, value in SECURITY_HEADERS.items():
-            assert answer.headers[name.lower()] == value
-        assert answer.headers["cache-control"]
-        assert "access-control-allow-origin" not in answer.headers
+            assert response.headers[name.lower()] == value
+        assert response.headers["cache-control"]
+        assert "access-control-allow-origin" not in response.headers
     policy = SECURITY_HEADERS["Content-Security-Policy"]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == rules["frame-ancestors"] == rules["base-uri"] == rules["form-action"] == "'none'"
@@ -245,10 +245,10 @@ OUTSIDE = [
 
 @pytest.mark.parametrize("name", [*OUTSIDE, "style.css/..", "style.css\x00.js", "", "STYLE.CSS", "../assets/style.css"])
 def test_assets_prevent_path_traversal(app: Any, name: str) -> None:
-    answer = send_raw(app, f"/assets/{name}", PAGE_HEADERS)
-    assert answer.status == 404
-    assert b"import " not in answer.body
-    assert b"root:" not in answer.body
+    response = send_raw(app, f"/assets/{name}", PAGE_HEADERS)
+    assert response.status == 404
+    assert b"import " not in response.body
+    assert b"root:" not in response.body
 
 
 @pytest.mark.parametrize(
@@ -281,11 +281,11 @@ def test_symlinks_are_served_only_if_listed(tmp_path: Path) -> None:
     Image.new("RGB", (30, 30), "red").save(tmp_path / "listed.png")
     Image.new("RGB", (30, 30), "blue").save(tmp_path / "beside.png")
     os.symlink(tmp_path / "listed.png", source / "bad" / "link.png")
-    found = add_findings(run)
+    findings = add_findings(run)
     app = make_app(make_session(run), token=TOKEN, port=8000, title="run")
-    (row,) = [row for row, id in enumerate(found.ids) if id == "bad/link.png"]
+    (row,) = [row for row, id in enumerate(findings.ids) if id == "bad/link.png"]
     assert send_raw(app, f"/images/{row}/160", PAGE_HEADERS).status == 200
-    assert not any("beside" in id for id in found.ids)
+    assert not any("beside" in id for id in findings.ids)
     for path in ("beside.png", "../beside.png", "bad/link.png", "pictures/bad/00.png"):
         for route in ("/images/", "/assets/", "/api/samples/", "/"):
             assert send_raw(app, route + path, PAGE_HEADERS).status == 404
@@ -299,9 +299,9 @@ def test_decompression_bomb_is_refused(tmp_path: Path) -> None:
     small = image.read_bytes()
     head = b"IHDR" + struct.pack(">II", 30_000, 30_000) + small[24:29]
     image.write_bytes(small[:12] + head + struct.pack(">I", zlib.crc32(head)) + small[33:])
-    answer = send_raw(app, "/images/0/160", PAGE_HEADERS)
-    assert answer.status == 404
-    assert "no readable image" in json.loads(answer.body)["message"]
+    response = send_raw(app, "/images/0/160", PAGE_HEADERS)
+    assert response.status == 404
+    assert "no readable image" in json.loads(response.body)["message"]
     assert send_raw(app, "/api/samples/0", PAGE_HEADERS).status == 200
 
 
@@ -317,9 +317,13 @@ def test_page_escapes_names(session: ReviewSession, name: str) -> None:
 def test_markup_is_sent_as_json(app: Any) -> None:
     body = json.dumps({"samples": [{"row": 0, "last_entry": 0}], "verdict": "keep", "reviewer": SCRIPT}).encode()
     decided = send_raw(app, "/api/decide", PAGE_HEADERS, method="POST", body=body)
-    for answer in (decided, send_raw(app, "/api/samples/0", PAGE_HEADERS), send_raw(app, "/api/classes", PAGE_HEADERS)):
-        assert answer.headers["content-type"] == "application/json"
-        json.loads(answer.body)
+    for response in (
+        decided,
+        send_raw(app, "/api/samples/0", PAGE_HEADERS),
+        send_raw(app, "/api/classes", PAGE_HEADERS),
+    ):
+        assert response.headers["content-type"] == "application/json"
+        json.loads(response.body)
     assert json.loads(decided.body)["items"][0]["decision"]["reviewer"] == SCRIPT
 
 
@@ -338,8 +342,8 @@ def test_scripts_never_parse_markup() -> None:
 
 def test_server_error_is_one_sentence(app: Any, session: ReviewSession) -> None:
     session.decisions.path.parent.joinpath("decisions.sqlite").write_bytes(b"no database" * 100)
-    answer = decide(app, PAGE_HEADERS)
-    assert answer.status == 500
-    assert "cannot be used" in json.loads(answer.body)["message"]
-    assert b"Traceback" not in answer.body
-    assert answer.headers["x-content-type-options"] == "nosniff"
+    response = decide(app, PAGE_HEADERS)
+    assert response.status == 500
+    assert "cannot be used" in json.loads(response.body)["message"]
+    assert b"Traceback" not in response.body
+    assert response.headers["x-content-type-options"] == "nosniff"
