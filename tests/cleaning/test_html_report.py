@@ -38,8 +38,8 @@ def test_every_kind_of_data_has_its_look(kind: str, tmp_path: Path) -> None:
     count = int(findings.flagged.sum()) + 1  # and one group of duplicates
     if kind == "images":
         assert [image.size for image in pictures(page)] == [(120, 90)] * count
-    looks = {"images": "of-image", "texts": "of-text", "table": "of-cells", "vectors": "of-vector"}
-    assert page.count(f'<div class="look {looks[kind]}">') == count
+    looks = {"images": "preview-image", "texts": "preview-text", "table": "preview-cells", "vectors": "preview-vector"}
+    assert page.count(f'<div class="preview {looks[kind]}">') == count
     assert f"permll review {run.folder}" in page
     assert "40 samples, 3 classes" in page
 
@@ -74,7 +74,7 @@ def test_samples_that_are_gone_or_damaged_are_said_not_to_be_shown(tmp_path: Pat
     some = data.take([row for row in range(len(data)) if data.ids[row] != findings.first(3)[2].id])
     page = write_report(run.folder, findings, some).read_text(encoding="utf-8")
     cards = page.split('<li class="card"')[1:]
-    assert ["It cannot be shown." in card for card in cards[:4]] == [True, True, True, False]
+    assert ["No preview." in card for card in cards[:4]] == [True, True, True, False]
 
 
 def test_clean_writes_it_and_the_command_says_where(
@@ -86,7 +86,7 @@ def test_clean_writes_it_and_the_command_says_where(
     found = permll.clean(source, out=out, epochs=6, callbacks=[])
     page = (out / "report.html").read_text(encoding="utf-8")
     assert f"{int(found.flagged.sum())} of 200 labels are flagged" in page
-    assert f"permll review &#x27;{out}&#x27;" in page  # to be pasted as it is
+    assert f"permll review &#39;{out}&#39;" in page  # to be pasted as it is
     permll.clean(source, out=out, epochs=6, threshold=0, callbacks=[])
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "No label is flagged" in page
