@@ -105,7 +105,7 @@ def test_curves_differ_by_marker() -> None:
         (line.get_color(), line.get_marker(), line.get_markerfacecolor() == "white") for line in legend.get_lines()
     }
     assert len(signs) == 2 * len(LINE_STYLES)
-    assert len({sign[1:] for sign in signs}) == 2 * len(LINE_STYLES)  # without colours too
+    assert len({sign[1:] for sign in signs}) == 2 * len(LINE_STYLES)  # without color, too
 
 
 def test_curves_escape_group_names(tmp_path: Path) -> None:

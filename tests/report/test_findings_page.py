@@ -11,16 +11,10 @@ import numpy as np
 import pytest
 
 from permll.cleaning.findings import Findings
-from permll.report.findings_page import (
-    MAX_BARS,
-    MAX_CARDS,
-    MAX_CELLS,
-    MAX_CLASSES,
-    MAX_TEXT_LENGTH,
-    MAX_UNFLAGGED_CARDS,
-)
-from permll.report.findings_svg import BINS, histogram, ticks
+from permll.report.findings_page import MAX_CARDS, MAX_CLASSES, MAX_UNFLAGGED_CARDS
 from permll.report.findings_text import findings_facts, findings_summary
+from permll.report.quality_histogram import BINS, quality_histogram, ticks
+from permll.report.sample_preview import MAX_BARS, MAX_CELLS, MAX_TEXT_LENGTH
 from tests.helpers.findings_data import make_findings, write_findings_page
 from tests.helpers.html_pages import PageParser
 
@@ -189,7 +183,7 @@ def test_report_shows_transition_of_few_classes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [1, 21, 3000])
 def test_histogram_counts_all_labels(rows: int) -> None:
     findings = make_findings(rows, wrong=rows // 3)
-    drawn = histogram(findings)
+    drawn = quality_histogram(findings)
     bars = re.findall(r"<title>([\d.]+) to ([\d.]+): ([\d,]+) labels?, ([\d,]+) flagged</title>", drawn)
     counts, flagged = (sum(int(card[group].replace(",", "")) for card in bars) for group in (2, 3))
     assert (counts, flagged) == (rows, rows // 3)

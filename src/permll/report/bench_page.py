@@ -120,19 +120,15 @@ def _runs(rows: Sequence[Row], folder: Path) -> list[dict[str, Any]]:
         key = method_key(row)
         anchor = _anchor(row["tier"], key, row["data"], row["noise"])
         runs.append(
-            {
+            dict.fromkeys(("last", "best_test", "epochs", "seconds", "command"))
+            | dict(row)
+            | {
                 "id": "" if anchor in anchors else anchor,
                 "filter": method_words((key[0], "") if figure3_point(row) else key),
                 "method": method_title(key),
                 "data": data_title(row["data"]),
                 "noise": " ".join(noise_titles(row["noise"])),
-                "seed": row["seed"],
-                "last": row.get("last"),
-                "best": row.get("best_test"),
-                "epochs": row.get("epochs"),
-                "seconds": row.get("seconds"),
                 "folder": _target(row["folder"], folder, Path(row["folder"]).name) if row.get("folder") else None,
-                "command": row.get("command"),
             }
         )
         anchors.add(anchor)

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from permll.report.findings_svg import histogram, vector_bars
 from permll.report.findings_text import (
     accuracy_warning,
     duplicates_sentence,
@@ -19,6 +18,8 @@ from permll.report.findings_text import (
     noise_sentence,
 )
 from permll.report.jinja import asset, render
+from permll.report.quality_histogram import quality_histogram
+from permll.report.sample_preview import Preview, limit_preview
 from permll.report.text import pluralize, shorten
 
 REPORT_FILE = "report.html"
@@ -30,12 +31,7 @@ MAX_CLASSES = 20  # of a matrix or table
 MAX_PROPOSED = 2  # classes proposed instead, per class
 MAX_GROUPS, MAX_GROUP_SIZE = 30, 10  # of duplicates
 MAX_ID_LENGTH = 200
-MAX_TEXT_LENGTH, MAX_CELL_LENGTH, MAX_CELLS, MAX_BARS = 500, 80, 8, 64  # of a preview
-MAX_NUMBERS = 16  # numbers of a vector that are written out: on different scales, bars would show only the largest
 
-Preview = Mapping[str, Any]
-"""Sample as ``permll.cleaning.preview`` returns it: ``kind`` (image, text, cells, vector or none), its content
-(``address`` and ``small``, ``text``, ``cells`` as name and value, ``values``), and ``more``, the amount cut off."""
 Pair = tuple[int, int]  # given and proposed class
 _CELL = {"text": "", "kind": "", "fraction": "", "pair": "", "title": ""}  # of a matrix
 
@@ -75,7 +71,7 @@ def findings_page(
         lead=_lead(facts),
         key_numbers=_key_numbers(facts, len(findings.classes)),
         commands=commands,
-        histogram=histogram(findings),
+        histogram=quality_histogram(findings),
         sections={name: heading for name, heading in sections.items() if heading},
         confusion=_confusion(facts, findings.classes, pairs) if facts["flagged"] else None,
         classes=_classes(facts),
@@ -89,36 +85,6 @@ def findings_page(
         script=script,
         script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
-
-
-def limit_preview(preview: Preview) -> dict[str, Any]:
-    """Return a preview cut to the size of a card; ``rest`` says how much is missing.
-
-    Examples:
-        >>> limit_preview({"kind": "cells", "cells": [["age", "31"]], "more": 3})
-        {'kind': 'cells', 'cells': [('age', '31')], 'more': 3, 'rest': '3 more columns'}
-    """
-    kind, rest = preview["kind"], ""
-    content = dict(preview)
-    if kind == "text" and (preview["more"] or len(preview["text"]) > MAX_TEXT_LENGTH):
-        content["text"] = f"{preview['text'][:MAX_TEXT_LENGTH].rstrip()} …"
-    elif kind == "cells":
-        content["cells"] = [(_cut(name), _cut(value)) for name, value in preview["cells"][:MAX_CELLS]]
-        rest = _rest(preview["more"] + len(preview["cells"][MAX_CELLS:]), "more column")
-    elif kind == "vector" and len(preview["values"]) <= MAX_NUMBERS:
-        content["cells"] = [(str(k), f"{value:.4g}") for k, value in enumerate(preview["values"])]
-    elif kind == "vector":
-        content |= {"cells": [], "bars": vector_bars(preview["values"][:MAX_BARS])}
-        rest = _rest(preview["more"] + len(preview["values"][MAX_BARS:]), "more number")
-    return content | {"rest": rest}
-
-
-def _cut(value: str) -> str:
-    return value if len(value) <= MAX_CELL_LENGTH else f"{value[: MAX_CELL_LENGTH - 1]}…"
-
-
-def _rest(count: int, noun: str) -> str:
-    return pluralize(count, noun) if count else ""
 
 
 def _lead(facts: Mapping[str, Any]) -> str:
@@ -146,21 +112,21 @@ def _key_numbers(facts: Mapping[str, Any], num_classes: int) -> list[tuple[str, 
     return numbers
 
 
-def _confusion(facts: Mapping[str, Any], classes: Sequence[str], shown: Mapping[Pair, int]) -> dict[str, Any]:
+def _confusion(facts: Mapping[str, Any], classes: Sequence[str], cards: Mapping[Pair, int]) -> dict[str, Any]:
     """Return flagged labels as a matrix of given and proposed class, restricted to the classes with most of them.
 
     Args:
         facts: result of ``findings_facts``.
         classes: class names.
-        shown: number of cards of each pair.
+        cards: number of cards of each pair.
     """
     index = {label: k for k, label in enumerate(classes)}
     counts = {(index[pair["given"]], index[pair["proposed"]]): pair["count"] for pair in facts["pairs"]}
     totals: Counter[int] = Counter()
     for pair, count in counts.items():
         totals.update(dict.fromkeys(pair, count))
-    kept = sorted(sorted(totals, key=lambda k: (-totals[k], k))[:MAX_CLASSES])
-    inside = {pair: count for pair, count in counts.items() if pair[0] in kept and pair[1] in kept}
+    indices = sorted(sorted(totals, key=lambda k: (-totals[k], k))[:MAX_CLASSES])
+    inside = {pair: count for pair, count in counts.items() if pair[0] in indices and pair[1] in indices}
     highest = max(inside.values(), default=1)
 
     def cell(pair: Pair) -> dict[str, str]:
@@ -169,19 +135,19 @@ def _confusion(facts: Mapping[str, Any], classes: Sequence[str], shown: Mapping[
             return _CELL | {"kind": "diagonal" if pair[0] == pair[1] else ""}
         title = f"{shorten(classes[pair[0]])} → {shorten(classes[pair[1]])}: {pluralize(count, 'label')}"
         content = _CELL | {"text": f"{count:,}", "fraction": f"{count / highest:.3f}"}
-        if shown.get(pair):
+        if cards.get(pair):
             return content | {"pair": _pair_key(pair), "title": title}
-        return content | {"kind": "not-shown", "title": f"{title}, none among the {sum(shown.values()):,} shown"}
+        return content | {"kind": "not-shown", "title": f"{title}, none among the {sum(cards.values()):,} shown"}
 
     note = (
-        f"The {len(kept)} of {len(totals):,} classes with the most flagged labels; {sum(inside.values()):,} of "
+        f"The {len(indices)} of {len(totals):,} classes with the most flagged labels; {sum(inside.values()):,} of "
         f"{facts['flagged']:,} flagged labels are between them."
     )
     return {
-        "columns": [classes[k] for k in kept],
-        "rows": [(classes[given], [cell((given, proposed)) for proposed in kept]) for given in kept],
-        "note": note if len(kept) < len(totals) else "",
-        "has_hidden": not all(shown.get(pair) for pair in inside),
+        "columns": [classes[k] for k in indices],
+        "rows": [(classes[given], [cell((given, proposed)) for proposed in indices]) for given in indices],
+        "note": note if len(indices) < len(totals) else "",
+        "has_hidden": not all(cards.get(pair) for pair in inside),
     }
 
 
@@ -251,8 +217,9 @@ def _duplicates(findings: Any, facts: Mapping[str, Any], preview: Callable[[int]
         samples = [(findings.ids[row], findings.classes[findings.given[row]]) for row in rows[:MAX_GROUP_SIZE]]
         more = f"{len(rows) - MAX_GROUP_SIZE:,}" if len(rows) > MAX_GROUP_SIZE else ""
         groups.append({"preview": limit_preview(preview(rows[0])), "samples": samples, "rest": more})
-    rest = _rest(max(len(findings.duplicates) - MAX_GROUPS, 0), "more group")
-    return {"text": duplicates_sentence(facts), "groups": groups, "rest": rest}
+    rest = len(findings.duplicates) - MAX_GROUPS
+    text = pluralize(rest, "more group") if rest > 0 else ""
+    return {"text": duplicates_sentence(facts), "groups": groups, "rest": text}
 
 
 def _pair_key(pair: Pair) -> str:

@@ -1,7 +1,7 @@
 """Titles and order of methods, data sets and noise in tables."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from permll.methods import METHODS
@@ -82,8 +82,7 @@ def line_title(key: Key) -> str:
 
 def method_order(key: Key) -> tuple[int, str, str]:
     """Return a sort key in the order of the registry, with unregistered methods last."""
-    names = list(METHODS)
-    return (names.index(key[0]) if key[0] in names else len(names)), *key
+    return _index(key[0], METHODS), *key
 
 
 def data_title(data: str) -> str:
@@ -93,12 +92,12 @@ def data_title(data: str) -> str:
 
 def data_order(data: str) -> tuple[int, str]:
     """Return a sort key of data sets from small to large."""
-    return (list(DATA_TITLES).index(data) if data in DATA_TITLES else len(DATA_TITLES)), data
+    return _index(data, DATA_TITLES), data
 
 
 def tier_order(tier: str) -> tuple[int, str]:
     """Return a sort key of tiers from small to large."""
-    return (TIERS.index(tier) if tier in TIERS else len(TIERS)), tier
+    return _index(tier, TIERS), tier
 
 
 def split_noise(noise: str) -> tuple[str, float | None]:
@@ -128,8 +127,7 @@ def noise_titles(noise: str) -> tuple[str, str]:
 def noise_order(noise: str) -> tuple[int, str, float]:
     """Return a sort key of noise by kind, then by rate."""
     kind, rate = split_noise(noise)
-    kinds = list(NOISE_TITLES)
-    return (kinds.index(kind) if kind in kinds else len(kinds)), kind, -1.0 if rate is None else rate
+    return _index(kind, NOISE_TITLES), kind, -1.0 if rate is None else rate
 
 
 def setting_order(setting: tuple[str, str]) -> tuple[tuple[int, str], tuple[int, str, float]]:
@@ -157,3 +155,9 @@ def figure3_point(row: Row) -> Figure3Point | None:
     """
     match = _POINT.fullmatch(row.get("variant") or "")
     return Figure3Point(float(match["eta"]), float(match["m"])) if match else None
+
+
+def _index(name: str, names: Iterable[str]) -> int:
+    """Return the index of a name; unknown names come last."""
+    names = list(names)
+    return names.index(name) if name in names else len(names)

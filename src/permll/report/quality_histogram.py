@@ -1,7 +1,6 @@
-"""SVG drawings of the report of findings: histogram of label quality, and vectors as bars."""
+"""Histogram of label quality as SVG."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 420, 190, 44, 34, 14
 LOG_RATIO = 20  # counts are drawn on a log scale if the largest is more than this times the smallest
 
 
-def histogram(findings: Any) -> Markup:
+def quality_histogram(findings: Any) -> Markup:
     """Return a histogram of the quality of all labels in [0, 1], with flagged labels in front.
 
     Args:
@@ -42,22 +41,6 @@ def histogram(findings: Any) -> Markup:
         f'<span>{"logarithmic" if log else ""}</span></figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="{label}">{_axes(highest, log)}{bars}{_threshold(findings.threshold)}</svg>'
         '<p class="key"><span class="flagged"></span>flagged <span class="all"></span>all labels</p></figure>'
-    )
-
-
-def vector_bars(values: Sequence[float]) -> Markup:
-    """Return the values of a vector as bars above and below zero."""
-    high, low = max(*values, 0.0), min(*values, 0.0)
-    scale = 96 / (high - low) if high > low else 0.0
-    zero = 2 + high * scale
-    bars = "".join(
-        f'<rect class="{"below" if value < 0 else "above"}" x="{k + 0.08:g}" width=".84" '
-        f'y="{zero - max(value, 0) * scale:.4g}" height="{max(abs(value) * scale, 0.4):.4g}"/>'
-        for k, value in enumerate(values)
-    )
-    return Markup(
-        f'<svg viewBox="0 0 {len(values)} 100" preserveAspectRatio="none" role="img" '
-        f'aria-label="{len(values)} numbers as bars">{bars}</svg>'
     )
 
 
