@@ -22,7 +22,7 @@ from benchmarks.timing import RESULTS
 from permll import bench
 from permll.bench.results import Row
 from permll.methods import METHODS
-from permll.report.figures.comparison import Scores, draw_comparison, ranking
+from permll.report.figures.comparison import Scores, draw_comparison, rank_by_accuracy
 from permll.report.figures.style import save
 
 RUNS = ROOT / OUT / "mini"
@@ -51,7 +51,7 @@ def short_table(rows: Sequence[Row]) -> str:
     """Return two kinds of noise and four numbers of each, those with most in the last epochs first."""
     lines = ["| method | " + " | ".join(f"{noise} {name}" for noise in NOISES for name in SHORT.values()) + " |"]
     lines.append("|---" * (1 + len(NOISES) * len(SHORT)) + "|")
-    for method in ranking(_panels(rows)):
+    for method in rank_by_accuracy(_panels(rows)):
         cells = [METHODS[method].title]
         for noise in NOISES:
             group = [row for row in rows if (row["noise"], row["method"], row["variant"]) == (noise, method, "")]

@@ -20,7 +20,7 @@ from benchmarks.timing import RESULTS
 from permll import bench
 from permll.bench.plots import learned_noise
 from permll.bench.results import watched
-from permll.report.figures.memorization import draw_learned, draw_memorization
+from permll.report.figures.memorization import draw_learned_noise, draw_memorization
 from permll.report.figures.style import save
 from permll.report.tables.titles import method_title, setting_title
 from permll.training import Run
@@ -81,7 +81,7 @@ def draw(curves: Sequence[Row], pairs: Sequence[Row]) -> None:
     save(draw_memorization(panels), folder, "memorisation")
     classes = list(dict.fromkeys(row["class"] for row in pairs))
     true, learned = (_matrix([float(row[name]) for row in pairs], len(classes)) for name in ("true", "learned"))
-    save(draw_learned(true, learned, classes), folder, "learned")
+    save(draw_learned_noise(true, learned, classes), folder, "learned")
 
 
 def read(path: Path) -> list[Row]:

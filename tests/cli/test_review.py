@@ -74,7 +74,7 @@ def test_it_is_reached_from_this_machine_alone(folder: Path) -> None:
         with socket.socket() as other:
             other.bind(("127.0.0.2", port))  # free: only 127.0.0.1 was taken
         taken = review(folder, "--port", str(port))
-    assert f"nothing can listen on port {port} of 127.0.0.1" in sentence(taken)
+    assert f"cannot listen on port {port} of 127.0.0.1" in sentence(taken)
 
 
 def test_another_host_is_warned_of_and_tokens_differ(folder: Path) -> None:
@@ -98,7 +98,7 @@ class Visitor:
 
     def keep(self, row: int, who: str) -> tuple[int, dict[str, Any]]:
         """Decide to keep a label that nobody decided about, as far as this page knows."""
-        body = json.dumps({"samples": [{"row": row, "seen": 0}], "verdict": "keep", "reviewer": who}).encode()
+        body = json.dumps({"samples": [{"row": row, "last_entry": 0}], "verdict": "keep", "reviewer": who}).encode()
         asked = urllib.request.Request(f"{self.home}/api/decide", body, self.headers)
         try:
             with urllib.request.urlopen(asked, timeout=60) as answer:

@@ -57,13 +57,13 @@ def draw_traces(known: Sequence[Trace], folder: Path) -> list[Path]:
     wide = min(len({one.eta for one in known}), len({one.m for one in known})) > 1
     if not panels and not wide:
         return []
-    from permll.report.figures.eta_m import Point, Setting, draw_heat_map, draw_turned
+    from permll.report.figures.eta_m import Point, Setting, draw_correction_curves, draw_heat_map
     from permll.report.figures.style import save
 
     paths = []
     if panels:
         series = {Setting(one.eta, one.m): one.right for one in panels}
-        figure = draw_turned(series, m=M_OF_A, eta=ETA_OF_B, given=panels[0].right_before)
+        figure = draw_correction_curves(series, m=M_OF_A, eta=ETA_OF_B, given=panels[0].right_before)
         paths += save(figure, folder, "figure3")
     if wide:
         points = [Point(one.eta, one.m, list(one.right.values())[-1]) for one in known]

@@ -5,7 +5,7 @@ from typing import Any
 
 from permll.bench.jobs import spelled
 from permll.methods import METHODS
-from permll.report.paper_numbers import PRINTED
+from permll.report.paper_numbers import PAPER_RESULTS
 from permll.utils.messages import did_you_mean
 
 Contestant = tuple[str, str]  # a method, and its variant or ""
@@ -41,7 +41,7 @@ def paper_first(table: str, those: Sequence[Contestant]) -> list[Contestant]:
         >>> paper_first("table1", [("sop", ""), ("ce", ""), ("glc", ""), ("permll", "")])
         [('ce', ''), ('permll', ''), ('sop', ''), ('glc', '')]
     """
-    printed = {method for name, method, _, _ in PRINTED if name == table}
+    printed = {method for name, method, _, _ in PAPER_RESULTS if name == table}
     return sorted(those, key=lambda one: one[0] not in printed)
 
 

@@ -43,10 +43,10 @@ def _learned(cells: Sequence[Cell], folder: Path) -> list[Path]:
     ours = [cell for cell in ours if (cell.folder / NOISE_ESTIMATE).is_file()]  # older runs have none
     if not ours:
         return []
-    from permll.report.figures.memorization import draw_learned
+    from permll.report.figures.memorization import draw_learned_noise
     from permll.report.figures.style import save
 
-    return save(draw_learned(*learned_noise(Run(ours[0].folder))), folder, "learned")
+    return save(draw_learned_noise(*learned_noise(Run(ours[0].folder))), folder, "learned")
 
 
 def learned_noise(run: Run) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...]]:

@@ -11,7 +11,7 @@ from permll.bench.grid import Plan
 from permll.bench.jobs import Part
 from permll.bench.plots import draw_pictures
 from permll.bench.results import Row, collect_cells, write_rows
-from permll.report.tables import KINDS_OF_TABLES, render_tables
+from permll.report.tables import TABLE_SPECS, render_tables
 from permll.utils.files import atomic_write_text
 
 FORMATS = {"terminal": "txt", "markdown": "md", "latex": "tex", "html": "html", "csv": "csv"}
@@ -40,7 +40,7 @@ def render(plan: Plan) -> Rendered:
     of_tables = by_part["table1"] + by_part["table2"]
     csv = write_rows(plan.out / CSV, rows)
     texts = {}
-    for table in KINDS_OF_TABLES:
+    for table in TABLE_SPECS:
         for format_, ending in FORMATS.items():
             text = _text(by_part.get(table, of_tables), table, format_)
             path = folder / f"{table}.{ending}"
