@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from benchmarks import cleaning, cleaning_choices, do_no_harm, held_back, plus_choices, scales, suite
+from benchmarks import cleaning, cleaning_ablation, auto_apply_safety, holdout_settings, permll_plus_ablation, scales, suite
 from benchmarks.timing import read_csv
 
 import permll
@@ -170,15 +170,15 @@ def test_permll_plus_proposes_as_many_right_labels_as_the_best_in_all_columns() 
 
 def test_permll_plus_is_above_permll_and_the_best_epoch_of_cross_entropy_on_what_was_held_back() -> None:
     def mean(method: str, setting: str, column: str = "last") -> float:
-        rows = [row for row in results("held_back") if row["set"] == f"{method}/{setting}"]
+        rows = [row for row in results("holdout_settings") if row["set"] == f"{method}/{setting}"]
         assert len(rows) == 3
         return statistics.mean(float(row[column]) for row in rows)
 
     first = 0
-    for setting in held_back.settings(None, None, None):
+    for setting in holdout_settings.settings(None, None, None):
         own = mean("permll_plus", setting)
         assert own > max(mean("permll", setting), mean("ce", setting, "best_test"))
-        first += own > max(mean(method, setting) for method in held_back.METHODS[:-1])
+        first += own > max(mean(method, setting) for method in holdout_settings.METHODS[:-1])
     assert first == 2
 
 
@@ -216,7 +216,7 @@ def test_earlier_looks_are_told_as_they_were(look: str, title: str) -> None:
     for what, column in (("accuracy", "last"), ("labels right", "right_after")):
         means = [
             statistics.mean(100 * float(row[column]) for row in by_setting[setting])
-            for setting in held_back.settings(None, None, None)
+            for setting in holdout_settings.settings(None, None, None)
         ]
         assert f"| {title}, {what} | " + " | ".join(f"{mean:.1f}" for mean in means) + " |" in told
 
@@ -228,7 +228,7 @@ def test_the_tables_of_the_docs_are_those_of_the_results(name: str) -> None:
     assert (RESULTS / name).read_text() == render_tables(rows, table=table, format="markdown")
 
 
-@pytest.mark.parametrize("script", [cleaning, cleaning_choices, do_no_harm, held_back, plus_choices, scales])
+@pytest.mark.parametrize("script", [cleaning, cleaning_ablation, auto_apply_safety, holdout_settings, permll_plus_ablation, scales])
 def test_tables_in_results_are_those_of_their_csv_files(script: Any) -> None:
     name = script.__name__.rpartition(".")[2]
     assert (RESULTS / f"{name}.md").read_text() == script.table(read_csv(name))
@@ -253,5 +253,5 @@ def test_what_is_said_of_cleaning_is_in_the_results() -> None:
     assert (ahead("ap"), ahead("labels"), ahead("f1"), ahead("accuracy", by=0.005)) == (7, 7, 6, 5)
     times = [mean(name, "permll", "cpu_seconds") / mean(name, "cleanlab", "cpu_seconds") for name in cleaning.SETS]
     assert f"in {min(times):.2f} to {max(times):.2f} of the\nprocessor time" in README
-    gains = [int(row["mended"]) - int(row["broken"]) for row in results("do_no_harm")]
+    gains = [int(row["mended"]) - int(row["broken"]) for row in results("auto_apply_safety")]
     assert (len(gains), min(gains)) == (75, 0)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from permll.bench.jobs import spelled
-from permll.bench.methods import changes_of, contestants
+from permll.bench.jobs import format_method
+from permll.bench.methods import variant_overrides, select_methods
 from permll.data.registry import SETS
 from permll.methods import METHODS, find_method
 from permll.networks import NETWORKS
@@ -57,13 +57,13 @@ def test_tier_mini_has_what_the_search_chose() -> None:
     path = Path(__file__).parents[2] / "results" / "mini_search.csv"
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    every = {spelled(method, variant): (method, variant) for method, variant in contestants()}
+    every = {format_method(method, variant): (method, variant) for method, variant in select_methods()}
     del every["permll_plus"]  # has its defaults everywhere: see the next test
     assert {row["method"] for row in rows} == set(every), "every method is searched for, and none is left out"
     for spelling, (name, variant) in every.items():
         (chosen,) = (row for row in rows if row["method"] == spelling and row["chosen"])
         for noise in ("sym-60", "sym-20", "asym-40"):
-            recipe = load_recipe(f"mini/{noise}", {"method.name": name, **changes_of(name, variant, "mini")})
+            recipe = load_recipe(f"mini/{noise}", {"method.name": name, **variant_overrides(name, variant, "mini")})
             defaults = {
                 key: one.default for key, one in inspect.signature(METHODS[name].method_class).parameters.items()
             }
