@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
+from permll.bench.figure3 import draw_traces, traces
 
 from permll.bench import Plan, plan
-from permll.bench.figure3 import draw_traces, traces
 from permll.training import Run
 from permll.training.train import train
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from permll.bench.jobs import format_method
-from permll.bench.methods import variant_overrides, select_methods
+from permll.bench.methods import select_methods, variant_overrides
 from permll.data.registry import SETS
 from permll.methods import METHODS, find_method
 from permll.networks import NETWORKS

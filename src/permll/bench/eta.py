@@ -35,7 +35,7 @@ def format_duration(seconds: float) -> str:
         ('1 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
     """
     rest = max(round(seconds), 1)
-    parts = []
+    parts: list[str] = []
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         count, rest = divmod(rest, length)
         if count or parts:
