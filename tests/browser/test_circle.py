@@ -16,14 +16,12 @@ from permll.cleaning.decisions import Decisions
 from permll.cleaning.findings import Findings
 from tests.browser import test_review
 from tests.browser.test_review import Visitor, name_in, press, says, settled, shown
-from tests.cli import conftest
-from tests.cli.conftest import Here
-from tests.cli.test_clean import WORDS, save_csv
-from tests.cli.test_commands import run
+from tests.helpers.cleaning_files import WORDS, save_csv
+from tests.helpers.command_line import run_cli, run_process
 from tests.helpers.mislabeled_data import CLASSES, Mislabeled, mislabeled
 from tests.helpers.review_process import Server
 
-visit, here = test_review.visit, conftest.here  # fixtures
+visit = test_review.visit  # fixture
 ROWS, TEST_ROWS, WRONG = 400, 300, 0.25
 ALONE, PAGE = 5, 24  # suspects that are looked at one at a time, and those on a page of the grid
 REVIEWED = ALONE + 2 * PAGE
@@ -96,17 +94,17 @@ def labels_in(path: Path, label: str) -> list[tuple[str, ...]]:
 
 def permll(*words: str) -> str:
     """Run a command as a process; return what it prints."""
-    done = run(*words, OMP_NUM_THREADS="1")
+    done = run_process(*words, OMP_NUM_THREADS="1")
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def accuracy(here: Here, kind: Kind, command: list[str], out: str) -> float:
+def accuracy(kind: Kind, command: list[str], out: str) -> float:
     """Train with cross-entropy; return the accuracy on clean rows after the last epoch."""
     more = ["--method", "ce", *kind.training, "--set", f"data.test={kind.test}", "--out", out, "--json"]
-    code, printed, complaints = here(*command, *more)
-    assert code == 0, complaints
-    return float(json.loads(printed.splitlines()[-1])["last"])
+    trained = run_cli(*command, *more)
+    assert trained.returncode == 0, trained.stderr
+    return float(json.loads(trained.stdout.splitlines()[-1])["last"])
 
 
 def review(visit: Visitor, folder: Path) -> dict[str, tuple[str, str]]:
@@ -162,7 +160,7 @@ def review(visit: Visitor, folder: Path) -> dict[str, tuple[str, str]]:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_who_cleans_and_reviews_trains_better(
-    name: str, visit: Visitor, here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, visit: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     kind, known = KINDS[name], mislabeled(ROWS, WRONG)
@@ -190,6 +188,6 @@ def test_who_cleans_and_reviews_trains_better(
         assert [original for _, original, _ in labels] == known.labels
         assert {source for _, _, source in labels} == {"given", "kept", "accepted", "chosen", "auto"}
 
-    noisy = accuracy(here, kind, [kind.data if word == options["--data"] else word for word in command], "noisy")
-    fixed = accuracy(here, kind, command, "fixed")
+    noisy = accuracy(kind, [kind.data if word == options["--data"] else word for word in command], "noisy")
+    fixed = accuracy(kind, command, "fixed")
     assert fixed > noisy + 0.05
