@@ -80,7 +80,7 @@ def _describe(info: "SetInfo", width: int) -> "Text":
     from rich.text import Text
 
     samples = ", ".join(f"{count:,} {split}" for split, count in {**info.samples, **info.on_request}.items())
-    contents = f"{info.inputs}: {samples}; {info.num_classes} classes; labels {info.noise}; licence: {info.licence}"
+    contents = f"{info.inputs}: {samples}; {info.num_classes} classes; labels {info.noise}; license: {info.licence}"
     paragraphs, source = [contents], f"permll data get {info.name}"
     if info.access.kind != "download":
         paragraphs, source = [contents, f"{info.access.todo}:"], info.access.address
