@@ -255,7 +255,7 @@ def test_several_networks_need_a_function(tmp_path: Path) -> None:
         ({"training.precision": "16-mixed"}, "training.precision is '16-mixed'"),
         (
             {"method.name": "mlnt", "training.devices": 2, "training.accelerator": "cpu"},
-            "mlnt takes gradients of its",
+            "mlnt differentiates through gradients",
         ),
         ({"training.devices": "two"}, "training.devices is 'two', but must be a count >= 1"),
         ({"training.devices": 0}, "training.devices is 0, but must be a count >= 1"),
