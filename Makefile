@@ -1,42 +1,48 @@
-# One tool, few words. Every target sets up what it needs in .venv; only Python >= 3.11 with pip is assumed.
+# Each target sets up what it needs in .venv; it requires only Python >= 3.11 with pip.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# PIP_REQUIRE_VIRTUALENV guards against a stray global install if .venv is broken.
+# PIP_REQUIRE_VIRTUALENV prevents a global install if .venv is broken.
 PIP := PIP_REQUIRE_VIRTUALENV=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types bench results docs check clean
+.PHONY: help demo test test-slow test-all lint types bench results docs check clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(VENV)/use ## Train with 40 % wrong labels, with and without PermLL, and see
+demo: $(VENV)/use ## Train on 40 % wrong labels, with and without PermLL
 	@$(BIN)/permll demo
 
-test: $(VENV)/dev ## Run every test
-	@$(BIN)/pytest -q -n auto $(ARGS)
+test: $(VENV)/dev ## Run the fast tests; ARGS="tests/layer -k step" selects some
+	@$(BIN)/pytest -q -n auto -m "not slow" $(ARGS)
 
-lint: $(VENV)/dev ## Style, formatting and the direction of imports
+test-slow: $(VENV)/dev ## Run the slow tests
+	@$(BIN)/pytest -q -n auto -m slow $(ARGS)
+
+test-all: test test-slow ## Run all tests
+
+lint: $(VENV)/dev ## Check style, formatting, import layers and English
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/lint-imports --no-cache > $(VENV)/lint-imports.log || (cat $(VENV)/lint-imports.log; exit 1)
+	@$(BIN)/python scripts/check_english.py
 
-types: $(VENV)/dev ## Type check
+types: $(VENV)/dev ## Check types
 	@$(BIN)/mypy --no-error-summary
 
-check: lint types test ## All of the above
+check: lint types test-all ## Run all checks, as CI does
 
-bench: $(VENV)/dev ## Measure speed and room as ratios, into results/, against their targets; ROOT=... (CIFAR-10), FEATURES=... for more
+bench: $(VENV)/dev ## Measure speed and memory into results/; ROOT=... (CIFAR-10), FEATURES=... for more
 	@$(BIN)/python benchmarks/suite.py $(if $(ROOT),--root $(ROOT)) $(if $(FEATURES),--features $(FEATURES))
 
-results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, in some hours; ROOT=... LABELME=... TREC=... for more
+results: $(VENV)/dev ## Recompute the numbers and figures of README and docs (hours); ROOT=... LABELME=... TREC=... for more
 	@$(BIN)/python benchmarks/demo.py
 	@$(BIN)/python benchmarks/correct_after.py
 	@$(BIN)/python benchmarks/noise_rates.py
 	@$(BIN)/python benchmarks/mini.py
 	@$(BIN)/python benchmarks/mini_details.py
-	@$(BIN)/python benchmarks/mini_pictures.py
+	@$(BIN)/python benchmarks/mini_figures.py
 	@$(BIN)/python benchmarks/noise_rate_bias.py
 	$(if $(LABELME),@$(BIN)/python benchmarks/estimate_noise.py --labelme $(LABELME))
 	@$(BIN)/python benchmarks/figure3.py
@@ -47,17 +53,17 @@ results: $(VENV)/dev ## Make the numbers and pictures of README and docs again, 
 	$(if $(ROOT),@$(BIN)/python benchmarks/table1_lite.py --root $(ROOT))
 	@$(BIN)/permll demo --out docs/images
 
-docs: $(VENV)/docs ## Build the documentation into site/
+docs: $(VENV)/docs ## Build the documentation in site/
 	@$(BIN)/zensical build --strict --clean
 
-clean: ## Remove everything that can be made again
+clean: ## Remove all generated files
 	rm -rf $(VENV) build dist site demo .hypothesis .pytest_cache .mypy_cache .ruff_cache
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "permll needs Python 3.11 or newer; this is " + sys.version.split()[0] + ": try make PYTHON=python3.12")'
 	@$(PYTHON) -m venv $(VENV)
 
-# A stamp per set of extras: installed once, and again when what is asked for changes.
+# One stamp file per set of extras: they are installed again when pyproject.toml or constraints.txt change.
 $(VENV)/use: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Setting up $(VENV) (once) ..."
 	@$(PIP) --editable '.[plots]'

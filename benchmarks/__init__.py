@@ -1,1 +1,1 @@
-"""Speed, as ratios measured side by side in one run. ``make bench`` and ``make results`` run it."""
+"""Benchmarks: accuracy in ``make results``, speed and memory in ``make bench``; both write to ``results/``."""

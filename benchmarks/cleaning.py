@@ -1,13 +1,13 @@
-"""``permll clean`` against cleanlab, on the same features with the same network: who finds more, and how fast.
+"""``permll clean`` compared with cleanlab, on the same features with the same network: accuracy and time.
 
-python benchmarks/cleaning.py --labelme labelme.npz --trec trec_rules.npz   what results/cleaning.csv does not have yet
+python benchmarks/cleaning.py --labelme labelme.npz --trec trec_rules.npz   what results/cleaning.csv lacks
 python benchmarks/cleaning.py --only-render                                 measures nothing
-python benchmarks/cleaning.py ... --again                                   measures all of it
+python benchmarks/cleaning.py ... --again                                   measures everything
 
-cleanlab trains the network by cross-entropy, five times for probabilities of rows it has not seen and once more without
-what it found (CleanLearning); permll trains it once. Optimizer, epochs and batches are of the recipe auto/clean for
-both. Each cell is a process of its own with one thread, the two of a pair one after the other. Needs cleanlab. Written
-are results/cleaning.csv and results/cleaning.md; the files are described in permll.bench.real_noise.
+cleanlab (CleanLearning) trains the network with cross-entropy, five times for out-of-sample probabilities and once more
+without the label issues; permll trains it once. Optimizer, epochs and batch size are those of the recipe auto/clean for
+both. Each measurement is a separate process with one thread. Requires cleanlab. Writes results/cleaning.csv and
+results/cleaning.md; permll.bench.real_noise describes the format of the files.
 """
 
 import resource
@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cached_plan import arguments
-from benchmarks.incremental_csv import grow
-from benchmarks.noisy_datasets import Doubtful, doubtful
+from benchmarks.cached_plan import parse_args
+from benchmarks.incremental_csv import update_csv
+from benchmarks.noisy_datasets import NoisyDataset, load_noisy_dataset
 from benchmarks.timing import RESULTS
 from permll.evaluation.correction import measure_correction
 from permll.evaluation.detection import measure_detection
@@ -44,7 +44,7 @@ SETS = {
     "table-sym-10": "breast cancer table, 10 %",
 }
 SEEDS = (1, 2, 3)
-WHO = ("permll", "cleanlab")
+TOOLS = ("permll", "cleanlab")
 NUMBERS = {
     "auroc": "AUROC",
     "ap": "AP",
@@ -54,45 +54,48 @@ NUMBERS = {
     "cpu_seconds": "processor seconds",
     "peak_mb": "peak MB",
 }
-LESS_IS_MORE = ("cpu_seconds", "peak_mb")
+LOWER_IS_BETTER = ("cpu_seconds", "peak_mb")
 
 
-class Found(NamedTuple):
-    """What somebody says of N labels, and their network of the test rows."""
+class Result(NamedTuple):
+    """Findings on N labels, and predictions on the test set."""
 
-    label_quality: NDArray[np.float64]
-    is_issue: NDArray[np.bool_]
-    proposed_labels: NDArray[np.int64]
+    quality: NDArray[np.float64]
+    flagged: NDArray[np.bool_]
+    proposed: NDArray[np.int64]
     predicted: NDArray[np.int64]
 
 
-def by_permll(data: Doubtful, seed: int) -> Found:
-    """One training."""
+def by_permll(data: NoisyDataset, seed: int) -> Result:
+    """Run ``permll.clean``."""
     from permll import clean
     from permll.data.inputs import Vectors
     from permll.training.predictor import load_predictor
     from permll.training.run import Run
 
     with tempfile.TemporaryDirectory() as folder:
-        found = clean(data.x, data.given, out=folder, seed=seed, callbacks=[], overrides={"training.threads": 1})
-        names = np.array([int(name) for name in found.classes])
+        findings = clean(data.x, data.given, out=folder, seed=seed, callbacks=[], overrides={"training.threads": 1})
+        names = np.array([int(name) for name in findings.classes])
         predicted = load_predictor(Run(folder)).predict(Vectors(torch.from_numpy(data.x_test))).argmax(1).numpy()
-    return Found(found.label_quality.astype(np.float64), found.is_issue, names[found.proposed_labels], names[predicted])
+    quality = findings.label_quality.astype(np.float64)
+    return Result(quality, findings.is_issue, names[findings.proposed_labels], names[predicted])
 
 
-def by_cleanlab(data: Doubtful, seed: int) -> Found:
-    """Five trainings, and one without what was found."""
+def by_cleanlab(data: NoisyDataset, seed: int) -> Result:
+    """Run cleanlab's ``CleanLearning``."""
     from cleanlab.classification import CleanLearning
 
     from permll import PermLLClassifier
 
-    classes, labels = np.unique(data.given, return_inverse=True)  # it wants 0 to c - 1
-    network = PermLLClassifier(method="ce", validation_fraction=0, random_state=seed)  # nothing is held out in vain
-    alone = {"n_jobs": 1}  # as every contestant
-    cleaner = CleanLearning(network, cv_n_folds=5, seed=seed, verbose=False, find_label_issues_kwargs=alone)
+    classes, labels = np.unique(data.given, return_inverse=True)  # cleanlab requires 0 to c - 1
+    network = PermLLClassifier(
+        method="ce", validation_fraction=0, random_state=seed
+    )  # cleanlab does not use a held-out set
+    one_process = {"n_jobs": 1}
+    cleaner = CleanLearning(network, cv_n_folds=5, seed=seed, verbose=False, find_label_issues_kwargs=one_process)
     cleaner.fit(data.x, labels)
     issues = cleaner.get_label_issues()
-    return Found(
+    return Result(
         issues["label_quality"].to_numpy(np.float64),
         issues["is_label_issue"].to_numpy(bool),
         classes[issues["predicted_label"].to_numpy()],
@@ -100,19 +103,18 @@ def by_cleanlab(data: Doubtful, seed: int) -> Found:
     )
 
 
-def cell(name: str, seed: int, who: str, real: dict[str, Path]) -> dict[str, object]:
-    """Return the numbers of one set, seed and contestant."""
+def measure(name: str, seed: int, tool: str, real: dict[str, Path]) -> dict[str, object]:
+    """Return the numbers of one data set, seed and tool."""
     torch.set_num_threads(1)
-    data = doubtful(name, seed, real)
-    _warm_up(who)
-    begun, begun_cpu = time.perf_counter(), time.process_time()
-    found = (by_permll if who == "permll" else by_cleanlab)(data, seed)
-    seconds, cpu_seconds = time.perf_counter() - begun, time.process_time() - begun_cpu
+    data = load_noisy_dataset(name, seed, real)
+    _warm_up(tool)
+    start, cpu_start = time.perf_counter(), time.process_time()
+    result = (by_permll if tool == "permll" else by_cleanlab)(data, seed)
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     given, truth = torch.from_numpy(data.given), torch.from_numpy(data.truth)
-    detection = measure_detection(
-        torch.from_numpy(found.label_quality).float(), given != truth, torch.from_numpy(found.is_issue)
-    )
-    after = torch.where(torch.from_numpy(found.is_issue), torch.from_numpy(found.proposed_labels), given)
+    flagged = torch.from_numpy(result.flagged)
+    detection = measure_detection(torch.from_numpy(result.quality).float(), given != truth, flagged)
+    after = torch.where(flagged, torch.from_numpy(result.proposed), given)
     correction = measure_correction(given, after, truth).to_dict()
     values = {
         "auroc": detection.auroc,
@@ -120,47 +122,46 @@ def cell(name: str, seed: int, who: str, real: dict[str, Path]) -> dict[str, obj
         "f1": detection.f1,
         "labels_before": correction["accuracy_before"],
         "labels": correction["accuracy_after"],
-        "accuracy": float((found.predicted == data.y_test).mean()),
+        "accuracy": float((result.predicted == data.y_test).mean()),
     }
-    shown: dict[str, object] = {key: f"{value:.4f}" for key, value in values.items()}
     return {
         "set": name,
         "seed": seed,
-        "who": who,
+        "who": tool,
         "rows": len(given),
-        "flagged": int(found.is_issue.sum()),
-        **shown,
+        "flagged": int(result.flagged.sum()),
+        **{key: f"{value:.4f}" for key, value in values.items()},
         "seconds": f"{seconds:.1f}",
-        "cpu_seconds": f"{cpu_seconds:.1f}",  # what it takes alone; seconds are longer on a busy machine
-        "peak_mb": f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}",  # with torch, half of it
+        "cpu_seconds": f"{cpu_seconds:.1f}",  # does not depend on other processes
+        "peak_mb": f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f}",  # half of it is torch
     }
 
 
-def _warm_up(who: str) -> None:
-    """Import what takes long, and train on next to nothing: neither is what is measured."""
+def _warm_up(tool: str) -> None:
+    """Import all modules and train on tiny data, so that neither is measured."""
     generator = np.random.default_rng(0)
     x, y = generator.random((60, 2), dtype=np.float32), np.tile([0, 1], 30)
-    (by_permll if who == "permll" else by_cleanlab)(Doubtful(x, y, y, x, y), 0)
+    (by_permll if tool == "permll" else by_cleanlab)(NoisyDataset(x, y, y, x, y), 0)
 
 
-def pair(name: str, seed: int, real: dict[str, Path]) -> list[dict[str, object]]:
-    """Return both contestants' rows, each from a process of its own."""
-    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as alone:
-        return [alone.submit(cell, name, seed, who, real).result() for who in WHO]
+def measure_tools(name: str, seed: int, real: dict[str, Path]) -> list[dict[str, object]]:
+    """Return the rows of both tools, each from a new process."""
+    with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as pool:
+        return [pool.submit(measure, name, seed, tool, real).result() for tool in TOOLS]
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
-    """Return the means and standard deviations as Markdown; the better of each pair is bold."""
+    """Return means and standard deviations as Markdown; the better tool is bold."""
     lines = ["| data | | " + " | ".join(NUMBERS.values()) + " |", "|---|---|" + "---:|" * len(NUMBERS)]
     rows = list(rows)
     for name, title in SETS.items():
-        cells = {who: [row for row in rows if row["set"] == name and row["who"] == who] for who in WHO}
-        if not all(cells.values()):
+        groups = {tool: [row for row in rows if row["set"] == name and row["who"] == tool] for tool in TOOLS}
+        if not all(groups.values()):
             continue
-        means = {who: {key: _mean(cells[who], key) for key in NUMBERS} for who in WHO}
-        for who in WHO:
-            shown = [_shown(cells[who], key, _ahead(means, who, key)) for key in NUMBERS]
-            lines.append(f"| {title if who == WHO[0] else ''} | {who} | " + " | ".join(shown) + " |")
+        means = {tool: {key: _mean(groups[tool], key) for key in NUMBERS} for tool in TOOLS}
+        for tool in TOOLS:
+            cells = [_format(groups[tool], key, _is_better(means, tool, key)) for key in NUMBERS]
+            lines.append(f"| {title if tool == TOOLS[0] else ''} | {tool} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -168,14 +169,14 @@ def _mean(rows: list[dict[str, Any]], key: str) -> float:
     return statistics.mean(float(row[key]) for row in rows)
 
 
-def _ahead(means: dict[str, dict[str, float]], who: str, key: str) -> bool:
-    mine, other = means[who][key], means[WHO[1 - WHO.index(who)]][key]
-    return mine < other if key in LESS_IS_MORE else mine > other
+def _is_better(means: dict[str, dict[str, float]], tool: str, key: str) -> bool:
+    value, other = means[tool][key], means[TOOLS[1 - TOOLS.index(tool)]][key]
+    return value < other if key in LOWER_IS_BETTER else value > other
 
 
-def _shown(rows: list[dict[str, Any]], key: str, bold: bool) -> str:
+def _format(rows: list[dict[str, Any]], key: str, bold: bool) -> str:
     values = [float(row[key]) for row in rows]
-    if key in LESS_IS_MORE:
+    if key in LOWER_IS_BETTER:
         text = f"{statistics.mean(values):.0f}"
     else:
         spread = f" ± {100 * statistics.stdev(values):.1f}" if len(values) > 1 else ""
@@ -184,12 +185,14 @@ def _shown(rows: list[dict[str, Any]], key: str, bold: bool) -> str:
 
 
 def main() -> None:
-    """Measure what is missing, and write."""
-    args = arguments(__doc__, "labelme", "trec")
+    """Measure the missing cases and write the files."""
+    args = parse_args(__doc__, "labelme", "trec")
     torch.set_num_threads(1)
     real = {name: path for name in ("labelme", "trec") if (path := getattr(args, name)) is not None}
-    wanted = [(name, seed) for seed in SEEDS for name in SETS if name in real or "-" in name or args.only_render]
-    rows = grow("cleaning", args, wanted, lambda cells: (row for one in cells for row in pair(*one, real)))
+    cases = [(name, seed) for seed in SEEDS for name in SETS if name in real or "-" in name or args.only_render]
+    rows = update_csv(
+        "cleaning", args, cases, lambda missing: (row for case in missing for row in measure_tools(*case, real))
+    )
     text = table(rows)
     (RESULTS / "cleaning.md").write_text(text)
     print(text)

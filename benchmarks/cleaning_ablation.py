@@ -1,10 +1,10 @@
-"""What the recipe of ``permll clean`` owes to each of its choices: each is taken back in turn.
+"""Ablation of the recipe of ``permll clean``: each choice is reverted in turn.
 
-python benchmarks/cleaning_ablation.py --labelme labelme.npz --trec trec_rules.npz   what the CSV file does not have yet
+python benchmarks/cleaning_ablation.py --labelme labelme.npz --trec trec_rules.npz   what the CSV file lacks
 python benchmarks/cleaning_ablation.py --only-render                                 measures nothing
-python benchmarks/cleaning_ablation.py ... --again                                   measures all of it
+python benchmarks/cleaning_ablation.py ... --again                                   measures everything
 
-Noise seeds 11 to 13, with which the choices were made: those of results/cleaning.csv are others. Written are
+The noise seeds are 11 to 13, which were used to make the choices; results/cleaning.csv has other seeds. Writes
 results/cleaning_ablation.csv and results/cleaning_ablation.md.
 """
 
@@ -20,9 +20,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cached_plan import arguments
-from benchmarks.incremental_csv import grow, in_processes
-from benchmarks.noisy_datasets import doubtful
+from benchmarks.cached_plan import parse_args
+from benchmarks.incremental_csv import run_parallel, update_csv
+from benchmarks.noisy_datasets import load_noisy_dataset
 from benchmarks.timing import RESULTS
 from permll import clean
 from permll.evaluation.detection import measure_detection
@@ -48,13 +48,13 @@ SETS = {
 SEEDS = (11, 12, 13)
 
 
-def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
-    """Return what one choice ("as-it-is/labelme") finds on one set."""
+def measure(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
+    """Return the detection metrics of one choice on one data set ("as-it-is/labelme")."""
     torch.set_num_threads(1)
     choice, _, data_name = name.partition("/")
-    data = doubtful(data_name, seed, real)
+    data = load_noisy_dataset(data_name, seed, real)
     with tempfile.TemporaryDirectory() as folder:
-        found = clean(
+        findings = clean(
             data.x,
             data.given,
             method=METHODS.get(choice),
@@ -64,14 +64,14 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
             overrides={"training.threads": 1, **CHOICES[choice][1]},
         )
     given, truth = torch.from_numpy(data.given), torch.from_numpy(data.truth)
-    quality, flagged = torch.from_numpy(found.label_quality), torch.from_numpy(found.is_issue)
+    quality, flagged = torch.from_numpy(findings.label_quality), torch.from_numpy(findings.is_issue)
     detection = measure_detection(quality, given != truth, flagged)
     return {
         "set": name,
         "seed": seed,
         "rows": len(given),
         "wrong": int((given != truth).sum()),
-        "estimated": f"{found.metadata['noise']['rate']:.4f}",
+        "estimated": f"{findings.metadata['noise']['rate']:.4f}",
         "flagged": int(flagged.sum()),
         "ap": f"{detection.average_precision:.4f}",
         "f1": f"{detection.f1:.4f}",
@@ -79,29 +79,31 @@ def cell(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]:
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
-    """Return AP and F1 of every choice, mean ± standard deviation over the seeds, as Markdown."""
+    """Return AP and F1 of each choice, mean ± standard deviation over seeds, as Markdown."""
     rows = list(rows)
     lines = ["| AP / F1 | " + " | ".join(SETS.values()) + " |", "|---|" + "---:|" * len(SETS)]
     for choice, (title, _) in CHOICES.items():
-        own = [[row for row in rows if row["set"] == f"{choice}/{data}"] for data in SETS]
-        lines.append(f"| {title} | " + " | ".join(f"{_shown(one, 'ap')} / {_shown(one, 'f1')}" for one in own) + " |")
+        groups = [[row for row in rows if row["set"] == f"{choice}/{data}"] for data in SETS]
+        cells = [f"{_mean_and_std(group, 'ap')} / {_mean_and_std(group, 'f1')}" for group in groups]
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _shown(rows: Sequence[dict[str, Any]], key: str) -> str:
+def _mean_and_std(rows: Sequence[dict[str, Any]], key: str) -> str:
     values = [100 * float(row[key]) for row in rows]
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}" if len(values) > 1 else "-"
 
 
 def main() -> None:
-    """Measure what is missing, and write."""
-    args = arguments(__doc__, "labelme", "trec")
+    """Measure the missing cases and write the files."""
+    args = parse_args(__doc__, "labelme", "trec")
     torch.set_num_threads(1)
     real = {name: path for name in ("labelme", "trec") if (path := getattr(args, name)) is not None}
-    known = [data for data in SETS if data in real or "-" in data or args.only_render]
-    wanted = [(f"{choice}/{data}", seed) for choice in CHOICES for data in known for seed in SEEDS]
-    text = table(grow("cleaning_choices", args, wanted, lambda cells: in_processes(partial(cell, real=real), cells)))
-    (RESULTS / "cleaning_choices.md").write_text(text)
+    available = [data for data in SETS if data in real or "-" in data or args.only_render]
+    cases = [(f"{choice}/{data}", seed) for choice in CHOICES for data in available for seed in SEEDS]
+    rows = update_csv("cleaning_ablation", args, cases, partial(run_parallel, partial(measure, real=real)))
+    text = table(rows)
+    (RESULTS / "cleaning_ablation.md").write_text(text)
     print(text)
 
 

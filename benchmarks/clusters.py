@@ -1,21 +1,21 @@
-"""Drawn data: clusters about random centres, of as many classes and rows as one wants to try."""
+"""Synthetic data: Gaussian clusters with random centers."""
 
 import torch
 
 from permll.data import LabeledData, Vectors
 
-SPREAD = 2.2  # of a cluster's rows about its centre, in every feature
+SPREAD = 2.2  # standard deviation of a cluster in every feature
 
 
-def clusters(classes: int, rows: int, features: int, apart: float, seed: int) -> LabeledData:
-    """Return rows whose classes come in turn; the larger ``apart``, the easier they are told from one another."""
-    draw = torch.Generator().manual_seed(seed)
-    centers = apart * torch.randn(classes, features, generator=draw)
-    labels = torch.arange(rows) % classes
-    x = centers[labels] + SPREAD * torch.randn(rows, features, generator=draw)
-    return LabeledData(Vectors(x), labels, tuple(map(str, range(classes))), tuple(map(str, range(rows))))
+def make_clusters(num_classes: int, rows: int, features: int, separation: float, seed: int) -> LabeledData:
+    """Return samples of ``num_classes`` clusters in turn; ``separation`` is the standard deviation of the centers."""
+    generator = torch.Generator().manual_seed(seed)
+    centers = separation * torch.randn(num_classes, features, generator=generator)
+    labels = torch.arange(rows) % num_classes
+    x = centers[labels] + SPREAD * torch.randn(rows, features, generator=generator)
+    return LabeledData(Vectors(x), labels, tuple(map(str, range(num_classes))), tuple(map(str, range(rows))))
 
 
-def first_and_rest(data: LabeledData, first: int) -> tuple[LabeledData, LabeledData]:
-    """Return the first rows, and the others."""
-    return data.take(torch.arange(first)), data.take(torch.arange(first, len(data)))
+def split_first(data: LabeledData, count: int) -> tuple[LabeledData, LabeledData]:
+    """Return the first ``count`` samples, and the others."""
+    return data.take(torch.arange(count)), data.take(torch.arange(count, len(data)))

@@ -1,6 +1,6 @@
-"""When should a contradicted label turn? The demo with several answers: the evidence for the default.
+"""The demo with several values of ``correct_after``, as evidence for the default.
 
-python benchmarks/correct_after.py     prints mean and spread and writes results/correct_after.csv
+python benchmarks/correct_after.py     prints means and standard deviations and writes results/correct_after.csv
 """
 
 import statistics
@@ -29,9 +29,9 @@ def main() -> None:
             assert last.layer is not None
             judged = {key: round(value, 4) for key, value in evaluate_correction(last.layer, data)._asdict().items()}
             rows.append({"correct_after": correct_after, "seed": seed, "last": round(last.accuracy[-1], 4), **judged})
-        mine = [row for row in rows if row["correct_after"] == correct_after]
+        group = [row for row in rows if row["correct_after"] == correct_after]
         for key in ("last", "right_after", "precision", "recall"):
-            values = [100 * float(str(row[key])) for row in mine]
+            values = [100 * float(str(row[key])) for row in group]
             print(
                 f"{correct_after:4} {key:12} {statistics.mean(values):5.1f} +- {statistics.stdev(values):.1f}",
                 flush=True,

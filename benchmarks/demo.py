@@ -1,6 +1,6 @@
-"""The demo over several seeds: the numbers in the README.
+"""The demo with several seeds, for the README.
 
-python benchmarks/demo.py       prints mean and spread and writes results/demo.csv
+python benchmarks/demo.py       prints means and standard deviations and writes results/demo.csv
 """
 
 import statistics
@@ -33,9 +33,9 @@ def main() -> None:
     columns = max(rows, key=len)
     rows = [{key: row.get(key, "") for key in columns} for row in rows]
     for method in METHODS:
-        mine = [row for row in rows if row["method"] == method]
+        group = [row for row in rows if row["method"] == method]
         for key in ("last", "best", "right_after", "precision", "recall"):
-            values = [100 * float(str(row[key])) for row in mine if row[key] != ""]
+            values = [100 * float(str(row[key])) for row in group if row[key] != ""]
             if values:
                 print(f"{method:7} {key:12} {statistics.mean(values):5.1f} +- {statistics.stdev(values):.1f}")
     print(f"wrote {write_csv('demo', rows)}")

@@ -1,7 +1,7 @@
-"""The permutation layer as it was published: every swap a matrix, every sample a c x c x c tensor.
+"""The permutation layer as published: each swap is a matrix, each sample a c x c x c tensor.
 
-α is a dense parameter with its own SGD optimizer. For sample i the exponents [P(y, j)]_rk (α_j + z_k) are laid out for
-all j, r, k, those of absent pairs masked, and log (P̄ p)_r is their log-sum-exp over j and k.
+α is a dense parameter with a separate SGD optimizer. For sample i the exponents [P(y, j)]_rk (α_j + z_k) are computed
+for all j, r, k, with absent pairs masked, and log (P̄ p)_r is their log-sum-exp over j and k.
 """
 
 import torch
@@ -12,7 +12,7 @@ from permll.layer.reference import swap_matrix
 
 
 class DensePermutationLayer(nn.Module):
-    """The same loss and the same update as ``PermutationLayer``, at c³ numbers a sample."""
+    """Same loss and update as ``PermutationLayer``, with c³ numbers per sample."""
 
     def __init__(self, labels: Tensor, num_classes: int, init: float = 0.35) -> None:
         super().__init__()

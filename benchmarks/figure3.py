@@ -1,11 +1,11 @@
 """Figure 3 at tier mini: PermLL over ten η and eight m, one seed, symmetric noise of 60 %.
 
-python benchmarks/figure3.py                 trains what results/figure3.csv does not have: half an hour of one core
-python benchmarks/figure3.py --only-render   draws it
-python benchmarks/figure3.py --again         trains every cell that is not finished in runs/figure3
+python benchmarks/figure3.py                 trains what results/figure3.csv lacks: half an hour on one core
+python benchmarks/figure3.py --only-render   only draws the figures
+python benchmarks/figure3.py --again         trains all jobs that are not finished in runs/figure3
 
-Written are results/figure3.csv, with a row for every epoch of every training, and the pictures docs/images/figure3.png
-and figure3-map.png. The trainings are those of permll bench figure3 --tier mini --out runs --jobs 2.
+Writes results/figure3.csv, with a row per epoch of each run, docs/images/figure3.png and figure3-map.png. The runs are
+those of permll bench figure3 --tier mini --out runs --jobs 2.
 """
 
 import csv
@@ -17,58 +17,58 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cached_plan import OUT, ROOT, arguments, leave, train
+from benchmarks.cached_plan import OUT, ROOT, exit_with_status, parse_args, train_missing
 from benchmarks.timing import RESULTS
 from permll import bench
-from permll.bench.figure3 import Trace, draw_traces, traces
-from permll.bench.results import watched
+from permll.bench.plots import Figure3Run, draw_figure3, read_figure3_runs
+from permll.bench.results import read_timing
 
 CSV = RESULTS / "figure3.csv"
 SEED = 1
 COLUMNS = ("eta", "m", "seed", "right_before", "epoch", "right", "turned", "machine", "recipe_hash")
-Rows = Sequence[dict[str, str]]  # of one training, by epoch
+Rows = Sequence[dict[str, str]]  # of one run, by epoch
 
 
 def main() -> None:
-    """Train, write and draw."""
-    args = arguments(__doc__)
+    """Train the missing jobs, write the CSV file and draw the figures."""
+    args = parse_args(__doc__)
     plan = bench.plan("figure3", tier="mini", seeds=[SEED], out=OUT)
-    known = read() if CSV.is_file() and not args.again else {}
+    by_hash = read_rows() if CSV.is_file() and not args.again else {}
     if not args.only_render:
-        train(plan, known)
-    known |= {cell.recipe.hash: rows for cell in plan.cells if (rows := rows_of(cell))}
-    kept = [known[cell.recipe.hash] for cell in plan.cells if cell.recipe.hash in known]
+        train_missing(plan, by_hash)
+    by_hash |= {job.recipe.hash: rows for job in plan.jobs if (rows := epoch_rows(job))}
+    runs = [by_hash[job.recipe.hash] for job in plan.jobs if job.recipe.hash in by_hash]
     with CSV.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(row for rows in kept for row in rows)
-    for path in draw_traces([trace_of(rows) for rows in kept], ROOT / "docs" / "images"):
+        writer.writerows(row for rows in runs for row in rows)
+    for path in draw_figure3([to_run(rows) for rows in runs], ROOT / "docs" / "images"):
         print(path.relative_to(ROOT))
-    leave()
+    exit_with_status()
 
 
-def read() -> dict[str, Rows]:
-    """Return the rows of the CSV file by the hash of their training's recipe."""
+def read_rows() -> dict[str, Rows]:
+    """Return the rows of the CSV file by recipe hash."""
     with CSV.open(newline="") as file:
         return {name: list(rows) for name, rows in groupby(csv.DictReader(file), itemgetter("recipe_hash"))}
 
 
-def rows_of(cell: bench.Cell) -> Rows:
-    """Return a row for every epoch of a training that was judged; nothing if it is not finished."""
+def epoch_rows(job: bench.Job) -> Rows:
+    """Return a row per evaluated epoch of a finished job, else no rows."""
     rows = []
-    for one in traces([cell]):
-        place = one.eta, one.m, cell.seed, round(one.right_before, 6)
-        for epoch, right in one.right.items():
-            shares = round(right, 6), round(one.turned[epoch], 6)
-            values = *place, epoch, *shares, watched(cell.folder).machine, cell.recipe.hash
+    for run in read_figure3_runs([job]):
+        fields = run.eta, run.m, job.seed, round(run.given_accuracy, 6)
+        for epoch, accuracy in run.label_accuracy.items():
+            fractions = round(accuracy, 6), round(run.corrected[epoch], 6)
+            values = *fields, epoch, *fractions, read_timing(job.folder).machine, job.recipe.hash
             rows.append(dict(zip(COLUMNS, map(str, values), strict=True)))
     return rows
 
 
-def trace_of(rows: Rows) -> Trace:
-    """Return what is drawn of a training."""
-    right, turned = ({int(row["epoch"]): float(row[name]) for row in rows} for name in ("right", "turned"))
-    return Trace(float(rows[0]["eta"]), float(rows[0]["m"]), right, turned, float(rows[0]["right_before"]))
+def to_run(rows: Rows) -> Figure3Run:
+    """Return the rows of a run as an object to draw."""
+    accuracy, corrected = ({int(row["epoch"]): float(row[name]) for row in rows} for name in ("right", "turned"))
+    return Figure3Run(float(rows[0]["eta"]), float(rows[0]["m"]), accuracy, corrected, float(rows[0]["right_before"]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A CSV file of results that grows: what it has is not measured again, and what is measured is written at once."""
+"""CSV files of results that are extended: cases in the file are skipped, new rows are written one by one."""
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,41 +8,37 @@ from typing import Any
 
 from benchmarks.timing import RESULTS, read_csv, write_csv
 
-Cell = tuple[str, int]  # the name of a data set, and a seed
+Case = tuple[str, int]  # name of a data set, and seed
 Row = dict[str, Any]
 
 
-def grow(
-    name: str, args: argparse.Namespace, cells: Sequence[Cell], measure: Callable[[list[Cell]], Iterable[Row]]
+def update_csv(
+    name: str, args: argparse.Namespace, cases: Sequence[Case], measure: Callable[[list[Case]], Iterable[Row]]
 ) -> list[Row]:
-    """Measure the cells that ``results/NAME.csv`` does not have, write it, and return its rows in the cells' order.
+    """Measure the cases that ``results/NAME.csv`` lacks, write it, and return its rows in the order of the cases.
 
     Args:
-        name: of the file.
-        args: of ``benchmarks.cached_plan.arguments``: ``again`` measures all, ``only_render`` nothing.
-        cells: all there should be.
-        measure: makes the rows of cells, each with its ``set`` and ``seed``.
+        name: name of the file.
+        args: result of ``benchmarks.cached_plan.parse_args``; ``again`` measures all cases, ``only_render`` none.
+        cases: all cases.
+        measure: function that yields the rows of cases, with the columns ``set`` and ``seed``.
     """
-    known: list[Row] = []
+    rows: list[Row] = []
     if (RESULTS / f"{name}.csv").is_file() and not args.again:
-        known = list(read_csv(name))
-    have = {_cell(row) for row in known}
-    missing = [] if args.only_render else [cell for cell in cells if cell not in have]
+        rows = list(read_csv(name))
+    measured = {(row["set"], int(row["seed"])) for row in rows}
+    missing = [] if args.only_render else [case for case in cases if case not in measured]
     for row in measure(missing) if missing else ():
         print(*row.values(), flush=True)
-        known.append(row)
-        write_csv(name, known)
-    place = {data: number for number, data in enumerate(dict.fromkeys(data for data, _ in cells))}
-    known.sort(key=lambda row: (place.get(row["set"], len(place)), int(row["seed"])))
-    write_csv(name, known)
-    return known
+        rows.append(row)
+        write_csv(name, rows)
+    order = {data: position for position, data in enumerate(dict.fromkeys(data for data, _ in cases))}
+    rows.sort(key=lambda row: (order.get(row["set"], len(order)), int(row["seed"])))
+    write_csv(name, rows)
+    return rows
 
 
-def in_processes(measure: Callable[[str, int], Row], cells: Sequence[Cell], jobs: int = 2) -> Iterator[Row]:
-    """Yield the rows of cells, several processes at work."""
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        yield from pool.map(measure, *zip(*cells, strict=True))
-
-
-def _cell(row: Row) -> Cell:
-    return row["set"], int(row["seed"])
+def run_parallel(measure: Callable[[str, int], Row], cases: Sequence[Case], num_workers: int = 2) -> Iterator[Row]:
+    """Yield the rows of cases, measured in parallel processes."""
+    with ProcessPoolExecutor(num_workers, get_context("spawn")) as pool:
+        yield from pool.map(measure, *zip(*cases, strict=True))

@@ -1,4 +1,4 @@
-"""What the layer costs: against plain cross-entropy, against the published dense form, and against N.
+"""Cost of the layer relative to cross-entropy, to the published dense form, and as a function of N.
 
 python benchmarks/layer.py      prints a table and writes results/layer.csv
 """
@@ -23,7 +23,7 @@ Row = dict[str, object]
 
 
 def mlp(num_classes: int, widths: tuple[int, ...]) -> nn.Module:
-    """Return a perceptron on flat images with batch normalisation."""
+    """Return a multilayer perceptron on flattened images with batch normalization."""
     blocks: list[nn.Module] = [nn.Flatten()]
     for before, after in itertools.pairwise(widths):
         blocks += [nn.Linear(before, after), nn.BatchNorm1d(after), nn.ReLU()]
@@ -38,8 +38,8 @@ def cnn(num_classes: int) -> nn.Module:
     return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, num_classes))
 
 
-# Name, network, shape of an image, rounds. The last one takes about 2 ms a step: nearly no network at all, so that one
-# sees what the layer costs by itself. It has no target.
+# Name, network, image shape, rounds, and whether there is a target. The last network takes about 2 ms per step, which
+# shows the cost of the layer alone.
 NETS: list[tuple[str, Callable[[int], nn.Module], tuple[int, ...], int, bool]] = [
     ("mlp 3072-1024-1024", lambda c: mlp(c, (3072, 1024, 1024)), (3, 32, 32), 400, True),
     ("small cnn", cnn, (3, 32, 32), 150, True),
@@ -48,30 +48,30 @@ NETS: list[tuple[str, Callable[[int], nn.Module], tuple[int, ...], int, bool]] =
 
 
 class Trainer:
-    """One network and one optimizer, stepped with whatever loss comes: two copies would sit differently in memory."""
+    """One network and optimizer for all losses, since copies would differ in memory layout."""
 
     def __init__(self, net: nn.Module, shape: tuple[int, ...], num_classes: int, rows: int = ROWS) -> None:
         self.net = net
         self.optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
         self.images = torch.randn(8, BATCH, *shape)
         self.labels = torch.randint(num_classes, (rows,))
-        self.turn = 0
+        self.num_batches = 0
 
     def batch(self, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return images, their labels and positions, as a loader would, whoever needs which."""
-        self.turn += 1
+        """Return images, labels and sample indices of a batch."""
+        self.num_batches += 1
         index = torch.randint(len(labels), (BATCH,))
-        return self.images[self.turn % len(self.images)], labels[index], index
+        return self.images[self.num_batches % len(self.images)], labels[index], index
 
     def step_with_cross_entropy(self) -> None:
-        """Take the step everybody takes."""
+        """Take a training step with cross-entropy."""
         images, labels, _ = self.batch(self.labels)
         self.optimizer.zero_grad()
         nn.functional.cross_entropy(self.net(images), labels).backward()
         self.optimizer.step()
 
     def step_with(self, layer: PermutationLayer) -> None:
-        """Take the same step through the layer."""
+        """Take a training step with the layer."""
         images, _, index = self.batch(layer.labels)
         self.optimizer.zero_grad()
         layer(self.net(images), index).backward()
@@ -79,10 +79,10 @@ class Trainer:
         layer.step()
 
 
-def against_cross_entropy() -> list[Row]:
-    """Measure a full training step with the layer over the same step without it."""
+def compare_cross_entropy() -> list[Row]:
+    """Compare a full training step with and without the layer."""
     rows = []
-    for name, build, shape, rounds, judged in NETS:
+    for name, build, shape, rounds, has_target in NETS:
         for num_classes in (10, 100, 1000):
             torch.manual_seed(0)
             trainer = Trainer(build(num_classes), shape, num_classes)
@@ -94,13 +94,13 @@ def against_cross_entropy() -> list[Row]:
             seconds = measure(steps, rounds)
             result = ratio(seconds["layer"], seconds["ce"])
             rows.append(
-                report("step: layer / cross-entropy", name, num_classes, ROWS, result, 1.02 if judged else None)
+                report("step: layer / cross-entropy", name, num_classes, ROWS, result, 1.02 if has_target else None)
             )
     return rows
 
 
-def against_the_dense_form() -> list[Row]:
-    """Measure loss, gradients and update of α alone: the published form over ours."""
+def compare_dense_form() -> list[Row]:
+    """Compare loss, gradients and update of α, without a network, with the published form."""
     rows = []
     for num_classes, rounds, target in ((10, 200, 10.0), (100, 5, 1000.0)):
         torch.manual_seed(0)
@@ -114,38 +114,39 @@ def against_the_dense_form() -> list[Row]:
         )
 
         step_ours(), step_dense()
-        torch.testing.assert_close(ours.alpha, dense.alpha.data)  # they do the same work
-        # A dense step sweeps every cache, so ours gets turns of twenty: it would run in a loop of its own.
+        torch.testing.assert_close(ours.alpha, dense.alpha.data)  # both compute the same
+        # A dense step evicts all caches, so ours runs twenty times per round, as in a training loop.
         seconds = measure({"ours": step_ours, "dense": step_dense}, rounds, runs={"ours": 20})
         result = ratio(seconds["dense"], seconds["ours"])
         rows.append(report("dense form / layer", "loss alone", num_classes, ROWS, result, target, at_least=True))
     return rows
 
 
-def _step(loss: nn.Module, mover: PermutationLayer | torch.optim.Optimizer, logits: Tensor, index: Tensor) -> None:
-    mover.zero_grad()
+def _step(loss: nn.Module, optimizer: PermutationLayer | torch.optim.Optimizer, logits: Tensor, index: Tensor) -> None:
+    optimizer.zero_grad()
     loss(logits, index).backward()
-    mover.step()
+    optimizer.step()
 
 
-def against_n() -> list[Row]:
-    """Measure the training step of the smallest network with ever more rows, over the one with the fewest."""
+def compare_num_rows() -> list[Row]:
+    """Compare the training step of the smallest network at increasing numbers of rows."""
     torch.manual_seed(0)
     _, build, shape, rounds, _ = NETS[-1]
     trainer = Trainer(build(10), shape, 10)
     sizes = [10**k for k in range(4, 8)]
     layers = {n: PermutationLayer(torch.randint(10, (n,)), 10) for n in sizes}
     seconds = measure({str(n): partial(trainer.step_with, layer) for n, layer in layers.items()}, rounds)
-    fewest = seconds[str(sizes[0])]
+    baseline = seconds[str(sizes[0])]
     return [
-        report("step: N rows / 10^4 rows", NETS[-1][0], 10, n, ratio(seconds[str(n)], fewest), 1.05) for n in sizes[1:]
+        report("step: N rows / 10^4 rows", NETS[-1][0], 10, n, ratio(seconds[str(n)], baseline), 1.05)
+        for n in sizes[1:]
     ]
 
 
 def report(
     what: str, net: str, num_classes: int, rows: int, result: Ratio, target: float | None, at_least: bool = False
 ) -> Row:
-    """Print one line of the table and return it as a row of the CSV."""
+    """Print one line of the table and return it as a row of the CSV file."""
     met = None if target is None else (result.median >= target if at_least else result.median <= target)
     aim = "" if target is None else f"{'>=' if at_least else '<='} {target:g}  {'met' if met else 'MISSED'}"
     low, high = result.interval
@@ -160,7 +161,7 @@ def report(
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # threads wait for one another, and on a shared machine that is most of the noise
-    results = [*against_cross_entropy(), *against_the_dense_form(), *against_n()]
+    torch.set_num_threads(1)  # synchronization of threads is the main source of variance on a shared machine
+    results = [*compare_cross_entropy(), *compare_dense_form(), *compare_num_rows()]
     print(f"wrote {write_csv('layer', results)}")
     sys.exit(any(row["met"] is False for row in results))

@@ -1,4 +1,4 @@
-"""One rank of a benchmark: run by torchrun, prints as JSON what the first rank measured."""
+"""One process of benchmarks/multi_process.py: started by torchrun; rank 0 prints the measurements as JSON."""
 
 import argparse
 import json
@@ -30,25 +30,25 @@ from permll.training.trainer import Trainer
 BATCH = 128
 
 
-class Traffic:
-    """Counts the bytes that this rank hands to the others, apart from those of DDP."""
+class TrafficCounter:
+    """Counts the bytes that this process sends, without those of DDP."""
 
     def __init__(self) -> None:
         self.bytes = 0
         for name in ("all_reduce", "all_gather_into_tensor", "all_gather_single"):
             if hasattr(dist, name):
-                setattr(dist, name, self._counted(getattr(dist, name)))
+                setattr(dist, name, self._count(getattr(dist, name)))
 
-    def _counted(self, function: Any) -> Any:
-        def counted(*arguments: Any, **more: Any) -> Any:
-            self.bytes += arguments[-1].nbytes  # of all_gather the second is what this rank says
-            return function(*arguments, **more)
+    def _count(self, function: Any) -> Any:
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            self.bytes += args[-1].nbytes  # the second argument of all_gather is the input
+            return function(*args, **kwargs)
 
-        return counted
+        return counting
 
 
-def made_up(kind: str, rows: int, classes: int) -> tuple[LabeledData, Callable[[], torch.nn.Module]]:
-    """Return data of a kind, and what makes a network for them."""
+def synthetic_data(kind: str, rows: int, classes: int) -> tuple[LabeledData, Callable[[], torch.nn.Module]]:
+    """Return random images or vectors, and a function that builds a network for them."""
     draw = torch.Generator().manual_seed(0)
     labels = torch.randint(classes, (rows,), generator=draw)
     names = tuple(map(str, range(classes))), tuple(map(str, range(rows)))
@@ -61,12 +61,12 @@ def made_up(kind: str, rows: int, classes: int) -> tuple[LabeledData, Callable[[
     return LabeledData(inputs, labels, *names), partial(build_network, "mlp", **shape)
 
 
-def made(case: dict[str, Any], fabric: Any) -> Trainer:
-    """Return the loop of a case, at its beginning."""
-    data, network = made_up(case["kind"], case["rows"], case["classes"])
+def build_trainer(case: dict[str, Any], fabric: Any) -> Trainer:
+    """Return a new trainer for a case."""
+    data, build = synthetic_data(case["kind"], case["rows"], case["classes"])
     method = find_method(case["method"]).build()
     for name in method.network_names:
-        method.networks[name] = network()
+        method.networks[name] = build()
     return Trainer(
         fabric,
         method,
@@ -79,75 +79,74 @@ def made(case: dict[str, Any], fabric: Any) -> Trainer:
     )
 
 
-class Stepping:
-    """Takes steps of a loop, a few at a time."""
+class StepTimer:
+    """Times training steps."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer, self._batches = trainer, trainer._batches()
         self.seconds(3)
 
     def seconds(self, steps: int) -> float:
-        """Take so many steps, and return the median time of one."""
-        found = []
+        """Take steps and return the median time of one."""
+        seconds = []
         for _ in range(steps):
             start = time.perf_counter()
-            self.trainer._train_step(
-                *next(self._batches)
-            )  # ends with what ranks tell each other: they leave it together
-            found.append(time.perf_counter() - start)
-        return statistics.median(found)
+            self.trainer._train_step(*next(self._batches))  # ends with a synchronization of the processes
+            seconds.append(time.perf_counter() - start)
+        return statistics.median(seconds)
 
 
-def measured(case: dict[str, Any], together: Any, alone: Any, traffic: Traffic) -> dict[str, Any]:
-    """Return seconds of a step of one rank and of all, taking turns; bytes of a step, of state and of a checkpoint."""
-    team = Stepping(made(case, together))
-    lone = Stepping(made(case, alone)) if team.trainer.group.is_main else None
+def measure(case: dict[str, Any], fabric: Any, single_fabric: Any, traffic: TrafficCounter) -> dict[str, Any]:
+    """Return seconds per step of one process and of all in turn; bytes per step, of the state and of a checkpoint."""
+    multi = StepTimer(build_trainer(case, fabric))
+    group = multi.trainer.group
+    single = StepTimer(build_trainer(case, single_fabric)) if group.is_main else None
     ones, twos, sent = [], [], 0
     for _ in range(case["rounds"]):
-        if lone is not None:
-            ones.append(lone.seconds(case["steps"]))
-        team.trainer.group.barrier()
+        if single is not None:
+            ones.append(single.seconds(case["steps"]))
+        group.barrier()
         before = traffic.bytes
-        twos.append(team.seconds(case["steps"]))
+        twos.append(multi.seconds(case["steps"]))
         sent = traffic.bytes - before
-        team.trainer.group.barrier()
-    weights = sum(parameter.nbytes for parameter in team.trainer.method.networks.parameters())
-    found = {"ones": ones, "twos": twos, "bytes": sent / case["steps"] + weights, "weights": weights}
-    for name, stepping in {"1": lone, "2": team}.items():
-        if stepping is not None:
-            found |= {f"{what}_{name}": value for what, value in kept(stepping.trainer).items()}
-        team.trainer.group.barrier()
-    return found
+        group.barrier()
+    weights = sum(parameter.nbytes for parameter in multi.trainer.method.networks.parameters())
+    result = {"ones": ones, "twos": twos, "bytes": sent / case["steps"] + weights, "weights": weights}
+    for name, timer in {"1": single, "2": multi}.items():
+        if timer is not None:
+            result |= {f"{key}_{name}": value for key, value in measure_storage(timer.trainer).items()}
+        group.barrier()
+    return result
 
 
-def kept(trainer: Trainer) -> dict[str, float]:
-    """Return bytes of state, and what a checkpoint takes."""
-    with tempfile.TemporaryDirectory() as own:
-        folder = [own]
+def measure_storage(trainer: Trainer) -> dict[str, float]:
+    """Return the bytes of the per-sample state, and the time and bytes of a checkpoint."""
+    with tempfile.TemporaryDirectory() as local:
+        folder = [local]
         if not trainer.group.is_single:
             dist.broadcast_object_list(folder, 0)
         start = time.perf_counter()
         save_checkpoint(Checkpoints(Path(folder[0])), trainer)
         trainer.group.barrier()
-        saving = time.perf_counter() - start
+        seconds = time.perf_counter() - start
         size = sum(path.stat().st_size for path in Path(folder[0]).iterdir())
         trainer.group.barrier()
     tables: list[Any] = [module.table for module in trainer.method.modules() if hasattr(module, "table")]
-    return {"state": sum(table.nbytes for table in tables), "checkpoint_seconds": saving, "checkpoint_bytes": size}
+    return {"state": sum(table.nbytes for table in tables), "checkpoint_seconds": seconds, "checkpoint_bytes": size}
 
 
 def main() -> None:
-    """Measure the cases that are asked for."""
+    """Measure the cases given as JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("cases", type=json.loads)
-    args = parser.parse_args()
+    cases = parser.parse_args().cases
     torch.set_num_threads(1)
-    together = launch_fabric(accelerator="cpu")
-    alone = Fabric(accelerator="cpu", devices=1, strategy=SingleDeviceStrategy(torch.device("cpu")))
-    traffic = Traffic()
-    found = [measured(case, together, alone, traffic) for case in args.cases]
-    if together.global_rank == 0:
-        print(json.dumps(found), flush=True)
+    fabric = launch_fabric(accelerator="cpu")
+    single_fabric = Fabric(accelerator="cpu", devices=1, strategy=SingleDeviceStrategy(torch.device("cpu")))
+    traffic = TrafficCounter()
+    results = [measure(case, fabric, single_fabric, traffic) for case in cases]
+    if fabric.global_rank == 0:
+        print(json.dumps(results), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How far the noise rate is off with few rows for each pair of classes, with caution and without: a simulation.
+"""Bias of the noise-rate estimate with few samples per pair of classes, with and without a cautious prior (simulated).
 
 python benchmarks/noise_rate_bias.py        writes results/noise_rate_bias.csv
 
-The network knows how often it errs: classes are drawn from its own probabilities, and labels from the classes.
+The network is calibrated: true classes are drawn from its probabilities, and labels from the classes.
 """
 
 import statistics
@@ -23,13 +23,13 @@ NOISES = ("none", "symmetric", "asymmetric")
 RATE = 0.3
 SEEDS = (1, 2, 3)
 CAUTION = (0.0, 1.0)
-SHARPNESS = 3.5  # of the simulated network
+LOGIT_SCALE = 3.5
 
 
-def drawn(classes: int, rows: int, noise: str, seed: int) -> tuple[Tensor, Tensor, float]:
-    """Return logits, labels and the share of labels that are wrong; asymmetric noise takes each class for the next."""
+def simulate(classes: int, rows: int, noise: str, seed: int) -> tuple[Tensor, Tensor, float]:
+    """Return logits, labels and the noise rate; asymmetric noise replaces each class by the next."""
     generator = torch.Generator().manual_seed(seed)
-    logits = SHARPNESS * torch.randn(rows, classes, generator=generator)
+    logits = LOGIT_SCALE * torch.randn(rows, classes, generator=generator)
     clean = logits.softmax(1).multinomial(1, generator=generator)[:, 0]
     wrong = torch.rand(rows, generator=generator) < (0 if noise == "none" else RATE)
     step = torch.ones(rows, dtype=torch.long)
@@ -45,13 +45,13 @@ def main() -> None:
     for (classes, samples), noise, smoothing in product(SIZES, NOISES, CAUTION):
         errors = []
         for seed in SEEDS:
-            logits, labels, truth = drawn(classes, samples, noise, seed)
+            logits, labels, truth = simulate(classes, samples, noise, seed)
             rate = noise_rate_from_joint(fit_joint(logits, labels, groups=1, smoothing=smoothing).joint)
             errors.append(100 * (rate - truth))
-            where = {"classes": classes, "rows": samples, "noise": noise, "caution": f"{smoothing:g}", "seed": seed}
-            rows.append(where | {"truth": f"{truth:.4f}", "rate": f"{rate:.4f}"})
-        found = f"{statistics.mean(errors):+.1f} ± {statistics.stdev(errors):.1f} points"
-        print(f"{classes} classes, {samples} rows, {noise}, caution {smoothing:g}: {found}", flush=True)
+            fields = {"classes": classes, "rows": samples, "noise": noise, "caution": f"{smoothing:g}", "seed": seed}
+            rows.append(fields | {"truth": f"{truth:.4f}", "rate": f"{rate:.4f}"})
+        error = f"{statistics.mean(errors):+.1f} ± {statistics.stdev(errors):.1f} points"
+        print(f"{classes} classes, {samples} rows, {noise}, caution {smoothing:g}: {error}", flush=True)
     print(f"written to {write_csv('noise_rate_bias', rows)}")
 
 

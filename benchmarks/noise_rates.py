@@ -1,4 +1,4 @@
-"""What "60 % symmetric" comes to: the share of wrong labels in each convention, as in the paper's Table 1.
+"""Fraction of wrong labels that a nominal noise rate gives in each convention, as in the paper's Table 1.
 
 python benchmarks/noise_rates.py    prints the tables of docs/noise.md and writes results/noise_rates.csv
 """
@@ -16,14 +16,14 @@ from permll.noise import corrupt, named_noise
 from permll.noise.presets import CONVENTIONS
 
 CLASSES = {"cifar10": 10, "cifar100": 100}
-SAMPLES = (50_000, 45_000)  # the training part, and what the paper trains on: the rest is for validation
+SAMPLES = (50_000, 45_000)  # training set, and training set without the paper's validation set
 SETTINGS = (("sym", 0.2), ("sym", 0.4), ("sym", 0.6), ("sym", 0.8), ("asym", 0.2), ("asym", 0.4))
 SEEDS = range(5)
 PAPER_SEED = 42
 
 
 def rates(data_set: str, samples: int, name: str) -> list[float]:
-    """Return the realised rate for each seed; the classes are of equal size, as in both sets."""
+    """Return the actual noise rate for each seed, with equal class sizes as in both data sets."""
     c = CLASSES[data_set]
     labels = np.repeat(np.arange(c), samples // c)
     seeds = [PAPER_SEED] if name.startswith("permll:") else list(SEEDS)
@@ -31,7 +31,7 @@ def rates(data_set: str, samples: int, name: str) -> list[float]:
 
 
 def row(data_set: str, samples: int, convention: str, kind: str, nominal: float) -> dict[str, object]:
-    """Measure one cell."""
+    """Return the row of one setting."""
     values = rates(data_set, samples, f"{convention}:{kind}:{nominal}")
     spread = statistics.stdev(values) if len(values) > 1 else 0.0
     return {
@@ -46,15 +46,15 @@ def row(data_set: str, samples: int, convention: str, kind: str, nominal: float)
     }
 
 
-def cell(measured: dict[str, object]) -> str:
-    """Return a rate in per cent, with its spread over seeds if it has any."""
-    rate, spread = (100 * float(str(measured[key])) for key in ("rate", "spread"))
+def format_rate(row: dict[str, object]) -> str:
+    """Return the rate in percent, with the standard deviation over seeds unless it is 0."""
+    rate, spread = (100 * float(str(row[key])) for key in ("rate", "spread"))
     return f"{rate:.2f} ± {spread:.2f}" if spread else f"{rate:.2f}"
 
 
 def main() -> None:
-    """Measure every convention in every setting."""
-    everything: list[dict[str, object]] = []
+    """Compute all conventions in all settings."""
+    all_rows: list[dict[str, object]] = []
     for data_set in CLASSES:
         for samples in SAMPLES:
             print(f"\n### {data_set}, {samples:,} labels\n")
@@ -62,9 +62,9 @@ def main() -> None:
             print("|---|" + "---|" * len(SETTINGS))
             for convention in CONVENTIONS:
                 rows = [row(data_set, samples, convention, kind, rate) for kind, rate in SETTINGS]
-                print(f"| `{convention}` | " + " | ".join(map(cell, rows)) + " |", flush=True)
-                everything += rows
-    print(f"\nwrote {write_csv('noise_rates', everything)}")
+                print(f"| `{convention}` | " + " | ".join(map(format_rate, rows)) + " |", flush=True)
+                all_rows += rows
+    print(f"\nwrote {write_csv('noise_rates', all_rows)}")
 
 
 if __name__ == "__main__":

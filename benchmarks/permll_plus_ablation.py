@@ -1,22 +1,22 @@
-"""What PermLL+ owes to each of its parts: each is taken back in turn, at tier mini, with pair flips, and elsewhere.
+"""Ablation of PermLL+: each component is removed in turn, at tier mini, with pair flips, and on synthetic data.
 
-python benchmarks/permll_plus_ablation.py                   trains what results/permll_plus_ablation.csv does not have yet
+python benchmarks/permll_plus_ablation.py                   trains what results/permll_plus_ablation.csv lacks
 python benchmarks/permll_plus_ablation.py --only-render     trains nothing
-python benchmarks/permll_plus_ablation.py --again           trains all of it
+python benchmarks/permll_plus_ablation.py --again           trains everything
 
-Noise seeds 100 and 101, with which the parts were chosen: no table of results has them. Accuracy is that on 10,000
-training images that the runs do not have; the test images were not looked at. The few rows are 1,080 of eight classes
-with 512 features, drawn here: what a pretrained network makes of a small set is like that. The many classes are 300
-clusters of 27 rows, also drawn, for 15 epochs.
+The noise seeds are 100 and 101, which were used to choose the components; no other table has them. Accuracy is measured
+on 10,000 training images that the runs do not use, not on the test images. "Few rows" are 1,080 synthetic samples of
+eight classes with 512 features, similar to features of a pretrained network on a small data set. "Many classes" are 300
+synthetic clusters of 27 samples, for 15 epochs.
 
-Written are results/permll_plus_ablation.csv and results/permll_plus_ablation.md.
+Writes results/permll_plus_ablation.csv and results/permll_plus_ablation.md.
 """
 
 import statistics
 import sys
 import tempfile
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cached_plan import arguments
-from benchmarks.clusters import clusters, first_and_rest
-from benchmarks.incremental_csv import grow, in_processes
+from benchmarks.cached_plan import parse_args
+from benchmarks.clusters import make_clusters, split_first
+from benchmarks.incremental_csv import run_parallel, update_csv
 from benchmarks.timing import RESULTS
 from permll.data import LabeledData, load
 from permll.methods._base import PredictLogits
@@ -38,15 +38,15 @@ from permll.training.train import train
 PLUS = "permll_plus"
 CHOICES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "plus": ("PermLL+", PLUS, {}),
-    "no-memory": ("without a memory of predictions", PLUS, {"beta": 0.0}),
-    "no-shares": ("without the classes' shares", PLUS, {"prior": "free"}),
-    "given-shares": ("shares of the given labels", PLUS, {"prior": "given"}),
-    "nothing-earned": ("the head start closes to 0", PLUS, {"earned": False}),
-    "no-closing": ("the head start hardly closes", PLUS, {"close": 1.0}),
-    "no-waiting": ("it closes as soon as the warm-up is over", "benchmarks.permll_plus_ablation:AtOnce", {}),
+    "no-memory": ("without averaged predictions", PLUS, {"beta": 0.0}),
+    "no-shares": ("without a class prior", PLUS, {"prior": "free"}),
+    "given-shares": ("class prior of the given labels", PLUS, {"prior": "given"}),
+    "nothing-earned": ("label logit decays to 0", PLUS, {"earned": False}),
+    "no-closing": ("label logit hardly decays", PLUS, {"close": 1.0}),
+    "no-waiting": ("label logit decays right after the warm-up", "benchmarks.permll_plus_ablation:ImmediateDecay", {}),
     "no-warm-up": ("without a warm-up", PLUS, {"warm_up": 0}),
-    "no-heed": ("labels may be learned by heart", PLUS, {"by_heart": False}),
-    "no-rows": ("rows that hardly move", PLUS, {"correct_after": 100.0}),
+    "no-heed": ("without correction for memorization", PLUS, {"correct_memorization": False}),
+    "no-rows": ("per-sample state that hardly changes", PLUS, {"correct_after": 100.0}),
     "permll": ("PermLL", "permll", {}),
     "elr": ("ELR", "elr", {}),
 }
@@ -59,55 +59,55 @@ NOISES = {
     "asym-40": "permll:asym:0.4",
     "pair-45": "permll:pair:0.45",
 }
-FEW, MANY = "few rows, sym-25", "many classes, sym-40"
-COLUMNS = (*NOISES, FEW, MANY)
+FEW_ROWS, MANY_CLASSES = "few rows, sym-25", "many classes, sym-40"
+COLUMNS = (*NOISES, FEW_ROWS, MANY_CLASSES)
 SEEDS = (100, 101)
-SHOWN = ("test_accuracy", "correction_accuracy_after")
-UNSEEN = 10_000
+METRICS = ("test_accuracy", "correction_accuracy_after")
+NUM_UNSEEN = 10_000
 
 
 @cache
-def unseen(seed: int) -> LabeledData:
-    """Return training images that a run with this seed does not have."""
-    section = {"data.noise_seed": seed, "data.split_seed": seed}
-    own = prepare_data(resolve_recipe("mini/sym-20", section))
-    assert own.validation is not None
-    used = {*own.train.ids, *own.validation.ids}
-    whole = load("fashion_mnist")
-    others = torch.tensor([row for row, name in enumerate(whole.ids) if name not in used])
-    drawn = torch.randperm(len(others), generator=torch.Generator().manual_seed(seed))[:UNSEEN]
-    return whole.take(others[drawn])
+def unseen_images(seed: int) -> LabeledData:
+    """Return training images that a run with this seed does not use."""
+    seeds = {"data.noise_seed": seed, "data.split_seed": seed}
+    prepared = prepare_data(resolve_recipe("mini/sym-20", seeds))
+    assert prepared.validation is not None
+    used = {*prepared.train.ids, *prepared.validation.ids}
+    data = load("fashion_mnist")
+    unused = torch.tensor([row for row, id_ in enumerate(data.ids) if id_ not in used])
+    chosen = torch.randperm(len(unused), generator=torch.Generator().manual_seed(seed))[:NUM_UNSEEN]
+    return data.take(unused[chosen])
 
 
-class AtOnce(PermLLPlus):
-    """PermLL+ whose head start does not wait until the classes are known."""
+class ImmediateDecay(PermLLPlus):
+    """PermLL+ whose label logit decays right after the warm-up, before the network has learned the classes."""
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
-        """Let every label have been better known an epoch ago."""
+        """Make the label accuracy look as if it had stopped to grow."""
         self.previous_label_probs[1] = 1.0
         super().on_epoch_end(epoch, predict_logits)
 
 
-def frame(noise: str, seed: int) -> dict[str, Any]:
-    """Return what a cell of this column is trained and tested on."""
-    if noise == FEW:
-        train, test = first_and_rest(clusters(8, 2400, 512, 0.28, seed), 1200)
+def train_args(noise: str, seed: int) -> dict[str, Any]:
+    """Return data, recipe and noise of a column."""
+    if noise == FEW_ROWS:
+        train, test = split_first(make_clusters(8, 2400, 512, 0.28, seed), 1200)
         return {"data": train, "test": test, "recipe": "auto/default", "noise": "permll:sym:0.25"}
-    if noise == MANY:
-        train, test = first_and_rest(clusters(300, 10_800, 64, 1.0, seed), 9000)
+    if noise == MANY_CLASSES:
+        train, test = split_first(make_clusters(300, 10_800, 64, 1.0, seed), 9000)
         return {"data": train, "test": test, "recipe": "auto/default", "noise": "permll:sym:0.4", "epochs": 15}
-    return {"recipe": "mini/sym-20", "noise": NOISES[noise], "test": unseen(seed)}
+    return {"recipe": "mini/sym-20", "noise": NOISES[noise], "test": unseen_images(seed)}
 
 
-def cell(name: str, seed: int) -> dict[str, object]:
-    """Return what one choice comes to with one noise ("plus/sym-20")."""
+def measure(name: str, seed: int) -> dict[str, object]:
+    """Return the results of one choice in one column ("plus/sym-20")."""
     torch.set_num_threads(1)
     choice, noise = name.split("/")
     method, settings = CHOICES[choice][1:]
     with tempfile.TemporaryDirectory() as folder:
         run = train(
             method=method,
-            **frame(noise, seed),
+            **train_args(noise, seed),
             out=folder,
             seed=seed,
             callbacks=[],
@@ -120,31 +120,30 @@ def cell(name: str, seed: int) -> dict[str, object]:
             },
         )
         final = run.result["final"]
-    found = {key: f"{final[key]:.4f}" for key in SHOWN}
-    return {"set": name, "seed": seed, **found}
+    return {"set": name, "seed": seed, **{key: f"{final[key]:.4f}" for key in METRICS}}
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
-    """Return accuracy and labels right after of every choice, the means over the seeds, as Markdown."""
+    """Return mean test accuracy and label accuracy of each choice as Markdown."""
     rows = list(rows)
     lines = ["| accuracy / labels right | " + " | ".join(COLUMNS) + " |", "|---|" + "---:|" * len(COLUMNS)]
     for choice, (title, *_) in CHOICES.items():
-        shown = []
+        cells = []
         for noise in COLUMNS:
-            own = [row for row in rows if row["set"] == f"{choice}/{noise}"]
-            means = [statistics.mean(100 * float(row[key]) for row in own) for key in SHOWN] if own else []
-            shown.append(" / ".join(f"{mean:.1f}" for mean in means) or "-")
-        lines.append(f"| {title} | " + " | ".join(shown) + " |")
+            group = [row for row in rows if row["set"] == f"{choice}/{noise}"]
+            means = [statistics.mean(100 * float(row[key]) for row in group) for key in METRICS] if group else []
+            cells.append(" / ".join(f"{mean:.1f}" for mean in means) or "-")
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    """Measure what is missing, and write."""
-    args = arguments(__doc__)
+    """Measure the missing cases and write the files."""
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
-    wanted = [(f"{choice}/{noise}", seed) for seed in SEEDS for choice in CHOICES for noise in COLUMNS]
-    text = table(grow("plus_choices", args, wanted, lambda cells: in_processes(cell, cells)))
-    (RESULTS / "plus_choices.md").write_text(text)
+    cases = [(f"{choice}/{noise}", seed) for seed in SEEDS for choice in CHOICES for noise in COLUMNS]
+    text = table(update_csv("permll_plus_ablation", args, cases, partial(run_parallel, measure)))
+    (RESULTS / "permll_plus_ablation.md").write_text(text)
     print(text)
 
 

@@ -1,4 +1,4 @@
-"""The usual way to feed CIFAR-10: a data set of PIL images, augmented one by one, collated by a DataLoader."""
+"""Conventional input pipeline for CIFAR-10: PIL images, augmented one by one, in a DataLoader."""
 
 import random
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _MEAN, _STD = (torch.tensor(values)[:, None, None] for values in (MEAN, STD))
 
 
 class PilImages(Dataset[tuple[Tensor, int]]):
-    """Images (N, H, W, 3) as PIL images: crop after zero padding, mirror, perhaps RandAugment, normalisation."""
+    """Images (N, H, W, 3) as PIL images: zero padding and crop, flip, optionally RandAugment, normalization."""
 
     def __init__(self, pixels: NDArray[np.uint8], labels: list[int], *, strong: bool) -> None:
         self.pixels, self.labels, self.strong = pixels, labels, strong
@@ -38,11 +38,11 @@ class PilImages(Dataset[tuple[Tensor, int]]):
         return tensor.sub_(_MEAN).div_(_STD), self.labels[position]
 
 
-STRENGTH, GREY = 0.3, (128, 128, 128)
+STRENGTH, GRAY = 0.3, (128, 128, 128)
 
 
 def _affine(image: Image.Image, *coefficients: float) -> Image.Image:
-    return image.transform(image.size, Image.Transform.AFFINE, coefficients, Image.Resampling.NEAREST, fillcolor=GREY)
+    return image.transform(image.size, Image.Transform.AFFINE, coefficients, Image.Resampling.NEAREST, fillcolor=GRAY)
 
 
 _SHEAR, _SHIFT, _BLEND = 0.3 * STRENGTH, int(150 / 331 * 32 * STRENGTH), 0.9 * STRENGTH
@@ -52,7 +52,7 @@ OPERATIONS: list[Callable[[Image.Image, int], Image.Image]] = [
     lambda image, sign: _affine(image, 1, 0, 0, sign * _SHEAR, 1, 0),
     lambda image, sign: _affine(image, 1, 0, sign * _SHIFT, 0, 1, 0),
     lambda image, sign: _affine(image, 1, 0, 0, 0, 1, sign * _SHIFT),
-    lambda image, sign: image.rotate(sign * 30 * STRENGTH, fillcolor=GREY),
+    lambda image, sign: image.rotate(sign * 30 * STRENGTH, fillcolor=GRAY),
     lambda image, sign: ImageEnhance.Brightness(image).enhance(1 + sign * _BLEND),
     lambda image, sign: ImageEnhance.Color(image).enhance(1 + sign * _BLEND),
     lambda image, sign: ImageEnhance.Contrast(image).enhance(1 + sign * _BLEND),

@@ -1,12 +1,12 @@
-"""Whether PermLL+'s one default holds from 2 to 1,000 classes, from 500 to a million rows, from 10 to 200 epochs.
+"""Default parameters of PermLL+ with 2 to 1,000 classes, 500 to a million samples and 10 to 200 epochs.
 
-python benchmarks/scales.py                   trains what results/scales.csv does not have yet
+python benchmarks/scales.py                   trains what results/scales.csv lacks
 python benchmarks/scales.py --only-render     trains nothing
-python benchmarks/scales.py --again           trains all of it
+python benchmarks/scales.py --again           trains everything
 
-Noise seeds 100 and 101, with which it was made: this tells where it breaks, not how it compares. Digits are those of
-scikit-learn, all others drawn clusters; the frame is that of one's own data. Written are results/scales.csv and
-results/scales.md.
+The noise seeds are 100 and 101, which were used for development: the results show where the defaults fail, not how
+PermLL+ compares. The digits are scikit-learn's, the other data synthetic clusters; the recipe is auto/default. Writes
+results/scales.csv and results/scales.md.
 """
 
 import os
@@ -22,61 +22,70 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cached_plan import arguments
-from benchmarks.clusters import clusters, first_and_rest
-from benchmarks.incremental_csv import grow, in_processes
+from benchmarks.cached_plan import parse_args
+from benchmarks.clusters import make_clusters, split_first
+from benchmarks.incremental_csv import run_parallel, update_csv
 from benchmarks.timing import RESULTS
 from permll.data import LabeledData, load
-from permll.methods import METHODS as RECORDS
+from permll.methods import METHODS as METHOD_INFO
 from permll.training.train import train
 
 METHODS = ("ce", "permll", "permll_plus")
 SEEDS = (100, 101)
-TEST = 5_000
-SHOWN = {  # by table: the title of a column, whose it is, and what it shows
+NUM_TEST_ROWS = 5_000
+TABLES = {  # by table: method and CSV column of each column title
     "accuracy": {"CE, best epoch": ("ce", "best_test"), "CE": ("ce", "last")}
-    | {RECORDS[method].title: (method, "last") for method in METHODS[1:]},
+    | {METHOD_INFO[method].title: (method, "last") for method in METHODS[1:]},
     "labels right": {"as given": ("ce", "right_before")}
-    | {RECORDS[method].title: (method, "right_after") for method in METHODS[1:]},
+    | {METHOD_INFO[method].title: (method, "right_after") for method in METHODS[1:]},
 }
-Frame = dict[str, Any]
+TrainArgs = dict[str, Any]
 
 
-def digits(epochs: int, noise: str, _: int) -> Frame:
-    """Return the digits, as they are split; they are the same with every seed."""
-    return _frame((load("digits"), load("digits", split="test")), epochs, noise)
+def digits(epochs: int, noise: str, _: int) -> TrainArgs:
+    """Return the digits with their fixed split."""
+    return _train_args((load("digits"), load("digits", split="test")), epochs, noise)
 
 
-def drawn(classes: int, rows: int, features: int, apart: float, epochs: int, noise: str, seed: int) -> Frame:
-    """Return so many clusters, and rows to train with."""
-    return _frame(first_and_rest(clusters(classes, rows + TEST, features, apart, seed), rows), epochs, noise)
+def synthetic(
+    classes: int, rows: int, features: int, separation: float, epochs: int, noise: str, seed: int
+) -> TrainArgs:
+    """Return clusters, with ``rows`` samples for training."""
+    data = make_clusters(classes, rows + NUM_TEST_ROWS, features, separation, seed)
+    return _train_args(split_first(data, rows), epochs, noise)
 
 
-def _frame(parts: tuple[LabeledData, LabeledData], epochs: int, noise: str) -> Frame:
-    return {"data": parts[0], "test": parts[1], "epochs": epochs, "noise": noise}
+def _train_args(splits: tuple[LabeledData, LabeledData], epochs: int, noise: str) -> TrainArgs:
+    return {"data": splits[0], "test": splits[1], "epochs": epochs, "noise": noise}
 
 
-SCALES: dict[str, tuple[Callable[[int], Frame], int]] = {  # what to train on, and how often
-    "2 classes, 500 rows, 40 epochs, sym-30": (partial(drawn, 2, 500, 10, 0.7, 40, "permll:sym:0.3"), 2),
-    "2 classes, 50,000 rows, 10 epochs, sym-30": (partial(drawn, 2, 50_000, 10, 0.7, 10, "permll:sym:0.3"), 2),
+SCALES: dict[str, tuple[Callable[[int], TrainArgs], int]] = {  # data and number of seeds
+    "2 classes, 500 rows, 40 epochs, sym-30": (partial(synthetic, 2, 500, 10, 0.7, 40, "permll:sym:0.3"), 2),
+    "2 classes, 50,000 rows, 10 epochs, sym-30": (partial(synthetic, 2, 50_000, 10, 0.7, 10, "permll:sym:0.3"), 2),
     "10 digits, 1,347 rows, 10 epochs, sym-40": (partial(digits, 10, "permll:sym:0.4"), 2),
     "10 digits, 1,347 rows, 40 epochs, sym-40": (partial(digits, 40, "permll:sym:0.4"), 2),
     "10 digits, 1,347 rows, 200 epochs, sym-40": (partial(digits, 200, "permll:sym:0.4"), 2),
     "10 digits, 1,347 rows, 10 epochs, pair-40": (partial(digits, 10, "permll:pair:0.4"), 2),
     "10 digits, 1,347 rows, 200 epochs, pair-40": (partial(digits, 200, "permll:pair:0.4"), 2),
-    "10 classes, 1,000,000 rows, 10 epochs, sym-40": (partial(drawn, 10, 10**6, 16, 1.0, 10, "permll:sym:0.4"), 1),
-    "100 classes, 2,000 rows, 40 epochs, sym-40": (partial(drawn, 100, 2_000, 64, 1.0, 40, "permll:sym:0.4"), 2),
-    "100 classes, 10,000 rows, 40 epochs, pair-40": (partial(drawn, 100, 10_000, 64, 1.0, 40, "permll:pair:0.4"), 2),
-    "1,000 classes, 30,000 rows, 15 epochs, sym-40": (partial(drawn, 1000, 30_000, 64, 1.0, 15, "permll:sym:0.4"), 2),
+    "10 classes, 1,000,000 rows, 10 epochs, sym-40": (partial(synthetic, 10, 10**6, 16, 1.0, 10, "permll:sym:0.4"), 1),
+    "100 classes, 2,000 rows, 40 epochs, sym-40": (partial(synthetic, 100, 2_000, 64, 1.0, 40, "permll:sym:0.4"), 2),
+    "100 classes, 10,000 rows, 40 epochs, pair-40": (
+        partial(synthetic, 100, 10_000, 64, 1.0, 40, "permll:pair:0.4"),
+        2,
+    ),
+    "1,000 classes, 30,000 rows, 15 epochs, sym-40": (
+        partial(synthetic, 1000, 30_000, 64, 1.0, 15, "permll:sym:0.4"),
+        2,
+    ),
     "1,000 classes, 30,000 rows, 15 epochs, pair-40": (
-        partial(drawn, 1000, 30_000, 64, 1.0, 15, "permll:pair:0.4"),
+        partial(synthetic, 1000, 30_000, 64, 1.0, 15, "permll:pair:0.4"),
         2,
     ),
 }
 
 
-def cell(name: str, seed: int) -> dict[str, object]:
-    """Return what a method comes to at one scale ("ce/2 classes, ...")."""
+def measure(name: str, seed: int) -> dict[str, object]:
+    """Return the results of a method at one scale ("ce/2 classes, ...")."""
     torch.set_num_threads(1)
     method, scale = name.split("/")
     with tempfile.TemporaryDirectory() as folder:
@@ -106,32 +115,32 @@ def cell(name: str, seed: int) -> dict[str, object]:
 
 
 def table(rows: Iterable[dict[str, Any]]) -> str:
-    """Return means and spreads over the seeds, as Markdown, a line for each scale."""
+    """Return means and standard deviations over seeds as Markdown, one line per scale."""
     rows, lines = list(rows), []
-    for what, columns in SHOWN.items():
-        lines += [f"| {what} | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
+    for title, columns in TABLES.items():
+        lines += [f"| {title} | " + " | ".join(columns) + " |", "|---|" + "---:|" * len(columns)]
         for scale in SCALES:
-            shown = [_mean(rows, f"{method}/{scale}", key) for method, key in columns.values()]
-            lines.append(f"| {scale} | " + " | ".join(shown) + " |")
+            cells = [_mean_and_std(rows, f"{method}/{scale}", key) for method, key in columns.values()]
+            lines.append(f"| {scale} | " + " | ".join(cells) + " |")
         lines.append("")
     return "\n".join(lines)
 
 
-def _mean(rows: Iterable[dict[str, Any]], name: str, key: str) -> str:
+def _mean_and_std(rows: Iterable[dict[str, Any]], name: str, key: str) -> str:
     values = [100 * float(row[key]) for row in rows if row["set"] == name]
     spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.1f}{spread}" if values else "-"
 
 
 def main() -> None:
-    """Measure what is missing, and write."""
-    args = arguments(__doc__)
+    """Measure the missing cases and write the files."""
+    args = parse_args(__doc__)
     os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
-    wanted = [
+    cases = [
         (f"{method}/{scale}", seed) for scale, (_, n) in SCALES.items() for method in METHODS for seed in SEEDS[:n]
     ]
-    rows = grow("scales", args, wanted, lambda cells: in_processes(cell, cells))
+    rows = update_csv("scales", args, cases, partial(run_parallel, measure))
     (RESULTS / "scales.md").write_text(table(rows))
     print(table(rows))
 

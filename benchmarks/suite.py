@@ -1,11 +1,11 @@
-"""All that is measured of speed and room, as one table of ratios with their targets.
+"""All speed and memory benchmarks, as one table of ratios and targets.
 
-python benchmarks/suite.py [--root ROOT] [--features FEATURES]     measures anew, into results/*.csv
+python benchmarks/suite.py [--root ROOT] [--features FEATURES]     measures, and writes results/*.csv
 python benchmarks/suite.py --only-render                           measures nothing
 
-Input and training need CIFAR-10 below ROOT; without it, and without the features of CIFAR-100, the numbers that are
-there stay. Leaves with 1 if a target is missed. What is compared takes turns in one run, so other work on the machine
-is unfair to nobody; but two ranks need two cores for themselves.
+Input and training need CIFAR-10 in ROOT; without it, and without FEATURES of CIFAR-100, the existing numbers are kept.
+Exits with 1 if a target is missed. Candidates alternate within a run, so other processes affect them equally; only
+multi_process needs two idle cores.
 """
 
 import argparse
@@ -18,52 +18,59 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.timing import RESULTS, read_csv
 
-Verdict = tuple[str, str, float, str, bool]  # its file, what it is, its value, the target, whether it is met
+Verdict = tuple[str, str, float, str, bool]  # file, description, value, target, whether the target is met
 FOLDER = Path(__file__).resolve().parent
-# What is measured, the file it goes into, and whether the target is the least or the most that may come out.
-MEASURED = {"layer": "", "state": "", "ranks": "", "clean_memory": "", "input": "root", "training": "root"}
-# Of state.csv: what, how rows are kept, classes, rows, and the most that may come out.
-STATE = (
+# Benchmarks, and the option that each requires.
+BENCHMARKS = {
+    "layer": "",
+    "sample_state": "",
+    "multi_process": "",
+    "clean_memory": "",
+    "input": "root",
+    "training": "root",
+}
+# Of sample_state.csv: what, case, classes, rows, and maximum value.
+SAMPLE_STATE_TARGETS = (
     ("step: N rows / 10^4 rows", "dense", 100, 10_000_000, 1.2),
     ("step: N rows / 10^4 rows", "top_k=16", 100, 10_000_000, 1.2),
     ("step: layer / cross-entropy", "top_k=16", 21_000, 1_000_000, 2.0),
-    ("room of the table", "top_k=16", 21_000, 1_000_000, 1000.0),
+    ("memory of the table", "top_k=16", 21_000, 1_000_000, 1000.0),
 )
-AT_LEAST = ("dense form / layer", "images/s", "plain loop", "resnet8, 10 classes")
+HIGHER_IS_BETTER = ("dense form / layer", "images/s", "plain loop", "resnet8, 10 classes")
 
 
 def verdicts() -> Iterator[Verdict]:
-    """Yield of every number with a target: its file, what it is, its value, the target, and whether it is met."""
-    for name in (*MEASURED, "cleaning"):
+    """Yield all numbers that have a target."""
+    for name in (*BENCHMARKS, "cleaning"):
         if not (RESULTS / f"{name}.csv").is_file():
             continue
         if name == "cleaning":
-            yield _cleaning()
-        if name == "state":
-            yield from _state()
-        if name in ("cleaning", "state"):
+            yield _cleaning_verdict()
+            continue
+        if name == "sample_state":
+            yield from _sample_state_verdicts()
             continue
         for row in read_csv(name):
             if row.get("target"):
-                more = ", ".join(row[key] for key in ("net", "network", "case") if row.get(key))
+                case = ", ".join(row[key] for key in ("net", "network", "case") if row.get(key))
                 classes = f", c = {int(row['classes']):,}" if row.get("classes") and name == "layer" else ""
-                least = row["what"].startswith(AT_LEAST)
-                target = f"{'>=' if least else '<='} {float(row['target']):g}"
+                is_minimum = row["what"].startswith(HIGHER_IS_BETTER)
+                target = f"{'>=' if is_minimum else '<='} {float(row['target']):g}"
                 value = float(row.get("ratio_median") or row["value"])
-                yield name, f"{row['what']}{f': {more}' if more else ''}{classes}", value, target, row["met"] == "True"
+                yield name, f"{row['what']}{f': {case}' if case else ''}{classes}", value, target, row["met"] == "True"
 
 
-def _state() -> Iterator[Verdict]:
-    rows = {(row["what"], row["case"], int(row["classes"]), int(row["rows"])): row for row in read_csv("state")}
-    for what, case, classes, count, most in STATE:
+def _sample_state_verdicts() -> Iterator[Verdict]:
+    rows = {(row["what"], row["case"], int(row["classes"]), int(row["rows"])): row for row in read_csv("sample_state")}
+    for what, case, classes, count, maximum in SAMPLE_STATE_TARGETS:
         row = rows.get((what, case, classes, count))
         if row is not None:
             value, unit = float(row["value"]), "" if row["unit"] == "ratio" else f" {row['unit']}"
             name = f"{what}, {case}, c = {classes:,}, N = {count:,}"
-            yield "state", name, value, f"<= {most:g}{unit}", value <= most
+            yield "sample_state", name, value, f"<= {maximum:g}{unit}", value <= maximum
 
 
-def _cleaning() -> Verdict:
+def _cleaning_verdict() -> Verdict:
     rows = read_csv("cleaning")
     means = {
         (who, name): sum(float(row["cpu_seconds"]) for row in rows if (row["who"], row["set"]) == (who, name))
@@ -80,36 +87,36 @@ def _cleaning() -> Verdict:
     )
 
 
-def table(found: Iterable[Verdict]) -> str:
+def table(results: Iterable[Verdict]) -> str:
     """Return the verdicts as Markdown."""
     lines = ["| measured | what | value | target | |", "|---|---|---:|---:|---|"]
-    for name, what, value, target, met in found:
+    for name, what, value, target, met in results:
         lines.append(f"| {name} | {what} | {value:.3g} | {target} | {'met' if met else 'MISSED'} |")
     return "\n".join(lines) + "\n"
 
 
 def main() -> int:
-    """Measure what can be measured, and print the table."""
+    """Run the benchmarks and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", type=Path, help="where CIFAR-10 is")
+    parser.add_argument("--root", type=Path, help="folder of CIFAR-10")
     parser.add_argument("--features", type=Path, help="features of CIFAR-100")
     parser.add_argument("--only-render", action="store_true")
     args = parser.parse_args()
-    for name, needs in MEASURED.items():
+    for name, needs in BENCHMARKS.items():
         if args.only_render or (needs == "root" and args.root is None):
             continue
-        more = ["--root", str(args.root)] if needs == "root" else []
-        if name == "state":
-            more = ["--features", str(args.features)] if args.features else ["--part", "speed"]
+        options = [["--root", str(args.root)] if needs == "root" else []]
+        if name == "sample_state":
+            by_part = [["--part", part] for part in ("speed", "memory")]
+            options = [["--features", str(args.features)]] if args.features else by_part
         print(f"# {name}", flush=True)
-        subprocess.run([sys.executable, str(FOLDER / f"{name}.py"), *more], check=False)
-        if more == ["--part", "speed"]:
-            subprocess.run([sys.executable, str(FOLDER / f"{name}.py"), "--part", "room"], check=False)
-    found = list(verdicts())
-    text = table(found)
+        for words in options:
+            subprocess.run([sys.executable, str(FOLDER / f"{name}.py"), *words], check=False)
+    results = list(verdicts())
+    text = table(results)
     (RESULTS / "suite.md").write_text(text)
     print(text)
-    return 0 if all(met for *_, met in found) else 1
+    return 0 if all(met for *_, met in results) else 1
 
 
 if __name__ == "__main__":

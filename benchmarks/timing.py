@@ -1,4 +1,4 @@
-"""Interleaved timing: contestants take turns in random order, so that a noisy machine is unfair to all alike."""
+"""Interleaved timing: candidates alternate in random order, so that other processes affect them equally."""
 
 import csv
 import datetime
@@ -18,25 +18,25 @@ RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
 class Ratio(NamedTuple):
-    """How much longer one contestant takes than another: the median over rounds, with two kinds of spread."""
+    """Ratio of the times of two candidates: median over rounds, with its spread and confidence interval."""
 
     median: float
-    quartiles: tuple[float, float]  # of the rounds: how noisy the machine was
-    interval: tuple[float, float]  # of the median, 95 %: how well it is known all the same
+    quartiles: tuple[float, float]  # of the rounds
+    interval: tuple[float, float]  # 95 % confidence interval of the median
     extra_us: float
     rounds: int
 
 
 def measure(
-    contestants: Mapping[str, Callable[[], object]], rounds: int, *, runs: Mapping[str, int] | None = None
+    candidates: Mapping[str, Callable[[], object]], rounds: int, *, runs: Mapping[str, int] | None = None
 ) -> dict[str, list[float]]:
-    """Return the seconds a run of each contestant took in each round; ``runs`` says how many make up a turn."""
+    """Return the seconds per run of each candidate in each round; ``runs`` is the number of runs per round."""
     runs = runs or {}
-    order = list(contestants.items())
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
-    turns = random.Random(0)
+    order = list(candidates.items())
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    generator = random.Random(0)
     for round_ in range(-WARM_UP, rounds):
-        turns.shuffle(order)
+        generator.shuffle(order)
         for name, run in order:
             count = runs.get(name, 1)
             start = time.perf_counter()
@@ -48,19 +48,19 @@ def measure(
 
 
 def ratio(slow: list[float], fast: list[float]) -> Ratio:
-    """Compare round by round: both halves of a pair met the machine in the same mood."""
+    """Return the ratio of paired times: both times of a round are measured under the same load."""
     pairs = sorted(a / b for a, b in zip(slow, fast, strict=True))
     low, median, high = statistics.quantiles(pairs, n=4)
-    # The number of pairs below the true median is binomial: its 95 % range, as ranks, holds the median.
-    reach = 0.98 * len(pairs) ** 0.5
-    ranks = [round(len(pairs) / 2 + side * reach) for side in (-1, 1)]
-    interval = pairs[max(ranks[0] - 1, 0)], pairs[min(ranks[1], len(pairs) - 1)]
+    # The number of pairs below the true median is binomial, so its 95 % range gives order statistics as bounds.
+    margin = 0.98 * len(pairs) ** 0.5
+    bounds = [round(len(pairs) / 2 + sign * margin) for sign in (-1, 1)]
+    interval = pairs[max(bounds[0] - 1, 0)], pairs[min(bounds[1], len(pairs) - 1)]
     extra = statistics.median(a - b for a, b in zip(slow, fast, strict=True))
     return Ratio(median, (low, high), interval, 1e6 * extra, len(pairs))
 
 
 def spread(result: Ratio, digits: int) -> dict[str, object]:
-    """Return a ratio as columns: its median, the median's 95 % interval, and the rounds."""
+    """Return the CSV columns of a ratio."""
     low, high = result.interval
     return {
         "ratio_median": round(result.median, digits),
@@ -70,8 +70,8 @@ def spread(result: Ratio, digits: int) -> dict[str, object]:
     }
 
 
-def machine() -> dict[str, str]:
-    """Describe what the numbers were measured on."""
+def machine_columns() -> dict[str, str]:
+    """Return the CSV columns that describe this machine."""
     return {
         "cpu": cpu_name(),
         "threads": str(torch.get_num_threads()),
@@ -81,18 +81,18 @@ def machine() -> dict[str, str]:
 
 
 def write_csv(name: str, rows: list[dict[str, object]]) -> Path:
-    """Write ``results/<name>.csv``, the machine in every row: this one, but in rows that were read from a file."""
-    path, here = RESULTS / f"{name}.csv", machine()
+    """Write ``results/<name>.csv`` with the columns of this machine; rows that have these columns keep them."""
+    path, machine = RESULTS / f"{name}.csv", machine_columns()
     path.parent.mkdir(exist_ok=True)
     with path.open("w", newline="") as file:
-        columns = [key for key in rows[0] if key not in here]
-        writer = csv.DictWriter(file, [*columns, *here], lineterminator="\n")
+        columns = [key for key in rows[0] if key not in machine]
+        writer = csv.DictWriter(file, [*columns, *machine], lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**here, **row} for row in rows)
+        writer.writerows({**machine, **row} for row in rows)
     return path
 
 
 def read_csv(name: str) -> list[dict[str, str]]:
-    """Read what ``write_csv`` wrote."""
+    """Return the rows of ``results/<name>.csv``."""
     with (RESULTS / f"{name}.csv").open(newline="") as file:
         return list(csv.DictReader(file))

@@ -1,6 +1,6 @@
-"""How fast training is: our loop against a plain one with a DataLoader, and PermLL and PermLL+ against cross-entropy.
+"""Training speed: our loop compared with a plain DataLoader loop, and PermLL and PermLL+ compared with cross-entropy.
 
-python benchmarks/training.py --root ROOT      CIFAR-10 below ROOT; prints a table and writes results/training.csv
+python benchmarks/training.py --root ROOT      CIFAR-10 in ROOT; prints a table and writes results/training.csv
 """
 
 import argparse
@@ -27,7 +27,7 @@ from permll.training.trainer import Trainer
 
 BATCH = 128
 Row = dict[str, object]
-# What a step of a method may cost in steps of cross-entropy.
+# Settings of each method, and its maximum cost relative to a step of cross-entropy.
 COSTS: dict[str, tuple[dict[str, Any], float]] = {
     "permll": ({"init": 0.35, "lr": 1.5 / BATCH}, 1.03),
     "permll_plus": ({"warm_up": 0}, 1.05),
@@ -38,7 +38,7 @@ WEAK = Compose(RandomCrop(padding=4, mode="zero"), RandomHorizontalFlip(), Norma
 def our_steps(
     data: LabeledData, view: Transform, network: nn.Module, method: str, **settings: object
 ) -> Iterator[None]:
-    """Take a step of our loop whenever asked, for ever."""
+    """Yield after each step of our loop, endlessly."""
     from lightning_fabric import Fabric
 
     built = find_method(method).build(**settings)
@@ -60,7 +60,7 @@ def our_steps(
 
 
 def plain_steps(data: LabeledData, network: nn.Module) -> Iterator[None]:
-    """Take a step of the loop that everybody writes, with PIL images from a DataLoader."""
+    """Yield after each step of a plain loop over PIL images in a DataLoader."""
     assert isinstance(data.inputs, Images)
     pixels = data.inputs.pixels.permute(0, 2, 3, 1).contiguous().numpy()
     loader = DataLoader(PilImages(pixels, data.labels.tolist(), strong=False), BATCH, shuffle=True)
@@ -68,7 +68,7 @@ def plain_steps(data: LabeledData, network: nn.Module) -> Iterator[None]:
 
 
 def tensor_steps(data: LabeledData, network: nn.Module) -> Iterator[None]:
-    """Take a step of a plain loop over tensors in memory, without augmentation."""
+    """Yield after each step of a plain loop over tensors in memory, without augmentation."""
     assert isinstance(data.inputs, Images)
     scaled = data.inputs.pixels.float() / 255
     dataset = torch.utils.data.TensorDataset(scaled, data.labels)
@@ -88,7 +88,7 @@ def _steps(loader: DataLoader[Any], network: nn.Module) -> Iterator[None]:
 
 
 def net(name: str, shape: tuple[int, ...], **options: Any) -> nn.Module:
-    """Return a network with the same weights every time."""
+    """Return a network with fixed initial weights."""
     return build_network(name, input_shape=shape, num_classes=10, seed=0, **options)
 
 
@@ -106,16 +106,16 @@ def row(what: str, network: str, result: Ratio, speed: float, target: float | No
     }
 
 
-def compare(turns: dict[str, Iterator[None]], slow: str, fast: str, rounds: int) -> tuple[Ratio, float]:
-    """Return how much longer ``slow`` takes, and the images per second of ours."""
-    steps: dict[str, Callable[[], object]] = {name: partial(next, steps) for name, steps in turns.items()}
+def compare(candidates: dict[str, Iterator[None]], slow: str, fast: str, rounds: int) -> tuple[Ratio, float]:
+    """Return the ratio of the times of ``slow`` and ``fast``, and the images per second of ours."""
+    steps: dict[str, Callable[[], object]] = {name: partial(next, steps) for name, steps in candidates.items()}
     seconds = measure(steps, rounds)
-    ours = next(name for name in turns if name.startswith("ours"))
+    ours = next(name for name in candidates if name.startswith("ours"))
     return ratio(seconds[slow], seconds[fast]), BATCH / statistics.median(seconds[ours])
 
 
 def main() -> None:
-    """Measure everything; leave with 1 if a target is missed."""
+    """Measure everything; exit with 1 if a target is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--root", type=Path, required=True, help="the folder that holds CIFAR-10")
     root = parser.parse_args().root
@@ -126,17 +126,17 @@ def main() -> None:
     rows = []
     for network, rounds, target in (("mlp", 300, 2.0), ("cnn", 60, 1.0), ("resnet8", 40, 1.0)):
         shape = (3, 32, 32)
-        turns = {
+        candidates = {
             "ours": our_steps(cifar, WEAK, net(network, shape), "ce"),
             "plain": plain_steps(cifar, net(network, shape)),
         }
-        result, speed = compare(turns, "plain", "ours", rounds)
+        result, speed = compare(candidates, "plain", "ours", rounds)
         rows.append(row("plain loop, PIL / our loop, crop and flip", network, result, speed, target, at_least=True))
-    turns = {
+    candidates = {
         "ours": our_steps(fashion, gray, net("mlp", (1, 28, 28)), "ce"),
         "plain": tensor_steps(fashion, net("mlp", (1, 28, 28))),
     }
-    result, speed = compare(turns, "plain", "ours", 500)
+    result, speed = compare(candidates, "plain", "ours", 500)
     rows.append(row("plain loop, tensors / our loop, no augmentation", "mlp 784", result, speed, 1.0, at_least=True))
     for network, data, view, rounds in (
         ("resnet8", cifar, WEAK, 60),
@@ -146,15 +146,15 @@ def main() -> None:
     ):
         name, _, widths = network.partition(" ")
         options = {"widths": tuple(int(width) for width in widths.split("-")[1:])} if widths else {}
-        own = tuple(data.inputs.batch(torch.arange(1)).shape[1:])
+        input_shape = tuple(data.inputs.batch(torch.arange(1)).shape[1:])
         for method, (settings, limit) in COSTS.items():
-            turns = {
-                f"ours, {method}": our_steps(data, view, net(name, own, **options), method, **settings),
-                "ours, ce": our_steps(data, view, net(name, own, **options), "ce"),
+            candidates = {
+                f"ours, {method}": our_steps(data, view, net(name, input_shape, **options), method, **settings),
+                "ours, ce": our_steps(data, view, net(name, input_shape, **options), "ce"),
             }
-            result, speed = compare(turns, f"ours, {method}", "ours, ce", rounds)
-            held = limit if "784" not in network else None
-            rows.append(row(f"{method} / ce in our loop", network, result, speed, held, at_least=False))
+            result, speed = compare(candidates, f"ours, {method}", "ours, ce", rounds)
+            maximum = None if "784" in network else limit
+            rows.append(row(f"{method} / ce in our loop", network, result, speed, maximum, at_least=False))
     print(f"written to {write_csv('training', rows)}")
     sys.exit(any(entry["met"] is False for entry in rows))
 

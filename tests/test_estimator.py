@@ -195,7 +195,7 @@ def test_estimator_accepts_any_method(blobs: Blobs, method: str) -> None:
 
 def test_estimator_error_messages(blobs: Blobs) -> None:
     X, y = blobs
-    with pytest.raises(ValueError, match=r"unknown method 'elrr', did you mean elr\?"):
+    with pytest.raises(ValueError, match=r"'elrr'.* did you mean elr\?"):
         PermLLClassifier("elrr").fit(X, y)
     with pytest.raises(ValueError, match="y has one class, 'a': at least two are needed"):
         PermLLClassifier().fit(X, ["a"] * len(X))
@@ -203,7 +203,7 @@ def test_estimator_error_messages(blobs: Blobs) -> None:
         PermLLClassifier(validation_fraction=1.0).fit(X, y)
     with pytest.raises(ValueError, match=r"epochs is 0"):
         PermLLClassifier(epochs=0).fit(X, y)
-    with pytest.raises(ValueError, match=r"there is no key training.epoch, did you mean epochs"):
+    with pytest.raises(ValueError, match=r"key training\.epoch, did you mean epochs"):
         PermLLClassifier(overrides={"training.epoch": 3}).fit(X, y)
     with pytest.raises(ValueError, match="y mixes labels of types NoneType, str"):
         PermLLClassifier().fit(X, ["a", None, "b"] * 20)

@@ -16,7 +16,7 @@ from permll.evaluation.detection import flag_score
 from permll.layer.module import PermutationLayer
 from permll.methods import find_method
 from permll.noise import corrupt
-from permll.report.figures.label_issues import Suspect
+from permll.report.figures.label_issues import LabelIssue
 from permll.training.trainer import Trainer
 
 MethodName = Literal["ce", "permll"]
@@ -127,10 +127,12 @@ def evaluate_correction(layer: PermutationLayer, data: NoisyDigits) -> Correctio
     )
 
 
-def least_trusted_samples(layer: PermutationLayer, data: NoisyDigits, limit: int) -> list[Suspect]:
+def least_trusted_samples(layer: PermutationLayer, data: NoisyDigits, limit: int) -> list[LabelIssue]:
     """Return the samples with the lowest label quality, as images with their labels."""
     corrected = layer.corrected_labels()
     return [
-        Suspect(data.images[i].reshape(8, 8).numpy(), int(data.labels[i]), int(corrected[i]), int(data.clean_labels[i]))
+        LabelIssue(
+            data.images[i].reshape(8, 8).numpy(), int(data.labels[i]), int(corrected[i]), int(data.clean_labels[i])
+        )
         for i in layer.suspects(limit).tolist()
     ]

@@ -1,9 +1,8 @@
-"""``permll review``, run as the process a user would start; what needs no server also in this one."""
+"""``permll review``: the server as a process, the rest in this process."""
 
 import csv
 import io
 import json
-import os
 import re
 import signal
 import socket
@@ -20,8 +19,8 @@ import pytest
 pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'permll[review]'")
 
 from permll.cleaning.decisions import Decisions
-from tests.cli.conftest import Inside
-from tests.helpers.review_process import PERMLL, Server
+from tests.helpers.command_line import error_message, run_cli, run_process
+from tests.helpers.review_process import Server
 from tests.helpers.review_runs import make_run
 
 
@@ -30,27 +29,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run("vectors", tmp_path_factory.mktemp("vectors")).folder
 
 
-def review(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"NO_COLOR": "1"} | environment
-    return subprocess.run([PERMLL, "review", *arguments], capture_output=True, text=True, env=env, timeout=120)
-
-
-def sentence(done: subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 1
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
-    return line
-
-
 def open_address(url: str, **headers: str) -> Any:
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
     return opener.open(urllib.request.Request(url, headers=headers), timeout=60)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_serves_until_it_is_told_to_end_and_says_how_many_decisions_there_are(
-    tmp_path: Path, folder: Path, number: int
-) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_review_serves_until_it_is_stopped(folder: Path, number: int) -> None:
     with Server(folder, "--reviewer", "Ada", "--no-open") as server:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=[\w-]{40,}", server.url)
         with open_address(server.url) as page:
@@ -62,22 +47,22 @@ def test_it_serves_until_it_is_told_to_end_and_says_how_many_decisions_there_are
             open_address(server.url, Host="evil.example")
         code, printed, complaints = server.end(number)
     assert (code, complaints) == (0, "")
-    assert (
-        printed.splitlines()[-1]
-        == f"0 decisions in {folder}: permll apply {folder} --out NEW writes the data set with them."
-    )
+    last = printed.splitlines()[-1]
+    assert last == f"0 decisions in {folder}: permll apply {folder} --out NEW writes the corrected data set."
 
 
-def test_it_is_reached_from_this_machine_alone(folder: Path) -> None:
+@pytest.mark.slow
+def test_review_listens_on_localhost_only(folder: Path) -> None:
     with Server(folder) as server:
         port = int(re.findall(r":(\d+)/", server.url)[0])
         with socket.socket() as other:
-            other.bind(("127.0.0.2", port))  # free: only 127.0.0.1 was taken
-        taken = review(folder, "--port", str(port))
-    assert f"nothing can listen on port {port} of 127.0.0.1" in sentence(taken)
+            other.bind(("127.0.0.2", port))  # free, since the server listens on 127.0.0.1 only
+        taken = run_process("review", folder, "--port", str(port))
+    assert f"port {port}" in error_message(taken)
 
 
-def test_another_host_is_warned_of_and_tokens_differ(folder: Path) -> None:
+@pytest.mark.slow
+def test_review_warns_about_public_host(folder: Path) -> None:
     with Server(folder, "--host", "0.0.0.0") as server, Server(folder) as other:
         assert server.url.split("token=")[1] != other.url.split("token=")[1]
         with open_address(server.url) as page:
@@ -85,39 +70,38 @@ def test_another_host_is_warned_of_and_tokens_differ(folder: Path) -> None:
         code, _, complaints = server.end(signal.SIGTERM)
     assert code == 0
     (line,) = complaints.splitlines()
-    assert "others can reach 0.0.0.0" in line
+    assert "0.0.0.0 can be reached from other machines" in line
 
 
-class Visitor:
-    """Somebody who opened the address of a server, and sends what its page would send."""
+class Client:
+    """Sends the requests of the review page."""
 
     def __init__(self, url: str) -> None:
-        self.home, _, token = url.partition("/?token=")
-        cookie = f"permll-review-{self.home.rpartition(':')[2]}={token}"
-        self.headers = {"Cookie": cookie, "Origin": self.home, "Content-Type": "application/json"}
+        self.root, _, token = url.partition("/?token=")
+        cookie = f"permll-review-{self.root.rpartition(':')[2]}={token}"
+        self.headers = {"Cookie": cookie, "Origin": self.root, "Content-Type": "application/json"}
 
-    def keep(self, row: int, who: str) -> tuple[int, dict[str, Any]]:
-        """Decide to keep a label that nobody decided about, as far as this page knows."""
-        body = json.dumps({"samples": [{"row": row, "seen": 0}], "verdict": "keep", "reviewer": who}).encode()
-        asked = urllib.request.Request(f"{self.home}/api/decide", body, self.headers)
+    def keep(self, row: int, reviewer: str) -> tuple[int, dict[str, Any]]:
+        """Keep a label that is undecided as far as this client knows."""
+        body = json.dumps({"samples": [{"row": row, "seen": 0}], "verdict": "keep", "reviewer": reviewer}).encode()
+        request = urllib.request.Request(f"{self.root}/api/decide", body, self.headers)
         try:
-            with urllib.request.urlopen(asked, timeout=60) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as refused:
-            return refused.code, json.load(refused)
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
 
 
-def test_two_servers_of_one_run_that_are_killed_lose_and_overwrite_nothing(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_two_killed_servers_of_one_run_keep_all_decisions(tmp_path: Path) -> None:
     folder = make_run("vectors", tmp_path).folder
     source = (tmp_path / "vectors.npz").read_bytes()
     with Server(folder, "--no-open") as server, Server(folder, "--no-open") as other:
-        ada, bob = Visitor(server.url), Visitor(other.url)
+        ada, bob = Client(server.url), Client(other.url)
         assert ada.keep(0, "Ada")[0] == 200
-        code, told = bob.keep(0, "Bob")
-        assert (code, [told["conflicts"][0][:8], told["items"][0]["decision"]["reviewer"]]) == (
-            409,
-            ["Ada kept", "Ada"],
-        )
+        code, answer = bob.keep(0, "Bob")
+        assert (code, answer["items"][0]["decision"]["reviewer"]) == (409, "Ada")
+        assert answer["conflicts"][0].startswith("Ada ")
         assert bob.keep(1, "Bob")[0] == 200
         server.process.kill()
         other.process.kill()
@@ -125,14 +109,14 @@ def test_two_servers_of_one_run_that_are_killed_lose_and_overwrite_nothing(tmp_p
     assert (tmp_path / "vectors.npz").read_bytes() == source
 
 
-def test_the_log_is_printed_as_csv(tmp_path: Path, inside: Inside) -> None:
+def test_review_log_is_printed_as_csv(tmp_path: Path) -> None:
     folder = make_run("table", tmp_path).folder
-    assert inside("review", folder, "--log").stdout == "number,id,verdict,label,reviewer,at,takes_back\n"
+    assert run_cli("review", folder, "--log").stdout == "number,id,verdict,label,reviewer,at,takes_back\n"
     assert not (folder / "decisions.sqlite").exists()
     decisions = Decisions(folder)
     decisions.add("3", "choose", 'a "label", with commas', "Ada", expected=None)
     decisions.undo("Ada")
-    printed = review(folder, "--log")
+    printed = run_cli("review", folder, "--log")
     assert printed.returncode == 0
     rows = list(csv.DictReader(io.StringIO(printed.stdout)))
     assert [row["verdict"] for row in rows] == ["choose", "undo"]
@@ -140,26 +124,25 @@ def test_the_log_is_printed_as_csv(tmp_path: Path, inside: Inside) -> None:
     assert [row["takes_back"] for row in rows] == ["", "1"]
 
 
-def test_what_is_missing_is_said_in_a_sentence(tmp_path: Path, folder: Path, inside: Inside) -> None:
-    assert "there is no run" in sentence(inside("review", tmp_path / "nowhere"))
-    assert "is no run" in sentence(inside("review", tmp_path))
+def test_review_reports_missing_files_in_one_line(tmp_path: Path, folder: Path) -> None:
+    assert "nowhere does not exist" in error_message(run_cli("review", tmp_path / "nowhere"))
+    assert str(tmp_path) in error_message(run_cli("review", tmp_path))
     (tmp_path / "recipe.toml").write_text((folder / "recipe.toml").read_text())
-    assert "has no findings: permll clean" in sentence(inside("review", tmp_path))
+    assert "permll clean" in error_message(run_cli("review", tmp_path))
     source = tmp_path / "elsewhere" / "vectors.npz"
     source.parent.mkdir()
     run = make_run("vectors", source.parent).folder
     source.rename(tmp_path / "vectors.npz")
-    assert f"there is no {source}, which {run} was made from: bring it back" in sentence(inside("review", run))
+    assert str(source) in error_message(run_cli("review", run))
 
 
-def test_a_missing_extra_is_named_with_its_command(tmp_path: Path, folder: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['uvicorn'] = None\n")  # as if it were not there
-    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    assert sentence(review(folder, PYTHONPATH=paths)).endswith("pip install 'permll[review]'")
-    assert review(folder, "--log", PYTHONPATH=paths).returncode == 0  # needs none of it
+def test_review_without_uvicorn_prints_install_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)  # as if it were not installed
+    assert error_message(run_cli("review", folder)).endswith("pip install 'permll[review]'")
+    assert run_cli("review", folder, "--log").returncode == 0
 
 
-def test_importing_the_commands_imports_no_server() -> None:
+def test_cli_does_not_import_the_server() -> None:
     code = "import sys, permll.cli.main; print({'starlette', 'uvicorn'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout == "set()\n"

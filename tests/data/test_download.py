@@ -257,6 +257,7 @@ def test_can_download_raises_with_instructions(name: str) -> None:
 
 
 @pytest.mark.skipif(not DEBIAN_FOLDER.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+@pytest.mark.slow
 def test_download_fashion_mnist_from_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("permll.data.datasets.mnist.DEBIAN_FOLDER", tmp_path / "debian")  # hide the installed package
     server = Server({f"mirror/{name}": content for name, content in published_fashion().items()})

@@ -177,6 +177,7 @@ def test_verify_formats_one_sample(tmp_path: Path) -> None:
     assert details == ["10 classes, 1 sample each"] * 2
 
 
+@pytest.mark.slow
 def test_find_complete_accepts_any_official_layout(cifar: Path, tmp_path: Path) -> None:
     assert find_complete("cifar10", cifar) == [cifar / "cifar-10-batches-bin"]
     assert find_complete("cifar100", cifar) == []  # the training split is missing

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from lightning_fabric import Fabric
-from permll.cleaning.findings import Findings
 
 from permll.cli.main import app
 from permll.data import load
@@ -19,7 +18,7 @@ from permll.training.recipe_files import resolve_recipe
 from permll.training.train import train
 from tests.distributed.conftest import CLEAN, FSDP_JOBS, FSDP_RUN, METHOD_JOBS, PLACEMENTS, TRAIN_JOBS, digits
 from tests.helpers.distributed_jobs import ROOT, load_results, train_method
-from tests.helpers.run_results import almost_equal, differences, run_results
+from tests.helpers.run_results import almost_equal, differences, findings_by_id, run_results
 
 
 @pytest.fixture(scope="module")
@@ -78,10 +77,7 @@ def test_run_with_fsdp_resumes_without(two_processes: Path, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_clean_gives_the_result_of_one_process(two_processes: Path, tmp_path: Path) -> None:
     app(["clean", *CLEAN, "--out", str(tmp_path / "one")], standalone_mode=False)
-    one, two = (
-        {finding.id: (finding.proposed, finding.quality) for finding in Findings.load(folder).first()}
-        for folder in (tmp_path / "one", two_processes / "clean")
-    )
+    one, two = (findings_by_id(Run(folder).findings) for folder in (tmp_path / "one", two_processes / "clean"))
     assert almost_equal(one, two, tolerance=1e-4)  # predictions are averaged in single precision
     assert (two_processes / "clean" / "report.html").is_file()
     assert len((two_processes / "clean-0.txt").read_text().splitlines()) == 1

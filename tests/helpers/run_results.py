@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from permll.findings import Findings
 from permll.training.run import Run
 
 
@@ -13,7 +14,12 @@ def run_results(folder: Path) -> dict[str, Any]:
     """Return findings and metrics of a finished run."""
     run = Run(folder)
     assert run.finished
-    return {"findings": {one.id: (one.proposed, one.quality) for one in run.findings}, "metrics": run.metrics}
+    return {"findings": findings_by_id(run.findings), "metrics": run.metrics}
+
+
+def findings_by_id(findings: Findings) -> dict[str, tuple[str, float]]:
+    """Return proposed label and label quality by sample id."""
+    return {one.id: (one.proposed_label, one.label_quality) for one in findings.head(None)}
 
 
 def almost_equal(one: Any, other: Any, tolerance: float = 2e-6) -> bool:

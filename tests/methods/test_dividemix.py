@@ -160,7 +160,7 @@ def test_dividemix_loss_matches_loops(number: int, mixup_on: str) -> None:
             inputs.append(unlabeled.views[view][i])
     keys = [fold_in(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
     mix = mixup(torch.cat(keys), 4.0, keep_first=True)
-    weight = mix.share[0].item()
+    weight = mix.lam[0].item()
     assert weight >= 0.5
     labeled_loss = unlabeled_loss = 0.0
     predictions = []

@@ -71,7 +71,7 @@ def test_elr_plus_training_matches_manual_steps(refine_labels: bool, lam_ramp: f
             for seed, rows in enumerate(ROWS):
                 batch = batch_of(data, rows, seed)
                 mix = mixup(batch.keys, 2.0, keep_first=True)
-                weight, partner = mix.share[0].item(), mix.partner.tolist()
+                weight, partner = mix.lam[0].item(), mix.partner.tolist()
                 targets = []
                 for i, row in enumerate(rows):
                     p_mean = (means[1 - trained]["weight"] @ batch.x[i] + means[1 - trained]["bias"]).softmax(0)

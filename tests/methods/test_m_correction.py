@@ -164,7 +164,7 @@ def test_m_correction_warm_up_labels_are_predictions() -> None:
 def test_m_correction_mixup_loss_matches_loops(stage: str) -> None:
     _, method, batch = fitted_method("MD-DYR-SH")
     net, mix = method.networks["net"], mixup(batch.keys, 2.0)
-    outputs, labels, weight = net(batch.x).tolist(), batch.labels.tolist(), mix.share[0].item()
+    outputs, labels, weight = net(batch.x).tolist(), batch.labels.tolist(), mix.lam[0].item()
     actual = getattr(method, stage)(batch).tolist()
     for i, j in enumerate(mix.partner.tolist()):
         input_weight = weight
@@ -182,7 +182,7 @@ def test_m_correction_corrected_loss_matches_loops(variant: str) -> None:
     _, method, batch = fitted_method(variant)
     method.temperature.fill_(0.4 if variant == "MD-DYR-SH" else 1.0)
     net, mix = method.networks["net"], mixup(batch.keys, 2.0)
-    outputs, labels, weight = net(batch.x).tolist(), batch.labels.tolist(), mix.share[0].item()
+    outputs, labels, weight = net(batch.x).tolist(), batch.labels.tolist(), mix.lam[0].item()
     wrong = [slow_wrong_prob(-math.log(slow_softmax(row)[y])) for row, y in zip(outputs, labels, strict=True)]
     losses, predictions = [], []
     for i, j in enumerate(mix.partner.tolist()):

@@ -225,7 +225,7 @@ def test_selc_plus_retrain_loss_matches_loops() -> None:
     corrected = method.target.values.argmax(1)
     assert bool((corrected[index] != trainer.data.labels[index]).any())
     mix = mixup(keys, 2.0)
-    fraction = mix.share[0].item()
+    fraction = mix.lam[0].item()
     actual = method.retrain_loss(Batch(index, trainer.data.labels[index], {"weak": x}, keys))
     for i, j in enumerate(mix.partner.tolist()):
         p = method.networks["net"](fraction * x[i] + (1 - fraction) * x[j]).softmax(0).tolist()

@@ -86,6 +86,6 @@ def test_method_runs_on_images_of_two_classes(method: str, tmp_path: Path) -> No
     settings |= {"training.epochs": 6, "training.batch_size": 8, "training.evaluate_every": 1000}
     overrides = {**settings, "training.threads": 1, **MORE.get(method, {}), **trusted}
     run = train(two_digits(), method, out=tmp_path / "run", overrides=overrides)
-    assert {finding.proposed for finding in run.findings} <= {"0", "1"}
+    assert {finding.proposed_label for finding in run.findings} <= {"0", "1"}
     assert len(run.findings) == 72
     assert run.metrics[-1]["noisy_validation_accuracy"] > 0.5

@@ -173,7 +173,7 @@ def test_unicon_loss_matches_loops(number: int) -> None:
             inputs.append(unlabeled.views[strong][i])
     keys = [fold_in(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
     mix = mixup(torch.cat(keys), 4.0, keep_first=True)
-    fraction = mix.share[0].item()
+    fraction = mix.lam[0].item()
     expected, predictions = 0.0, []
     for i, j in enumerate(mix.partner.tolist()):
         p = slow_softmax(network(fraction * inputs[i] + (1 - fraction) * inputs[j]).tolist())

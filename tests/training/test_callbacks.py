@@ -48,10 +48,10 @@ def test_hooks_are_those_of_the_documentation() -> None:
 
 def test_callback_with_unknown_hook_is_refused(tmp_path: Path) -> None:
     class Misspelled(Callback):
-        def on_epoch(self, trainer: Trainer, metrics: Mapping[str, Any]) -> None: ...
+        def on_epochs_end(self, trainer: Trainer, metrics: Mapping[str, Any]) -> None: ...
 
     with pytest.raises(
-        TypeError, match=r"Misspelled\.on_epoch is not a hook, did you mean on_epoch_end\? The hooks are"
+        TypeError, match=r"Misspelled\.on_epochs_end is not a hook, did you mean on_epoch_end\? The hooks are"
     ):
         train(points(), recipe=points_recipe(), out=tmp_path / "run", callbacks=[Misspelled()])
     assert not (tmp_path / "run").exists()

@@ -187,7 +187,7 @@ def test_sentence_encoder_embeds_texts(tmp_path: Path) -> None:
     assert sum(map(len, keys)) == 4, "equal texts are encoded once"
     folder.rename(tmp_path / "moved")
     assert predictor.predict(texts).shape == (24, 2), "cached"
-    with pytest.raises(ValueError, match="is no folder with a sentence model"):
+    with pytest.raises(ValueError, match="a folder with a sentence model"):
         predictor.predict(Texts(("a new text",)))
 
 
@@ -198,7 +198,7 @@ def test_texts_are_tf_idf_by_default(tmp_path: Path) -> None:
     messages = Messages()
     run = train(data, recipe=auto_recipe(), out=tmp_path / "run", callbacks=[messages])
     assert messages.lines == ["16 texts: a small network on tf-idf features; --encoder NAME uses embeddings"]
-    assert repr(load_predictor(run).encoder) == "TextEncoder of 5 words in 2 directions"
+    assert repr(load_predictor(run).encoder) == "TextEncoder of 5 words in 2 dimensions"
 
 
 @pytest.mark.parametrize(

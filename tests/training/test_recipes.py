@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from permll.bench.jobs import spelled
-from permll.bench.methods import changes_of, contestants
+from permll.bench.jobs import format_method
+from permll.bench.methods import select_methods, variant_overrides
 from permll.data.registry import DATASETS
 from permll.methods import METHODS, find_method
 from permll.networks import NETWORKS
@@ -59,13 +59,13 @@ def test_mini_recipes_have_the_searched_settings() -> None:
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     current = {former: name for name, former in FORMER_NAMES["method"].items()}
-    every = {spelled(method, variant): (method, variant) for method, variant in contestants()}
+    every = {format_method(method, variant): (method, variant) for method, variant in select_methods()}
     del every["permll_plus"]  # default settings in all recipes: see the next test
     assert {row["method"] for row in rows} == set(every), "the search covers every method"
     for spelling, (name, variant) in every.items():
         (chosen,) = (row for row in rows if row["method"] == spelling and row["chosen"])
         for noise in ("sym-60", "sym-20", "asym-40"):
-            recipe = load_recipe(f"mini/{noise}", {"method.name": name, **changes_of(name, variant, "mini")})
+            recipe = load_recipe(f"mini/{noise}", {"method.name": name, **variant_overrides(name, variant, "mini")})
             defaults = {
                 key: one.default for key, one in inspect.signature(METHODS[name].method_class).parameters.items()
             }

@@ -312,12 +312,14 @@ def test_train_checks_a_user_network(tmp_path: Path) -> None:
 
 def test_findings_are_sorted_by_quality(tmp_path: Path) -> None:
     run = train("digits", "permll", recipe="tiny/digits", epochs=3, out=tmp_path / "run")
-    findings = run.findings
+    findings = run.findings.head(None)
     assert sorted(finding.id for finding in findings) == sorted(run.labels.ids)
-    assert [finding.quality for finding in findings] == sorted(finding.quality for finding in findings)
+    for is_issue in (True, False):  # issues come first
+        quality = [finding.label_quality for finding in findings if finding.is_issue == is_issue]
+        assert quality == sorted(quality)
     given = run.labels.by_id()
-    assert all(finding.given == run.labels.classes[given[finding.id]] for finding in findings)
-    changed = sum(finding.given != finding.proposed for finding in findings)
+    assert all(finding.given_label == run.labels.classes[given[finding.id]] for finding in findings)
+    changed = sum(finding.given_label != finding.proposed_label for finding in findings)
     assert changed == run.metrics[-1]["correction_changed"]
     with pytest.raises(FileNotFoundError, match="has no findings yet: permll train"):
         _ = Run(tmp_path / "none").findings

@@ -1,12 +1,12 @@
-"""Benchmarks: the grid of a table or figure, its cells as runs, and the rows that come of them.
+"""Benchmarks of the paper's tables and figures: plan the jobs, run them, collect and render the results.
 
     from permll import bench
 
-    grid = bench.plan("table1", tier="tiny", methods=["ce", "permll"], seeds=[1, 2, 3], out="runs/bench")
-    failures = bench.run(grid, jobs=2)
+    plan = bench.plan("table1", tier="tiny", methods=["ce", "permll"], seeds=[1, 2, 3], out="runs/bench")
+    failures = bench.run(plan, num_workers=2)
     rows = bench.collect("runs/bench")
 
-A cell is a run folder, so whatever is finished is never trained again, and what was interrupted goes on.
+Each job is a run folder: finished jobs are skipped and interrupted jobs resume.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from permll.bench.executor import run as run
     from permll.bench.grid import Plan as Plan
     from permll.bench.grid import plan as plan
-    from permll.bench.jobs import Cell as Cell
+    from permll.bench.jobs import Job as Job
     from permll.bench.rendering import render as render
     from permll.bench.results import Row as Row
     from permll.bench.results import collect as collect
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "jobs": ("Cell",),
+        "jobs": ("Job",),
         "results": ("Row", "collect", "read_rows", "write_rows"),
         "grid": ("Plan", "plan"),
         "rendering": ("render",),

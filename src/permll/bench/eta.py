@@ -1,51 +1,49 @@
-"""How long a plan will take: from what finished cells took, else from what methods cost."""
+"""Estimated time of a plan, from measured jobs if there are any, else from the relative costs of the methods."""
 
 import statistics
 from collections.abc import Iterable, Sequence
 
-from permll.bench.jobs import Cell
+from permll.bench.jobs import Job
 from permll.bench.results import Row
 from permll.methods import METHODS
 from permll.training.run import Run
 
-# Seconds of an epoch of cross-entropy with its evaluation, on one core; at tier paper on a GPU. Only a first guess.
-REMEMBERED = {"tiny": 0.03, "mini": 0.35, "lite": 130.0, "paper": 30.0}
+# Seconds per epoch of cross-entropy with evaluation, on one CPU core; at tier paper on a GPU.
+DEFAULT_EPOCH_SECONDS = {"tiny": 0.03, "mini": 0.35, "lite": 130.0, "paper": 30.0}
 
 
-def cell_seconds(cell: Cell, rows: Sequence[Row]) -> float:
-    """Return how long the rest of a cell will take.
+def estimate_seconds(job: Job, rows: Sequence[Row]) -> float:
+    """Return the estimated time of the remaining epochs of a job.
 
-    A second per epoch is taken from finished cells of the same tier and method if any was measured, else from those of
-    other methods and what both cost in steps of cross-entropy, else from memory.
+    The seconds per epoch are the median of the finished jobs with the same tier and method. Without any, the jobs of
+    other methods at this tier are scaled by the relative costs of the methods; without those,
+    ``DEFAULT_EPOCH_SECONDS`` are.
     """
-    paces = _paces(row for row in rows if (row["tier"], row["method"]) == (cell.tier, cell.method))
-    cost = _cost(cell.method)
-    if not paces:
-        others = [row for row in rows if row["tier"] == cell.tier]
-        paces = [cost * pace / _cost(str(row["method"])) for row in others for pace in _paces([row])] or [
-            cost * REMEMBERED[cell.tier]
-        ]
-    return statistics.median(paces) * max(cell.recipe.training.epochs - len(Run(cell.folder).metrics), 0)
+    epoch_seconds = _epoch_seconds(row for row in rows if (row["tier"], row["method"]) == (job.tier, job.method))
+    if not epoch_seconds:
+        same_tier = [row for row in rows if row["tier"] == job.tier]
+        relative = [seconds / _cost(str(row["method"])) for row in same_tier for seconds in _epoch_seconds([row])]
+        epoch_seconds = [_cost(job.method) * seconds for seconds in relative or [DEFAULT_EPOCH_SECONDS[job.tier]]]
+    return statistics.median(epoch_seconds) * max(job.recipe.training.epochs - len(Run(job.folder).metrics), 0)
 
 
-def duration(seconds: float) -> str:
-    """Return a time as people say it.
+def format_duration(seconds: float) -> str:
+    """Return a duration in its two largest units.
 
     Examples:
-        >>> duration(0.4), duration(75), duration(7_300), duration(200_000)
+        >>> format_duration(0.4), format_duration(75), format_duration(7_300), format_duration(200_000)
         ('1 s', '1 min 15 s', '2 h 1 min', '2 d 7 h')
     """
-    whole = max(round(seconds), 1)
-    for large, small, per_large, per_small in (("d", "h", 86_400, 3_600), ("h", "min", 3_600, 60), ("min", "s", 60, 1)):
-        if whole >= per_large:
-            many, rest = divmod(whole, per_large)
-            few = rest // per_small
-            return f"{many} {large}" + (f" {few} {small}" if few else "")
-    return f"{whole} s"
+    rest = max(round(seconds), 1)
+    parts: list[str] = []
+    for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, length)
+        if count or parts:
+            parts.append(f"{count} {unit}" if count else "")
+    return " ".join(part for part in parts[:2] if part)
 
 
-def _paces(rows: Iterable[Row]) -> list[float]:
-    """Return seconds per epoch where they were measured."""
+def _epoch_seconds(rows: Iterable[Row]) -> list[float]:
     return [
         float(row["seconds"]) / float(row["epochs"]) for row in rows if row["seconds"] is not None and row["epochs"]
     ]

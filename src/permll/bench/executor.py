@@ -1,4 +1,4 @@
-"""Carry out a plan: the missing cells, in several processes, whatever happens to single ones."""
+"""Execution of a plan: unfinished jobs in parallel processes, with errors isolated from each other."""
 
 import json
 import multiprocessing
@@ -13,132 +13,133 @@ from pathlib import Path
 from typing import Any
 
 from permll.bench.grid import Plan
-from permll.bench.jobs import Cell
-from permll.bench.progress import Watcher
+from permll.bench.jobs import Job
+from permll.bench.progress import Progress
 from permll.bench.real_noise import unpack
-from permll.bench.worker import FAILURE, Outcome, prepare_worker, train_cell
+from permll.bench.worker import TRACEBACK_FILE, Outcome, init_worker, run_job
 from permll.training.signals import graceful_shutdown
 from permll.utils.files import atomic_write_text
 
 Failure = dict[str, Any]
-FAILURES = "failures.json"
-TICK = 0.3  # seconds between two looks at signals and at the cells under way
+FAILURES_FILE = "failures.json"
+POLL_SECONDS = 0.3
 
 
-def run(plan: Plan, jobs: int = 1, watcher: Watcher | None = None) -> list[Failure]:
-    """Train the cells that are not finished, ``jobs`` at a time with one thread each; return what failed.
+def run(plan: Plan, num_workers: int = 1, progress: Progress | None = None) -> list[Failure]:
+    """Run the unfinished jobs of a plan in parallel processes with one thread each, and return the failures.
 
-    Finished cells are not touched, and one whose folder holds a run of another recipe is reported and left alone. A
-    cell that fails is reported, in ``failures.json`` and with the traceback in its folder, and the others go on. Ctrl-C
-    and SIGTERM let the cells under way save, then raise ``KeyboardInterrupt``; the next ``run`` goes on.
+    Finished jobs are skipped. A job whose folder holds a run of another recipe is reported and not changed. A failed
+    job is reported in ``failures.json``, with its traceback in its folder, and the other jobs continue. Ctrl-C and
+    SIGTERM save a checkpoint of each running job, then raise ``KeyboardInterrupt``; the next ``run`` resumes.
 
-    Workers are new processes that import the main module: a script calls this under ``if __name__ == "__main__":``.
+    Workers are spawned processes that import the main module: call this under ``if __name__ == "__main__":``.
     """
-    if jobs < 1:
-        raise ValueError(f"jobs must be one or more, got {jobs}.")
-    watcher = watcher or Watcher()
-    standings = [(cell, cell.standing) for cell in plan.cells]
-    failures = [_failure(cell, cell.obstacle) for cell, standing in standings if standing == "other"]
-    waiting = deque(cell for cell, standing in standings if standing in ("missing", "begun"))
-    _note(plan, failures)
-    watcher.on_start(list(waiting))
+    if num_workers < 1:
+        raise ValueError(f"num_workers must be >= 1, got {num_workers}.")
+    progress = progress or Progress()
+    statuses = [(job, job.status) for job in plan.jobs]
+    failures = [_failure(job, job.conflict) for job, status in statuses if status == "conflict"]
+    queue = deque(job for job, status in statuses if status in ("pending", "started"))
+    _write_failures(plan, failures)
+    progress.on_start(list(queue))
     try:
-        with graceful_shutdown() as asked:
-            for cell in waiting:
-                if cell.source is not None:
-                    unpack(cell.source, plan.out, cell.seed)
-            for cell, outcome in _outcomes(waiting, jobs, asked, watcher):
-                if outcome.kind == "failed":
-                    failures.append(_failure(cell, outcome.sentence))
-                    _note(plan, failures)
-                watcher.on_cell(cell, outcome)
+        with graceful_shutdown() as stop_signals:
+            for job in queue:
+                if job.source is not None:
+                    unpack(job.source, plan.out, job.seed)
+            for job, outcome in _run_jobs(queue, num_workers, stop_signals, progress):
+                if outcome.status == "failed":
+                    failures.append(_failure(job, outcome.message))
+                    _write_failures(plan, failures)
+                progress.on_job(job, outcome)
     finally:
-        watcher.on_end()
-    if asked:
-        raise KeyboardInterrupt("stopped and saved; the same command goes on.")
+        progress.on_end()
+    if stop_signals:
+        raise KeyboardInterrupt("stopped; checkpoints are saved, run the same command again to resume.")
     return failures
 
 
 def read_failures(plan: Plan) -> list[Failure]:
-    """Return what is known to have failed of a plan and is not finished since."""
-    path = plan.out / FAILURES
-    known = json.loads(path.read_text()) if path.is_file() else []
-    open_ = {str(cell.folder) for cell in plan.cells if cell.standing != "finished"}
-    return [failure for failure in known if failure["folder"] in open_]
+    """Return the recorded failures of jobs that are still unfinished."""
+    unfinished = {str(job.folder) for job in plan.jobs if job.status != "finished"}
+    return [failure for failure in _load_failures(plan.out / FAILURES_FILE) if failure["folder"] in unfinished]
 
 
 class _Worker:
-    """A process that trains one cell after another."""
+    """A process that runs one job after another."""
 
     def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")  # torch and forks do not go together
-        self.stopping = context.Event()
-        self.pool = ProcessPoolExecutor(1, mp_context=context, initializer=prepare_worker, initargs=(self.stopping,))
+        context = multiprocessing.get_context("spawn")  # forked processes deadlock in torch
+        self.stop_event = context.Event()
+        self.pool = ProcessPoolExecutor(1, mp_context=context, initializer=init_worker, initargs=(self.stop_event,))
         self.pid = self.pool.submit(os.getpid)
 
-    def start(self, cell: Cell) -> Future[Outcome]:
-        return self.pool.submit(train_cell, cell)
+    def start(self, job: Job) -> Future[Outcome]:
+        return self.pool.submit(run_job, job)
 
     def stop(self) -> None:
-        """Let the cell under way save."""
-        self.stopping.set()
-        with suppress(BrokenProcessPool, ProcessLookupError):  # it may have died by itself
+        """Interrupt the running job, which saves a checkpoint."""
+        self.stop_event.set()
+        with suppress(BrokenProcessPool, ProcessLookupError):  # it may have ended already
             os.kill(self.pid.result(), signal.SIGINT)
 
 
-def _outcomes(
-    waiting: deque[Cell], jobs: int, asked: Sequence[int], watcher: Watcher
-) -> Iterator[tuple[Cell, Outcome]]:
-    """Yield what became of each cell, until none is left or somebody asks to stop."""
-    idle = [_Worker() for _ in range(min(jobs, len(waiting)))]
-    busy: dict[Future[Outcome], tuple[_Worker, Cell]] = {}
-    heard = 0
-    while busy or (waiting and not asked):
-        while waiting and idle and not asked:
-            worker, cell = idle.pop(), waiting.popleft()
-            busy[worker.start(cell)] = worker, cell
-        done, _ = wait(busy, timeout=TICK, return_when=FIRST_COMPLETED)
-        if len(asked) > heard:  # once to save, once more to leave at once
-            heard = len(asked)
+def _run_jobs(
+    queue: deque[Job], num_workers: int, stop_signals: Sequence[int], progress: Progress
+) -> Iterator[tuple[Job, Outcome]]:
+    """Yield the outcome of each job, until the queue is empty or a stop signal arrives."""
+    idle = [_Worker() for _ in range(min(num_workers, len(queue)))]
+    busy: dict[Future[Outcome], tuple[_Worker, Job]] = {}
+    handled_signals = 0
+    while busy or (queue and not stop_signals):
+        while queue and idle and not stop_signals:
+            worker, job = idle.pop(), queue.popleft()
+            busy[worker.start(job)] = worker, job
+        done, _ = wait(busy, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
+        if len(stop_signals) > handled_signals:  # the first saves a checkpoint, the second exits at once
+            handled_signals = len(stop_signals)
             for worker, _ in busy.values():
                 worker.stop()
         for future in done:
-            worker, cell = busy.pop(future)
+            worker, job = busy.pop(future)
             try:
                 outcome = future.result()
             except BrokenProcessPool:
                 worker.pool.shutdown()
                 worker = _Worker()
-                outcome = Outcome("failed", "the process that trained it died: there may have been too little memory.")
+                outcome = Outcome("failed", "the worker process ended unexpectedly, possibly for lack of memory.")
             idle.append(worker)
-            yield cell, outcome
-        watcher.on_tick([cell for _, cell in busy.values()])
+            yield job, outcome
+        progress.on_tick([job for _, job in busy.values()])
     for worker in idle:
         worker.pool.shutdown()
 
 
-def _failure(cell: Cell, sentence: str) -> Failure:
-    note = cell.folder / FAILURE
+def _failure(job: Job, message: str) -> Failure:
+    traceback_file = job.folder / TRACEBACK_FILE
     return {
-        "tier": cell.tier,
-        "data": cell.data,
-        "noise": cell.noise,
-        "method": cell.method,
-        "variant": cell.variant,
-        "seed": cell.seed,
-        "folder": str(cell.folder),
-        "command": cell.command,
-        "sentence": sentence,
-        "traceback": str(note) if note.is_file() else None,
+        "tier": job.tier,
+        "data": job.data,
+        "noise": job.noise,
+        "method": job.method,
+        "variant": job.variant,
+        "seed": job.seed,
+        "folder": str(job.folder),
+        "command": job.command,
+        "sentence": message,
+        "traceback": str(traceback_file) if traceback_file.is_file() else None,
     }
 
 
-def _note(plan: Plan, failures: Sequence[Failure]) -> None:
-    """Write down what failed; what an earlier plan in the same folder left there stays, unless it is tried again."""
-    path: Path = plan.out / FAILURES
-    ours = {str(cell.folder) for cell in plan.cells}
-    known = json.loads(path.read_text()) if path.is_file() else []
-    kept = [failure for failure in known if failure["folder"] not in ours]
+def _load_failures(path: Path) -> list[Failure]:
+    return json.loads(path.read_text()) if path.is_file() else []
+
+
+def _write_failures(plan: Plan, failures: Sequence[Failure]) -> None:
+    """Write the failures of this plan; those of other plans in the same folder are kept."""
+    path = plan.out / FAILURES_FILE
+    folders = {str(job.folder) for job in plan.jobs}
+    kept = [failure for failure in _load_failures(path) if failure["folder"] not in folders]
     if path.is_file() or failures:
         plan.out.mkdir(parents=True, exist_ok=True)
         atomic_write_text(path, json.dumps([*kept, *failures], indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""A cell of the grid: one method on one data set with one noise and one seed, trained in a folder of its own."""
+"""Jobs of a benchmark: one method, data set, noise and seed each, trained in a run folder."""
 
 import json
 import re
@@ -11,118 +11,118 @@ from typing import Any, Literal, NamedTuple
 from permll.training.recipe import Recipe, recipe_diff
 from permll.training.run import Run
 
-Part = Literal["table1", "table2", "figure3"]
-Standing = Literal["finished", "begun", "missing", "other"]
-FIRST_DRAW = 42  # seed s draws noise and splits with 42 + s
+PreparedData = Literal["table1", "table2", "figure3"]
+JobStatus = Literal["finished", "started", "pending", "conflict"]
+NOISE_SEED_OFFSET = 42  # a job with seed s draws noise and splits with seed 42 + s
 
 
-class Named(NamedTuple):
-    """What the name of a cell's folder says."""
+class JobName(NamedTuple):
+    """Fields of the name of a job's folder."""
 
-    column: str
+    setting: str
     method: str
     variant: str
     seed: int
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One training.
+class Job:
+    """One training run of a benchmark.
 
     Args:
-        part: of what: ``"table1"``, ``"table2"`` or ``"figure3"``.
-        tier: of the experiment.
-        data: the data set.
-        noise: such as ``"sym-60"``, or ``"real"``.
-        method: its name in the registry.
-        variant: of the method, ``""`` for the method as its recipe has it.
-        seed: of initial weights and orders; noise and splits are drawn with 42 + seed.
-        frame: the built-in recipe it begins with.
-        changes: what is changed in it, by dotted keys, the method and the seed among them.
-        recipe: what comes of both.
-        folder: where it is trained.
-        source: the file of real noisy labels that its data are made of, if any.
+        experiment: ``"table1"``, ``"table2"`` or ``"figure3"``.
+        tier: size of the experiment.
+        data: name of the data set.
+        noise: noise setting such as ``"sym-60"``, or ``"real"``.
+        method: name in the method registry.
+        variant: variant of the method, ``""`` for the default.
+        seed: seed of initial weights and sample order; noise and splits are drawn with 42 + seed.
+        recipe_name: name of the built-in recipe that ``overrides`` change.
+        overrides: changed values by dotted key, including the method and the seed.
+        recipe: resolved recipe.
+        folder: run folder.
+        source: file with real noisy labels, if the data come from one.
     """
 
-    part: Part
+    experiment: PreparedData
     tier: str
     data: str
     noise: str
     method: str
     variant: str
     seed: int
-    frame: str
-    changes: Mapping[str, Any] = field(repr=False)
+    recipe_name: str
+    overrides: Mapping[str, Any] = field(repr=False)
     recipe: Recipe = field(repr=False)
     folder: Path
     source: Path | None = None
 
     @property
     def title(self) -> str:
-        """The cell in a few words: "permll-label on fashion_mnist, sym-60, seed 1"."""
-        return f"{spelled(self.method, self.variant)} on {self.data}, {self.noise}, seed {self.seed}"
+        """Short description: "permll-label on fashion_mnist, sym-60, seed 1"."""
+        return f"{format_method(self.method, self.variant)} on {self.data}, {self.noise}, seed {self.seed}"
 
     @property
     def command(self) -> str:
-        """What trains this cell alone, on any machine: where built-in data are, it leaves to ``$PERMLL_DATA``."""
-        short = {"method.name": "--method", "training.seed": "--seed"}
-        words = ["permll", "train", self.frame]
-        for key, value in self.changes.items():
+        """Command line that runs this job alone; the folder of built-in data sets is left to ``$PERMLL_DATA``."""
+        options = {"method.name": "--method", "training.seed": "--seed"}
+        words = ["permll", "train", self.recipe_name]
+        for key, value in self.overrides.items():
             text = value if isinstance(value, str) else json.dumps(value)
             if key != "data.root":
-                words += [short[key], text] if key in short else ["--set", f"{key}={text}"]
+                words += [options[key], text] if key in options else ["--set", f"{key}={text}"]
         return shlex.join([*words, "--out", str(self.folder)])
 
     @property
-    def standing(self) -> Standing:
-        """Whether it is finished, begun or missing; or its folder holds a run of another recipe."""
+    def status(self) -> JobStatus:
+        """State of the run folder; ``"conflict"`` if it holds a run of another recipe."""
         run = Run(self.folder)
         if not run.exists:
-            return "missing"
-        found = run.result["recipe_hash"] if run.finished else run.recipe.hash
-        if found != self.recipe.hash:
-            return "other"
-        return "finished" if run.finished else "begun"
+            return "pending"
+        recipe_hash = run.result["recipe_hash"] if run.finished else run.recipe.hash
+        if recipe_hash != self.recipe.hash:
+            return "conflict"
+        return "finished" if run.finished else "started"
 
     @property
-    def obstacle(self) -> str:
-        """Say what is in the folder of a cell that stands as ``"other"``."""
-        what = recipe_diff(Run(self.folder).recipe, self.recipe)
-        return f"{self.folder} is a run of another recipe ({what}): it is left alone; choose another --out."
+    def conflict(self) -> str:
+        """Error message for a folder with the status ``"conflict"``."""
+        changed = recipe_diff(Run(self.folder).recipe, self.recipe)
+        return f"{self.folder} holds a run of another recipe ({changed}); it was not changed: choose another --out."
 
 
-def spelled(method: str, variant: str) -> str:
-    """Return how a method and its variant are written together.
+def format_method(method: str, variant: str) -> str:
+    """Return the name of a method and its variant.
 
     Examples:
-        >>> spelled("permll", "label"), spelled("ce", "")
+        >>> format_method("permll", "label"), format_method("ce", "")
         ('permll-label', 'ce')
     """
     return f"{method}-{variant}" if variant else method
 
 
-def folder_name(named: Named) -> str:
-    """Return the name of a cell's folder; a method of one's own is named by letters alone.
+def format_job_name(name: JobName) -> str:
+    """Return the name of a job's folder; a user-defined method ``module:Class`` is reduced to word characters.
 
     Examples:
-        >>> folder_name(Named("sym-60", "permll", "label", 1))
+        >>> format_job_name(JobName("sym-60", "permll", "label", 1))
         'sym-60-permll-label-1'
     """
-    return f"{named.column}-{spelled(_word(named.method), named.variant)}-{named.seed}"
+    return f"{name.setting}-{format_method(_slug(name.method), name.variant)}-{name.seed}"
 
 
-def read_folder_name(name: str, method: str, seed: int) -> Named | None:
-    """Return what a folder's name says about a run of this method and seed, or None if it is no cell's name.
+def parse_job_name(folder: str, method: str, seed: int) -> JobName | None:
+    """Return the fields of a folder name, given the method and the seed of its run; None for other folders.
 
     Examples:
-        >>> read_folder_name("cifar10-sym-60-permll-label-1", "permll", 1)
-        Named(column='cifar10-sym-60', method='permll', variant='label', seed=1)
-        >>> read_folder_name("first", "permll", 1) is None
+        >>> parse_job_name("cifar10-sym-60-permll-label-1", "permll", 1)
+        JobName(setting='cifar10-sym-60', method='permll', variant='label', seed=1)
+        >>> parse_job_name("first", "permll", 1) is None
         True
     """
-    found = re.fullmatch(rf"(?P<column>.+?)-{re.escape(_word(method))}(?:-(?P<variant>.+))?-{seed}", name)
-    return None if found is None else Named(found["column"], method, found["variant"] or "", seed)
+    match = re.fullmatch(rf"(?P<setting>.+?)-{re.escape(_slug(method))}(?:-(?P<variant>.+))?-{seed}", folder)
+    return None if match is None else JobName(match["setting"], method, match["variant"] or "", seed)
 
 
-def _word(method: str) -> str:
+def _slug(method: str) -> str:
     return re.sub(r"\W+", "_", method)

@@ -1,4 +1,4 @@
-"""What a number was measured on."""
+"""Hardware and software that numbers were measured on."""
 
 import platform
 from pathlib import Path
@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-CPUS = Path("/proc/cpuinfo")  # where Linux names them; platform does not
+CPUINFO = Path("/proc/cpuinfo")  # platform.processor() is empty on Linux
 
 
 def cpu_name() -> str:
-    """Return what the processor is called, as well as this system knows."""
-    lines = CPUS.read_text().splitlines() if CPUS.exists() else []
+    """Return the name of the CPU, or its architecture if the name is unknown."""
+    lines = CPUINFO.read_text().splitlines() if CPUINFO.exists() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.processor() or platform.machine())
 
 
-def machine(device: "torch.device | None" = None) -> str:
-    """Return processor or accelerator, threads and torch in a few words.
+def describe_machine(device: "torch.device | None" = None) -> str:
+    """Return the CPU or GPU, the number of threads and the torch version.
 
     Examples:
         >>> import torch
-        >>> machine().endswith(f"torch {torch.__version__}")
+        >>> describe_machine().endswith(f"torch {torch.__version__}")
         True
     """
     import torch

@@ -1,12 +1,12 @@
-"""Who watches a benchmark: bars on a terminal, a line for every cell elsewhere."""
+"""Progress of a benchmark: bars on a terminal, else a line per job."""
 
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from permll.bench.eta import duration
-from permll.bench.jobs import Cell
-from permll.bench.results import watched
+from permll.bench.eta import format_duration
+from permll.bench.jobs import Job
+from permll.bench.results import read_timing
 from permll.bench.worker import Outcome
 from permll.training.run import Run
 
@@ -14,86 +14,86 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
 
-class Watcher:
-    """Sees everything and does nothing: override what matters."""
+class Progress:
+    """Base class of progress displays; every hook is a no-op."""
 
-    def on_start(self, cells: Sequence[Cell]) -> None:
-        """Follow the beginning, with the cells to be trained."""
+    def on_start(self, jobs: Sequence[Job]) -> None:
+        """Run before the first job, with all unfinished jobs."""
 
-    def on_tick(self, busy: Sequence[Cell]) -> None:
-        """Follow the cells under way, a few times a second."""
+    def on_tick(self, running: Sequence[Job]) -> None:
+        """Run a few times per second, with the running jobs."""
 
-    def on_cell(self, cell: Cell, outcome: Outcome) -> None:
-        """Follow the end of a cell."""
+    def on_job(self, job: Job, outcome: Outcome) -> None:
+        """Run after each job."""
 
     def on_end(self) -> None:
-        """Follow the end, reached or not."""
+        """Run at the end, also after an interruption."""
 
 
-class Lines(Watcher):
-    """A plain line for every cell."""
+class LineProgress(Progress):
+    """Writes a plain line per job to stderr."""
 
-    def on_start(self, cells: Sequence[Cell]) -> None:
-        """Count them."""
-        self._all, self._done = len(cells), 0
+    def on_start(self, jobs: Sequence[Job]) -> None:
+        """Store the number of jobs."""
+        self._total, self._done = len(jobs), 0
 
-    def on_cell(self, cell: Cell, outcome: Outcome) -> None:
-        """Print it."""
+    def on_job(self, job: Job, outcome: Outcome) -> None:
+        """Write the line."""
         self._done += 1
-        sys.stderr.write(f"[{self._done} of {self._all}] {cell.title}: {told(cell, outcome)}\n")
+        sys.stderr.write(f"[{self._done} of {self._total}] {job.title}: {format_outcome(job, outcome)}\n")
         sys.stderr.flush()
 
 
-class Bars(Watcher):
-    """A bar for all cells, and one for each that is under way."""
+class BarProgress(Progress):
+    """Shows a bar for all jobs and one for each running job."""
 
-    def on_start(self, cells: Sequence[Cell]) -> None:
-        """Open it."""
+    def on_start(self, jobs: Sequence[Job]) -> None:
+        """Open the display."""
+        from rich import progress
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[unit]}"),
-            TimeElapsedColumn(),
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.fields[unit]}"),
+            progress.TimeElapsedColumn(),
         )
-        self._bar = Progress(*columns, console=Console(stderr=True))
-        self._whole = self._bar.add_task("all", total=len(cells), unit="cells")
+        self._bars = progress.Progress(*columns, console=Console(stderr=True))
+        self._total = self._bars.add_task("all", total=len(jobs), unit="jobs")
         self._tasks: dict[str, TaskID] = {}
-        if cells:
-            self._bar.start()
+        if jobs:
+            self._bars.start()
 
-    def on_tick(self, busy: Sequence[Cell]) -> None:
-        """Show how far they are: their folders tell."""
-        for cell in busy:
-            if cell.title not in self._tasks:
-                total = cell.recipe.training.epochs
-                self._tasks[cell.title] = self._bar.add_task(cell.title, total=total, unit="epochs")
-            self._bar.update(self._tasks[cell.title], completed=len(Run(cell.folder).metrics))
+    def on_tick(self, running: Sequence[Job]) -> None:
+        """Update the bars from the metrics in the run folders."""
+        for job in running:
+            if job.title not in self._tasks:
+                epochs = job.recipe.training.epochs
+                self._tasks[job.title] = self._bars.add_task(job.title, total=epochs, unit="epochs")
+            self._bars.update(self._tasks[job.title], completed=len(Run(job.folder).metrics))
 
-    def on_cell(self, cell: Cell, outcome: Outcome) -> None:
-        """Leave a line in the place of its bar."""
-        if cell.title in self._tasks:
-            self._bar.remove_task(self._tasks.pop(cell.title))
-        self._bar.console.print(f"{cell.title}: {told(cell, outcome)}", markup=False, highlight=False)
-        self._bar.advance(self._whole)
+    def on_job(self, job: Job, outcome: Outcome) -> None:
+        """Replace the job's bar by a line."""
+        if job.title in self._tasks:
+            self._bars.remove_task(self._tasks.pop(job.title))
+        self._bars.console.print(f"{job.title}: {format_outcome(job, outcome)}", markup=False, highlight=False)
+        self._bars.advance(self._total)
 
     def on_end(self) -> None:
-        """Close it."""
-        self._bar.stop()
+        """Close the display."""
+        self._bars.stop()
 
 
-def default_watcher() -> Watcher:
-    """Return bars where somebody can see them."""
-    return Bars() if sys.stderr.isatty() else Lines()
+def default_progress() -> Progress:
+    """Return bars if stderr is a terminal, else lines."""
+    return BarProgress() if sys.stderr.isatty() else LineProgress()
 
 
-def told(cell: Cell, outcome: Outcome) -> str:
-    """Return what there is to say of a cell that ended."""
-    if outcome.kind != "finished":
-        return {"stopped": "stopped and saved", "failed": f"failed: {outcome.sentence}"}[outcome.kind]
-    last, seconds = Run(cell.folder).result["last"], watched(cell.folder).seconds
+def format_outcome(job: Job, outcome: Outcome) -> str:
+    """Return the outcome of a job as text: test accuracy and time, or the error."""
+    if outcome.status != "finished":
+        return {"stopped": "stopped, checkpoint saved", "failed": f"failed: {outcome.message}"}[outcome.status]
+    last, seconds = Run(job.folder).result["last"], read_timing(job.folder).seconds
     accuracy = "finished" if last is None else f"last {100 * last:.1f} %"
-    return accuracy if seconds is None else f"{accuracy}, {duration(seconds)}"
+    return accuracy if seconds is None else f"{accuracy}, {format_duration(seconds)}"

@@ -1,68 +1,68 @@
-"""From the finished cells of a plan to its CSV file, tables, figures and page."""
+"""Rendering of a benchmark: CSV file, tables, figures and HTML report of the finished jobs."""
 
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple, get_args
 
 from permll.bench.executor import read_failures
-from permll.bench.figure3 import draw_traces, traces
 from permll.bench.grid import Plan
-from permll.bench.jobs import Part
-from permll.bench.plots import draw_pictures
-from permll.bench.results import Row, collect_cells, write_rows
-from permll.report.tables import KINDS_OF_TABLES, render_tables
+from permll.bench.jobs import PreparedData
+from permll.bench.plots import draw_figure3, draw_table1_figures, read_figure3_runs
+from permll.bench.results import collect_jobs, write_rows
+from permll.report.tables import TABLE_SPECS, render_tables
 from permll.utils.files import atomic_write_text
 
-FORMATS = {"terminal": "txt", "markdown": "md", "latex": "tex", "html": "html", "csv": "csv"}
-CSV = "bench.csv"
-REPORT = "report"
+EXTENSIONS = {"terminal": "txt", "markdown": "md", "latex": "tex", "html": "html", "csv": "csv"}  # by format
+CSV_FILE = "bench.csv"
+REPORT_FOLDER = "report"
 
 
 class Rendered(NamedTuple):
-    """What was written: the page, the CSV file, and how many rows they are of; and the tables for a terminal."""
+    """Result of ``render``.
+
+    Args:
+        page: path of the HTML report.
+        csv: path of the CSV file.
+        num_rows: number of finished jobs.
+        texts: tables as text for a terminal, by name.
+    """
 
     page: Path
     csv: Path
-    rows: int
+    num_rows: int
     texts: dict[str, str]
 
 
 def render(plan: Plan) -> Rendered:
-    """Write ``bench.csv`` and the folder ``report`` from the finished cells of a plan.
+    """Write ``bench.csv`` and the folder ``report`` from the finished jobs of a plan; nothing is trained.
 
-    Nothing is trained, and a cell that is not finished stays empty. Pictures need matplotlib, and are left out without.
+    Figures are skipped if matplotlib is not installed.
     """
-    folder = plan.out / REPORT
+    folder = plan.out / REPORT_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    by_part = {part: collect_cells(cell for cell in plan.cells if cell.part == part) for part in get_args(Part)}
-    rows = [row for part in by_part.values() for row in part]
-    of_tables = by_part["table1"] + by_part["table2"]
-    csv = write_rows(plan.out / CSV, rows)
+    by_experiment = {
+        experiment: collect_jobs(job for job in plan.jobs if job.experiment == experiment)
+        for experiment in get_args(PreparedData)
+    }
+    rows = [row for group in by_experiment.values() for row in group]
+    table_rows = by_experiment["table1"] + by_experiment["table2"]
+    csv = write_rows(plan.out / CSV_FILE, rows)
     texts = {}
-    for table in KINDS_OF_TABLES:
-        for format_, ending in FORMATS.items():
-            text = _text(by_part.get(table, of_tables), table, format_)
-            path = folder / f"{table}.{ending}"
+    for table in TABLE_SPECS:
+        for format_, extension in EXTENSIONS.items():
+            selected = by_experiment.get(table, table_rows)
+            text = render_tables(selected, table=table, format=format_) if selected else ""
+            path = folder / f"{table}.{extension}"
             if text:
                 atomic_write_text(path, text.rstrip("\n") + "\n")
             else:
                 path.unlink(missing_ok=True)  # of an earlier plan
             if text and format_ == "terminal":
                 texts[table] = text
-    if _has_matplotlib():
-        draw_traces(traces(plan.cells), folder)
-        draw_pictures(plan.cells, folder)
+    if find_spec("matplotlib") is not None:
+        draw_figure3(read_figure3_runs(plan.jobs), folder)
+        draw_table1_figures(plan.jobs, folder)
     from permll.report.bench_page import write_page
 
-    page = write_page(rows, folder, failures=read_failures(plan), title=f"{plan.what} at tier {plan.tier}")
+    page = write_page(rows, folder, failures=read_failures(plan), title=f"{plan.experiment} at tier {plan.tier}")
     return Rendered(page, csv, len(rows), texts)
-
-
-def _has_matplotlib() -> bool:
-    """Return whether pictures can be drawn: the tables do not wait for them."""
-    return find_spec("matplotlib") is not None
-
-
-def _text(rows: Sequence[Row], table: str, format_: str) -> str:
-    return render_tables(rows, table=table, format=format_) if rows else ""

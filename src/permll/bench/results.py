@@ -1,4 +1,4 @@
-"""From the folders of finished cells to rows of numbers, and to a CSV file and back."""
+"""Results of finished jobs as rows of numbers, and the CSV file of them."""
 
 import csv
 import io
@@ -8,18 +8,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from permll.bench.jobs import Cell, read_folder_name
-from permll.bench.settings import read_column
+from permll.bench.jobs import Job, parse_job_name
+from permll.bench.settings import parse_setting_name
 from permll.report.tables.titles import TIERS
 from permll.training.run import Run
 from permll.utils.files import atomic_write_text
 
 Row = dict[str, str | float | int | None]
 
-_WORDS = ("tier", "data", "noise", "method", "variant", "recipe_hash", "folder", "command", "machine")
-_WHOLE = ("seed", "epochs")
-# What a row calls it, and what the last line of metrics.jsonl does.
-_FINAL = {
+_TEXT_COLUMNS = ("tier", "data", "noise", "method", "variant", "recipe_hash", "folder", "command", "machine")
+_INT_COLUMNS = ("seed", "epochs")
+# Column -> key in the last line of metrics.jsonl.
+_FINAL_METRICS = {
     "right_before": "correction_accuracy_before",
     "right_after": "correction_accuracy_after",
     "correction_precision": "correction_precision",
@@ -34,34 +34,34 @@ _FINAL = {
 COLUMNS = (
     *("tier", "data", "noise", "method", "variant", "seed", "recipe_hash", "folder", "command", "epochs", "seconds"),
     "machine",
-    *("last", "best_by_noisy_validation", "best_test", *_FINAL, "memorisation"),
+    *("last", "best_by_noisy_validation", "best_test", *_FINAL_METRICS, "memorisation"),
 )
-DIGITS = 6  # after the point
-WATCHED = "seconds.json"  # what a benchmark writes into the folder of a cell
+DIGITS = 6  # after the decimal point
+TIMING_FILE = "seconds.json"  # in the run folder of a job
 
 
 def collect(folder: Path | str) -> list[Row]:
-    """Return a row for every finished cell below a benchmark's folder, by tier and name.
+    """Return a row for each finished job below a benchmark's output folder, sorted by tier and folder name.
 
-    Shares lie in [0, 1]; what was not measured is None.
+    Fractions are in [0, 1]; missing measurements are None.
 
     Examples:
         >>> collect("runs/nowhere")
         []
     """
     folders = [path for tier in TIERS for path in sorted((Path(folder) / tier).glob("*/"))]
-    found = ((path, Run(path)) for path in folders)
-    rows = [_row_of_run(path, run) for path, run in found if run.exists and run.finished]
+    runs = ((path, Run(path)) for path in folders)
+    rows = [_row_of_run(path, run) for path, run in runs if run.exists and run.finished]
     return [row for row in rows if row is not None]
 
 
-def collect_cells(cells: Iterable[Cell]) -> list[Row]:
-    """Return the rows of those cells that are finished, in their order."""
-    return [_row_of_cell(cell) for cell in cells if cell.standing == "finished"]
+def collect_jobs(jobs: Iterable[Job]) -> list[Row]:
+    """Return a row for each finished job, in order."""
+    return [_row_of_job(job) for job in jobs if job.status == "finished"]
 
 
 def write_rows(path: Path | str, rows: Sequence[Row]) -> Path:
-    """Write rows as CSV, whole or not at all; what was not measured is an empty cell."""
+    """Write rows to a CSV file atomically; missing measurements are empty."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     text = io.StringIO()
@@ -73,58 +73,58 @@ def write_rows(path: Path | str, rows: Sequence[Row]) -> Path:
 
 
 def read_rows(path: Path | str) -> list[Row]:
-    """Return the rows of a CSV file that ``write_rows`` wrote."""
+    """Return the rows of a CSV file written by ``write_rows``."""
     with Path(path).open(newline="") as file:
-        return [{name: _value(name, text) for name, text in line.items()} for line in csv.DictReader(file)]
+        return [{name: _parse(name, text) for name, text in line.items()} for line in csv.DictReader(file)]
 
 
-class Watched(NamedTuple):
-    """For how many seconds a cell has been trained so far, and on what; None and "" where nobody watched."""
+class Timing(NamedTuple):
+    """Training time of a run and the machine it ran on; None and "" if they were not measured."""
 
     seconds: float | None
     machine: str
 
 
-def watched(folder: Path) -> Watched:
-    """Return what a benchmark wrote into the folder of a cell."""
-    path = folder / WATCHED
+def read_timing(folder: Path) -> Timing:
+    """Return the training time in a run folder."""
+    path = folder / TIMING_FILE
     if not path.is_file():
-        return Watched(None, "")
-    return Watched(**json.loads(path.read_text()))
+        return Timing(None, "")
+    return Timing(**json.loads(path.read_text()))
 
 
-def _row_of_cell(cell: Cell) -> Row:
-    place: Row = {"tier": cell.tier, "data": cell.data, "noise": cell.noise, "method": cell.method}
-    place |= {"variant": cell.variant, "seed": cell.seed, "folder": str(cell.folder), "command": cell.command}
-    return _row(place, Run(cell.folder), cell.recipe.training.epochs)
+def _row_of_job(job: Job) -> Row:
+    fields: Row = {"tier": job.tier, "data": job.data, "noise": job.noise, "method": job.method}
+    fields |= {"variant": job.variant, "seed": job.seed, "folder": str(job.folder), "command": job.command}
+    return _row(fields, Run(job.folder), job.recipe.training.epochs)
 
 
 def _row_of_run(folder: Path, run: Run) -> Row | None:
-    """Return the row of a folder of which nothing is known but what it holds; None if it is not named like a cell."""
+    """Return the row of a run folder outside any plan; None if its name is not that of a job."""
     recipe = run.recipe
-    named = read_folder_name(folder.name, recipe.method.name, recipe.training.seed)
-    if named is None:
+    name = parse_job_name(folder.name, recipe.method.name, recipe.training.seed)
+    if name is None:
         return None
-    data, noise = read_column(named.column, recipe)
-    place: Row = {"tier": folder.parent.name, "data": data, "noise": noise, "method": named.method}
+    data, noise = parse_setting_name(name.setting, recipe)
+    fields: Row = {"tier": folder.parent.name, "data": data, "noise": noise, "method": name.method}
     command = shlex.join(["permll", "train", str(folder / "recipe.toml"), "--out", f"{folder}-again"])
-    place |= {"variant": named.variant, "seed": named.seed, "folder": str(folder), "command": command}
-    return _row(place, run, recipe.training.epochs)
+    fields |= {"variant": name.variant, "seed": name.seed, "folder": str(folder), "command": command}
+    return _row(fields, run, recipe.training.epochs)
 
 
-def _row(place: Row, run: Run, epochs: int) -> Row:
+def _row(fields: Row, run: Run, epochs: int) -> Row:
     result: dict[str, Any] = run.result
     numbers = {name: result.get(name) for name in ("last", "best_by_noisy_validation", "best_test", "memorisation")}
-    numbers |= {name: result["final"].get(key) for name, key in _FINAL.items()}
-    numbers["seconds"], machine = watched(run.folder)
+    numbers |= {name: result["final"].get(key) for name, key in _FINAL_METRICS.items()}
+    numbers["seconds"], machine = read_timing(run.folder)
     rounded = {name: None if value is None else round(float(value), DIGITS) for name, value in numbers.items()}
-    whole: Row = {**place, "recipe_hash": result["recipe_hash"], "epochs": epochs, "machine": machine, **rounded}
-    return {name: whole[name] for name in COLUMNS}
+    row: Row = {**fields, "recipe_hash": result["recipe_hash"], "epochs": epochs, "machine": machine, **rounded}
+    return {name: row[name] for name in COLUMNS}
 
 
-def _value(name: str, text: str) -> str | float | int | None:
-    if name in _WORDS:
+def _parse(name: str, text: str) -> str | float | int | None:
+    if name in _TEXT_COLUMNS:
         return text
     if text == "":
         return None
-    return int(text) if name in _WHOLE else float(text)
+    return int(text) if name in _INT_COLUMNS else float(text)

@@ -1,4 +1,4 @@
-"""What a worker process does with one cell: train it, and never let an error out."""
+"""Worker process of a benchmark: runs one job at a time and reports errors instead of raising them."""
 
 import json
 import os
@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from permll.bench.jobs import Cell
-from permll.bench.machine import machine
-from permll.bench.results import WATCHED, watched
+from permll.bench.jobs import Job
+from permll.bench.machine import describe_machine
+from permll.bench.results import TIMING_FILE, read_timing
 from permll.training.callbacks import Callback
 from permll.training.run import LOCK_FILE, Run
 from permll.utils.files import atomic_write_text
@@ -23,87 +23,87 @@ if TYPE_CHECKING:
     from permll.training.trainer import Trainer
 
 
-FAILURE = "failure.txt"
-_stopping: "Event | None" = None  # of a worker: whether the parent wants no more
+TRACEBACK_FILE = "failure.txt"
+_stop_event: "Event | None" = None  # of this process, if it is a worker
 
 
 class Outcome(NamedTuple):
-    """What became of a cell, and if it failed, why in one sentence."""
+    """Outcome of a job, with an error message if it failed."""
 
-    kind: Literal["finished", "stopped", "failed"]
-    sentence: str = ""
+    status: Literal["finished", "stopped", "failed"]
+    message: str = ""
 
 
-class Stopwatch(Callback):
-    """Writes down how long a run has been trained, over all interruptions, and on what.
+class TrainingTimer(Callback):
+    """Writes the training time, over all interruptions, and the machine to the run folder.
 
-    On a CPU the time of the process counts, which does not depend on what else the machine does; elsewhere the clock's.
+    On a CPU it is processor time, which does not depend on other processes; on other devices it is wall-clock time.
     """
 
     def on_train_start(self, trainer: "Trainer", run: Run) -> None:
-        """Go on from what an earlier process wrote down."""
+        """Continue from the time that an earlier process wrote."""
         self._run = run
         self._clock: Callable[[], float] = (
             time.process_time if trainer.fabric.device.type == "cpu" else time.perf_counter
         )
-        self._before = (watched(run.folder).seconds or 0.0) - self._clock()
-        self._machine = machine(trainer.fabric.device)
+        self._offset = (read_timing(run.folder).seconds or 0.0) - self._clock()
+        self._machine = describe_machine(trainer.fabric.device)
 
     def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
-        """Write down an epoch, evaluation included."""
+        """Write the time after an epoch and its evaluation."""
         self._write()
 
     def on_train_end(self, run: Run) -> None:  # noqa: ARG002
-        """Write down the end, reached or not: what was trained of an epoch is saved too."""
+        """Write the time of a finished or interrupted run."""
         self._write()
 
     def _write(self) -> None:
-        found = {"seconds": round(self._before + self._clock(), 3), "machine": self._machine}
-        atomic_write_text(self._run.folder / WATCHED, json.dumps(found) + "\n")
+        timing = {"seconds": round(self._offset + self._clock(), 3), "machine": self._machine}
+        atomic_write_text(self._run.folder / TIMING_FILE, json.dumps(timing) + "\n")
 
 
-def prepare_worker(stopping: "Event") -> None:
-    """Make this process a worker: one thread, no signals from the keyboard, and no life without its parent.
+def init_worker(stop_event: "Event") -> None:
+    """Set this process up as a worker: one thread, no keyboard signals, exit when the parent process ends.
 
     Args:
-        stopping: set when no cell is to begin any more; a cell under way gets a SIGINT from the parent besides.
+        stop_event: set when no further job may start; the parent also sends SIGINT to a worker with a running job.
     """
     import torch
 
-    global _stopping
-    _stopping = stopping
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is asked, and asks
+    global _stop_event
+    _stop_event = stop_event
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the parent
     if hasattr(os, "setpgrp"):
         os.setpgrp()
     torch.set_num_threads(1)
-    threading.Thread(target=_die_with_the_parent, daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 
-def train_cell(cell: Cell) -> Outcome:
-    """Train a cell, or go on with it; an error is a sentence, with its traceback in the cell's folder."""
-    note = cell.folder / FAILURE
+def run_job(job: Job) -> Outcome:
+    """Train a job or resume it; an error becomes a message, with the traceback in the job's folder."""
+    traceback_file = job.folder / TRACEBACK_FILE
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        if _stopping is not None and _stopping.is_set():  # the signal came before anybody listened
+        if _stop_event is not None and _stop_event.is_set():  # SIGINT was sent before the handler was installed
             return Outcome("stopped")
         from permll.training.train import train
 
-        _wait_for_others(cell.folder)
-        note.unlink(missing_ok=True)  # a new run wants an empty folder
-        train(recipe=cell.recipe, out=cell.folder, callbacks=[Stopwatch()])
+        _wait_for_lock(job.folder)
+        traceback_file.unlink(missing_ok=True)  # a new run requires an empty folder
+        train(recipe=job.recipe, out=job.folder, callbacks=[TrainingTimer()])
         return Outcome("finished")
     except KeyboardInterrupt:
         return Outcome("stopped")
-    except Exception as problem:  # whatever it is, the other cells go on
-        cell.folder.mkdir(parents=True, exist_ok=True)
-        note.write_text(traceback.format_exc())
-        return Outcome("failed", " ".join(str(problem).split()) or type(problem).__name__)
+    except Exception as error:  # any error, so that the other jobs continue
+        job.folder.mkdir(parents=True, exist_ok=True)
+        traceback_file.write_text(traceback.format_exc())
+        return Outcome("failed", " ".join(str(error).split()) or type(error).__name__)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _wait_for_others(folder: Path) -> None:
-    """Wait while another process trains in the folder: another benchmark, or a worker whose parent was just killed."""
+def _wait_for_lock(folder: Path) -> None:
+    """Wait while another process trains in the folder, such as a worker whose parent was just killed."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -113,8 +113,8 @@ def _wait_for_others(folder: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX)
 
 
-def _die_with_the_parent() -> None:
-    """End at once when the parent is gone, however it went: the cell's lock goes with the process."""
+def _exit_with_parent() -> None:
+    """Exit as soon as the parent process ends, which also releases the lock of the job's folder."""
     from multiprocessing import connection, parent_process
 
     parent = parent_process()

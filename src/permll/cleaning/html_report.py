@@ -32,7 +32,7 @@ def make_report(run: Run, findings: Findings, data: LabeledData) -> str:
         findings,
         previews(findings, data),
         title=str(data.metadata.get("name") or run.folder.name),
-        made=_details(run, findings, data),
+        details=_details(run, findings, data),
         commands=_commands(run, findings),
     )
 

@@ -1,13 +1,14 @@
-"""``permll data``: which data sets there are, how to get them, and whether they are all there."""
+"""``permll data``: list, download and verify built-in data sets."""
 
 import dataclasses
 import json
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from permll.cli.common import AsJson, Root
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -15,21 +16,15 @@ if TYPE_CHECKING:
     from permll.data.registry import DatasetInfo
     from permll.data.verify import CheckResult
 
+data = typer.Typer(help="List, download and verify data sets.", no_args_is_help=True)
 
-data = typer.Typer(help="List, download and check data sets.", no_args_is_help=True)
-
-Name = Annotated[str, typer.Argument(help="A data set, as permll data list calls it.")]
-Root = Annotated[
-    Path | None,
-    typer.Option(help="The folder of data sets. Default: $PERMLL_DATA, else ~/.cache/permll/data.", show_default=False),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Name = Annotated[str, typer.Argument(help="Data set, as in permll data list.")]
 _INDENT = "  "
 
 
 @data.command("list")
 def list_sets(as_json: AsJson = False) -> None:
-    """Show every built-in data set, and how to get it."""
+    """List the built-in data sets and how to obtain them."""
     from permll.data.registry import DATASETS
 
     if as_json:
@@ -39,19 +34,17 @@ def list_sets(as_json: AsJson = False) -> None:
     from rich.text import Text
 
     console = Console()
-    described = [_described(info, console.width) for info in DATASETS.values()]
-    console.print(Text("\n\n").join(described), soft_wrap=True)  # lines are wrapped already, where they may be
+    descriptions = [_describe(info, console.width) for info in DATASETS.values()]
+    console.print(Text("\n\n").join(descriptions), soft_wrap=True)  # already wrapped
 
 
 @data.command()
 def get(
     name: Name,
     root: Root = None,
-    mirror: Annotated[
-        str | None, typer.Option(help="A folder with the published files, here or by its address, tried first.")
-    ] = None,
+    mirror: Annotated[str | None, typer.Option(help="Folder or URL with the published files, tried first.")] = None,
 ) -> None:
-    """Download a data set; go on where an earlier download broke off."""
+    """Download a data set; an interrupted download resumes."""
     from permll.data.download import can_download, download_dataset
     from permll.data.registry import data_root, find_dataset
     from permll.data.remote_files import mirror_url
@@ -61,16 +54,16 @@ def get(
         typer.echo(f"{find_dataset(name).title}: nothing to download, {find_dataset(name).access.instructions}.")
         return
     url = None if mirror is None else mirror_url(mirror)
-    there = find_complete(name, root)
-    if there:
-        typer.echo(f"already there: {' and '.join(map(str, there))}")
-    for path in [] if there else download_dataset(name, data_root(root), url):
+    existing = find_complete(name, root)
+    if existing:
+        typer.echo(f"already there: {' and '.join(map(str, existing))}")
+    for path in [] if existing else download_dataset(name, data_root(root), url):
         typer.echo(path)
 
 
 @data.command()
 def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
-    """Look whether a data set is complete: counts, digests, and every image decoded. Exit code 1 if it is not."""
+    """Verify that a data set is complete: counts, checksums, and every image decoded. Exit code 1 if it is not."""
     from permll.data.verify import verify_dataset
 
     findings = verify_dataset(name, root)
@@ -82,24 +75,24 @@ def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-def _described(info: "DatasetInfo", width: int) -> "Text":
-    """Return a set's lines: its name, what it is, and how to get it; a command or an address is never broken."""
+def _describe(info: "DatasetInfo", width: int) -> "Text":
+    """Return name, contents and source of a data set; commands and URLs are not wrapped, so they can be copied."""
     from rich.text import Text
 
     samples = ", ".join(f"{count:,} {split}" for split, count in {**info.samples, **info.extra_splits}.items())
-    what = f"{info.inputs}: {samples}; {info.num_classes} classes; labels {info.noise}; license: {info.license}"
-    wrapped, whole = [what], f"permll data get {info.name}"
+    contents = f"{info.inputs}: {samples}; {info.num_classes} classes; labels {info.noise}; license: {info.license}"
+    paragraphs, source = [contents], f"permll data get {info.name}"
     if info.access.kind != "download":
-        wrapped, whole = [what, f"{info.access.instructions}:"], info.access.url
-    wrap = textwrap.TextWrapper(
+        paragraphs, source = [contents, f"{info.access.instructions}:"], info.access.url
+    wrapper = textwrap.TextWrapper(
         width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
     )
-    lines = [f"  {info.title}", *map(wrap.fill, wrapped), _INDENT]
-    return Text.assemble((info.name, "bold"), "\n".join(lines), (whole, "cyan"))
+    lines = [f"  {info.title}", *map(wrapper.fill, paragraphs), _INDENT]
+    return Text.assemble((info.name, "bold"), "\n".join(lines), (source, "cyan"))
 
 
 def _print_findings(findings: "Sequence[CheckResult]") -> None:
-    """Print one line per finding, as long as it is: an address that is cut cannot be followed."""
+    """Print one line per finding, without truncation: a truncated URL cannot be followed."""
     from rich.console import Console
     from rich.text import Text
 
@@ -107,7 +100,7 @@ def _print_findings(findings: "Sequence[CheckResult]") -> None:
         (finding.split, finding.check, "good" if finding.passed else "wrong", finding.detail) for finding in findings
     ]
     head = ("split", "what", "result", "found")
-    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(3)]
+    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(3)]
     styles = {"good": "green", "wrong": "red", "result": "bold"}
     lines = []
     for row in (head, *rows):

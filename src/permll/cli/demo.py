@@ -24,7 +24,7 @@ def demo(
     from rich.console import Console
 
     from permll.demo import METHODS, evaluate_correction, least_trusted_samples, load_noisy_digits
-    from permll.report.figures.label_issues import draw_suspects
+    from permll.report.figures.label_issues import draw_label_issues
     from permll.report.figures.style import require_matplotlib, save
 
     require_matplotlib()
@@ -44,7 +44,7 @@ def demo(
     assert layer is not None
     console.print(_results_table(states, evaluate_correction(layer, data)))
     curves = {METHODS[method]: state.accuracy for method, state in states.items()}
-    figure, _ = save(draw_suspects(curves, least_trusted_samples(layer, data, NUM_SUSPECTS)), out, "permll-demo")
+    figure, _ = save(draw_label_issues(curves, least_trusted_samples(layer, data, NUM_SUSPECTS)), out, "permll-demo")
     console.print(f"The labels with the lowest quality and their proposed corrections: [b]{figure}[/b]")
 
 

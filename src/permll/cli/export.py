@@ -1,4 +1,4 @@
-"""``permll export``: the trained network alone, for those who do not have permll."""
+"""``permll export``: write the trained network in formats that do not need permll."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,13 +7,13 @@ import typer
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run.")],
-    out: Annotated[Path | None, typer.Option(help="The folder to write to. Default: RUN/export.")] = None,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.")],
+    out: Annotated[Path | None, typer.Option(help="Output folder. Default: RUN/export.")] = None,
     formats: Annotated[
-        list[str] | None, typer.Option("--format", help="safetensors, onnx or torch_export; default all three.")
+        list[str] | None, typer.Option("--format", help="safetensors, onnx or torch_export. Default: all three.")
     ] = None,
 ) -> None:
-    """Write the trained network with its preprocessing and class names, loadable without permll."""
+    """Write the trained network with its preprocessing and class names, for use without permll."""
     from permll.training.export.export import export_model
     from permll.training.run import Run
 

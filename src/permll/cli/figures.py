@@ -1,4 +1,4 @@
-"""``permll figures``: the paper's figures, drawn from the closed forms."""
+"""``permll figures``: draw the paper's figures from the closed-form expressions."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,27 +7,24 @@ import typer
 
 figures = typer.Typer(help="Draw the paper's figures, as PNG and SVG.", no_args_is_help=True)
 
-Out = Annotated[Path, typer.Option(help="The folder to write to.")]
+Out = Annotated[Path, typer.Option(help="Output folder.")]
 
 
 @figures.command()
 def confidence(out: Out = Path("figures")) -> None:
-    """Show how strongly a prediction moves alpha, by its confidence (the paper's Figure 2, a to d)."""
+    """Draw the gradient of alpha as a function of the prediction's confidence (the paper's Figure 2, a to d)."""
     from permll.report.figures.confidence import confidence_curves, draw_confidence
     from permll.report.figures.style import save
 
-    _say(save(draw_confidence(confidence_curves()), out, "confidence"))
+    for path in save(draw_confidence(confidence_curves()), out, "confidence"):
+        typer.echo(path)
 
 
 @figures.command()
 def diagram(out: Out = Path("figures")) -> None:
-    """Show where the layer can stand: on the label or on the prediction (the idea of the paper's Figure 1)."""
+    """Draw the layer on the label and on the prediction (after the paper's Figure 1)."""
     from permll.report.figures.diagram import diagram_samples, draw_diagram
     from permll.report.figures.style import save
 
-    _say(save(draw_diagram(diagram_samples()), out, "diagram"))
-
-
-def _say(paths: list[Path]) -> None:
-    for path in paths:
+    for path in save(draw_diagram(diagram_samples()), out, "diagram"):
         typer.echo(path)

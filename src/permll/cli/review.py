@@ -1,4 +1,4 @@
-"""``permll review``: people look at suspect labels and decide."""
+"""``permll review``: review flagged labels in the browser."""
 
 import csv
 import sys
@@ -7,22 +7,24 @@ from typing import Annotated
 
 import typer
 
-LOCAL = ("127.0.0.1", "localhost", "::1")
+LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 def review(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that permll clean made.")],
-    host: Annotated[str, typer.Option(help="The address to listen on. Others than this machine's are a risk.")] = LOCAL[
-        0
-    ],
-    port: Annotated[int, typer.Option(help="The port; 0 is any that is free.", min=0, max=65535)] = 0,
-    reviewer: Annotated[str, typer.Option(help="Who reviews. By default the page asks.", show_default=False)] = "",
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of permll clean.")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any but this machine's exposes the data.")
+    ] = LOCAL_HOSTS[0],
+    port: Annotated[int, typer.Option(help="Port; 0 chooses a free one.", min=0, max=65535)] = 0,
+    reviewer: Annotated[
+        str, typer.Option(help="Name of the reviewer. Default: entered on the page.", show_default=False)
+    ] = "",
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the browser.")] = True,
-    log: Annotated[bool, typer.Option("--log", help="Print every decision ever made as CSV, and leave.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Print all decisions as CSV and exit.")] = False,
 ) -> None:
-    """Review the labels that were found to be wrong, in the browser."""
+    """Review the flagged labels in the browser."""
     if not run.is_dir():
-        raise FileNotFoundError(f"there is no run {run}: permll clean DATA --out {run} makes one.")
+        raise FileNotFoundError(f"run folder {run} does not exist: create it with permll clean DATA --out {run}.")
     if log:
         _print_log(run)
         return
@@ -32,19 +34,19 @@ def review(
     from permll.review.server import open_browser, serve
 
     def ready(url: str) -> None:
-        typer.echo(f"Review {run} at {url}\nCtrl-C ends it; every decision is kept.")
+        typer.echo(f"Review {run} at {url}\nCtrl-C stops the server; all decisions are saved.")
         if open_:
             open_browser(url)
 
-    if host not in LOCAL:
+    if host not in LOCAL_HOSTS:
         typer.echo(
-            f"permll: others can reach {host}: whoever has the address with its token sees the data and can decide, "
-            "and nothing that is sent is encrypted.",
+            f"permll: {host} can be reached from other machines: anyone with the address and its token can see the "
+            "data and decide, and the connection is not encrypted.",
             err=True,
         )
     count = serve(run, host=host, port=port, reviewer=reviewer.strip(), ready=ready)
-    words = f"{count:,} decision{'s' if count != 1 else ''}"
-    typer.echo(f"{words} in {run}: permll apply {run} --out NEW writes the data set with them.")
+    decisions = f"{count:,} decision{'s' if count != 1 else ''}"
+    typer.echo(f"{decisions} in {run}: permll apply {run} --out NEW writes the corrected data set.")
 
 
 def _print_log(run: Path) -> None:

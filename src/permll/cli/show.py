@@ -1,4 +1,4 @@
-"""``permll show``: what runs came to, in words, as curves in the terminal, and as a picture."""
+"""``permll show``: results of runs as text, curves in the terminal, or figures."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,53 +8,54 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from permll.cli.common import AsJson, terminal_width
+
 if TYPE_CHECKING:
     from permll.training.run import Run
 
 _CURVES = {
     "test_accuracy": "Test accuracy",
     "noisy_validation_accuracy": "Accuracy on noisy validation",
-    "turned": "Turned training labels",
+    "turned": "Corrected training labels",
 }
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-NARROWEST = 60
-HEIGHT = 4  # lines of a curve
-SPARK = 24  # signs of one in a single line
+CHART_HEIGHT = 4  # lines
+SPARKLINE_WIDTH = 24  # characters
 
 
 def show(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs, finished or not.", metavar="RUN...")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, finished or not.", metavar="RUN...")],
     picture: Annotated[
-        Path | None, typer.Option(help="Draw the curves, as PNG and SVG, into this folder.", metavar="DIR")
+        Path | None, typer.Option(help="Draw the curves as PNG and SVG in this folder.", metavar="DIR")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show what a run came to; of several, the means over their seeds."""
+    """Show the results of a run; for several runs, means over seeds."""
     if picture is not None:
         from permll.report.figures.style import require_matplotlib
 
         require_matplotlib()
     from permll.report.run_summary import compare, run_facts
 
-    found = [_find(folder) for folder in dict.fromkeys(runs)]
-    facts = [run_facts(run, _protocol(run)) for run in found]
+    opened = [_open_run(folder) for folder in dict.fromkeys(runs)]
+    facts = [run_facts(run, _protocol(run)) for run in opened]
     groups = compare(facts)
     if as_json:
         typer.echo(json.dumps({"runs": facts, "groups": groups}, indent=2))
-    elif len(found) == 1:
-        _show_one(found[0])
+    elif len(opened) == 1:
+        _show_one(opened[0])
     else:
-        _show_several(found, facts, groups)
+        _show_several(opened, facts, groups)
     if picture is not None:
-        _draw(found, groups, picture, silent=as_json)
+        _draw(opened, groups, picture, silent=as_json)
 
 
 def chart(
-    values: Sequence[float | None], columns: int, height: int = HEIGHT, scale: tuple[float, float] | None = None
+    values: Sequence[float | None], columns: int, height: int = CHART_HEIGHT, scale: tuple[float, float] | None = None
 ) -> list[str]:
-    """Return a curve as lines of blocks, from the lowest value to the highest, or from and to those of ``scale``.
+    """Return a curve as lines of block characters, scaled to its range or to ``scale``.
 
-    Where there are more values than columns, a column is the mean of some; what was not measured stays empty.
+    If there are more values than columns, each column is the mean of several; missing values are blank.
 
     Examples:
         >>> print("|".join(chart([0, 1, None, 4, 8], columns=5, height=2)))
@@ -77,22 +78,22 @@ def _scale(values: Iterable[float | None]) -> tuple[float, float]:
     return min(known), max(known)
 
 
-def _find(folder: Path) -> "Run":
+def _open_run(folder: Path) -> "Run":
     from permll.training.run import Run
 
     run = Run(folder)
     if run.exists:
         return run
     if not folder.is_dir():
-        raise FileNotFoundError(f"there is no run {folder}: permll train makes one.")
+        raise FileNotFoundError(f"run folder {folder} does not exist: permll train creates one.")
     inside = sum(1 for _ in folder.glob("*/recipe.toml"))
     if inside:
-        raise ValueError(f"{folder} is no run, but holds {inside}: permll show {folder}/*")
-    raise ValueError(f"{folder} is no run: it has no recipe.toml; permll train makes one.")
+        raise ValueError(f"{folder} is not a run but contains {inside}: permll show {folder}/*")
+    raise ValueError(f"{folder} is not a run, since it has no recipe.toml: permll train creates one.")
 
 
 def _protocol(run: "Run") -> Any:
-    """Return which epochs may be reported; None where no test data were."""
+    """Return the selected epochs by evaluation protocol; None without test accuracy."""
     from permll.evaluation.protocol import select_from_metrics
 
     metrics = run.metrics
@@ -100,28 +101,22 @@ def _protocol(run: "Run") -> Any:
     return select_from_metrics(metrics) if measured else None
 
 
-def _width() -> int:
-    import shutil
-
-    return max(shutil.get_terminal_size().columns, NARROWEST)  # 80 where there is no terminal
-
-
 def _show_one(run: "Run") -> None:
     from permll.report.figures.curves import curve
     from permll.report.run_summary import run_summary
 
-    width = _width()
+    width = terminal_width()
     typer.echo(run_summary(run, _protocol(run), width))
     metrics = run.metrics
     curves = {name: points for name in _CURVES if len(points := curve(metrics, name)) > 1}
     if "test_accuracy" in curves:
-        curves.pop("noisy_validation_accuracy", None)  # stands in for it
+        curves.pop("noisy_validation_accuracy", None)  # only a substitute for it
     for name, points in curves.items():
         typer.echo("\n".join(_plot(_CURVES[name], points, width)))
 
 
 def _plot(title: str, points: Mapping[int, float], width: int) -> list[str]:
-    """Return a chart with its axes: per cent at the left, epochs below; what never moved is a line of text."""
+    """Return a chart with axes, or a line of text if the values are constant."""
     low, high = _scale(points.values())
     if low == high:
         return [f"{title}, %: {100 * low:.1f} in every epoch"]
@@ -133,27 +128,25 @@ def _plot(title: str, points: Mapping[int, float], width: int) -> list[str]:
 
 
 def _show_several(runs: "Sequence[Run]", facts: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> None:
-    """Show the means, then each run with its test accuracy as a line of blocks, all on one scale."""
+    """Show the means, then each run with a sparkline of its test accuracy, all on one scale."""
     from permll.report.figures.curves import curve
     from permll.report.run_summary import comparison_text
 
-    width = _width()
+    width = terminal_width()
     typer.echo(comparison_text(groups, width))
     curves = [list(curve(run.metrics, "test_accuracy").values()) for run in runs]
     scale = _scale(value for values in curves for value in values) if any(curves) else (0.0, 1.0)
     if any(curves):
         typer.echo("Test accuracy over the epochs, from {:.1f} to {:.1f} %".format(*(100 * end for end in scale)))
     counted = {folder for group in groups for folder in group["folders"]}
-    for values, about in zip(curves, facts, strict=True):
-        line = chart(values, SPARK, 1, scale)[0] if values else ""
-        fits = len(about["folder"]) <= width - SPARK - 4
-        typer.echo(f"  {line:<{SPARK}}{'  ' if fits else chr(10) + '    '}{about['folder']}")
-        if not about["finished"]:
-            typer.echo(
-                f"    {about['epochs_done']} of {about['epochs']} epochs; permll train {about['folder']} goes on"
-            )
-        if about["folder"] not in counted:
-            typer.echo("    the same training as another one: it counts once")
+    for values, fact in zip(curves, facts, strict=True):
+        line = chart(values, SPARKLINE_WIDTH, 1, scale)[0] if values else ""
+        fits = len(fact["folder"]) <= width - SPARKLINE_WIDTH - 4
+        typer.echo(f"  {line:<{SPARKLINE_WIDTH}}{'  ' if fits else chr(10) + '    '}{fact['folder']}")
+        if not fact["finished"]:
+            typer.echo(f"    {fact['epochs_done']} of {fact['epochs']} epochs; permll train {fact['folder']} resumes")
+        if fact["folder"] not in counted:
+            typer.echo("    duplicate of another run, counted once")
 
 
 def _draw(runs: "Sequence[Run]", groups: Sequence[dict[str, Any]], folder: Path, *, silent: bool) -> None:

@@ -171,8 +171,8 @@ def _describe_choice(section: DataSection, inputs: LazyImages | Texts) -> str:
     elif section.pixels == SMALL_IMAGE_SIZE:
         extra = "" if importlib.util.find_spec("timm") else " (pip install permll[vision])"
         choice = (
-            f"a small network on {SMALL_IMAGE_SIZE}-pixel images, since no pretrained weights were found; --backbone timm:NAME "
-            f"uses better features{extra}"
+            f"a small network on {SMALL_IMAGE_SIZE}-pixel images, since no pretrained weights were found; --backbone "
+            f"timm:NAME uses better features{extra}"
         )
     else:
         choice = f"a network on images of {section.pixels or inputs.size} pixels"

@@ -233,6 +233,7 @@ class Trainer:
     def evaluate(
         self, function: Callable[[Tensor], Tensor], data: LabeledData, view: str = "plain", rows: Tensor | None = None
     ) -> Tensor:
+        """Return a function of all rows, or of ``rows``, in evaluation mode; a collective call."""
         was_training = self.method.training
         self.method.eval()
         stream = Stream(

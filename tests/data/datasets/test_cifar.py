@@ -58,6 +58,7 @@ def assert_same(one: LabeledData, other: LabeledData) -> None:
     assert (one.classes, one.ids) == (other.classes, other.ids)
 
 
+@pytest.mark.slow
 def test_real_cifar10(cifar: Path) -> None:
     train, test = (find_dataset("cifar10").load(cifar, split) for split in ("train", "test"))
     assert train.class_counts.tolist() == [5000] * 10
@@ -88,6 +89,7 @@ def test_real_cifar100_test_split(cifar: Path) -> None:
             assert (pixels(fine)[row] == from_differences(shared["q_test"], row)).all()
 
 
+@pytest.mark.slow
 def test_real_cifar10_layouts_are_equal(cifar: Path, tmp_path: Path) -> None:
     binary = find_dataset("cifar10").load(cifar, "train")
     folder = tmp_path / "cifar10" / "cifar-10-batches-py"
@@ -117,6 +119,7 @@ def random_cifar100(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("labels", ["fine", "coarse"])
+@pytest.mark.slow
 def test_cifar100_train_split_in_both_layouts(labels: str, random_cifar100: Path) -> None:
     binary, python = (
         find_dataset("cifar100").load(random_cifar100 / layout, "train", labels=labels) for layout in ("bin", "py")

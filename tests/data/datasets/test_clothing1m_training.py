@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 from torch import nn
 
@@ -14,6 +15,7 @@ from tests.helpers.clothing1m_files import LEARNABLE_CLASSES, true_class, write_
 CLASSES = 14
 
 
+@pytest.mark.slow
 def test_training_with_balanced_sampling_by_corrected_labels(tmp_path: Path) -> None:
     torch.manual_seed(0)
     root = write_learnable_clothing1m(tmp_path)

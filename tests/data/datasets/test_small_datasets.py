@@ -121,6 +121,7 @@ def test_missing_idx_labels_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not DEBIAN_FOLDER.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+@pytest.mark.slow
 def test_real_fashion_mnist(tmp_path: Path) -> None:
     train, test = (find_dataset("fashion_mnist").load(tmp_path, split) for split in ("train", "test"))
     assert train.class_counts.tolist() == [6000] * 10
