@@ -39,10 +39,10 @@ PLUS = "permll_plus"
 CHOICES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "plus": ("PermLL+", PLUS, {}),
     "no-memory": ("without averaged predictions", PLUS, {"beta": 0.0}),
-    "no-shares": ("without a class prior", PLUS, {"prior": "free"}),
+    "no-shares": ("without a class prior", PLUS, {"prior": "none"}),
     "given-shares": ("class prior of the given labels", PLUS, {"prior": "given"}),
-    "nothing-earned": ("label logit decays to 0", PLUS, {"earned": False}),
-    "no-closing": ("label logit hardly decays", PLUS, {"close": 1.0}),
+    "nothing-earned": ("label logit decays to 0", PLUS, {"earned_label_logit": False}),
+    "no-closing": ("label logit hardly decays", PLUS, {"label_logit_decay": 1.0}),
     "no-waiting": ("label logit decays right after the warm-up", "benchmarks.permll_plus_ablation:ImmediateDecay", {}),
     "no-warm-up": ("without a warm-up", PLUS, {"warm_up": 0}),
     "no-heed": ("without correction for memorization", PLUS, {"correct_memorization": False}),
