@@ -222,7 +222,7 @@ def test_permll_plus_zero_label_logit_keeps_labels() -> None:
         method = prepare(NAME, data, settings, epochs=20)
         method.label_bias.fill_(9.0)
         assert (method._alpha(torch.zeros(12, 3), data.labels) == 0).all()
-        assert method.metrics()["turned"] == 0
+        assert method.metrics()["corrected"] == 0
     assert torch.equal(method.corrected_labels(torch.zeros).argmax(1), data.labels)
 
 

@@ -22,7 +22,7 @@ _ACCURACIES = {
 _SECTIONS = {
     "Noisy validation": {"noisy_validation_accuracy": "accuracy, last epoch"},
     "Training labels": {
-        "turned": "corrected",
+        "corrected": "corrected",
         "correction_accuracy_before": "accuracy before correction",
         "correction_accuracy_after": "accuracy after correction",
         "correction_true_positives": "wrong before, right after (true positives)",
@@ -48,7 +48,7 @@ _COLUMNS = {  # of a comparison, with two lines of headings
     "best_by_noisy_validation": ("by noisy", "validation"),
     "best_test": ("best", "epoch *"),
     "noisy_validation_accuracy": ("noisy val.,", "last epoch"),
-    "turned": ("labels", "corrected"),
+    "corrected": ("labels", "corrected"),
     "correction_accuracy_after": ("labels", "right"),
     "detection_auroc": ("AUROC of", "quality"),
 }
@@ -149,7 +149,7 @@ def comparison_text(groups: Sequence[Facts], width: int = 80) -> str:
     """Return groups as a table: for each a line with its name, and one with its numbers."""
     names = [name for name in _COLUMNS if any(name in group["numbers"] for group in groups)]
     if "last" in names:  # test accuracy is preferred
-        names = [name for name in names if name not in ("noisy_validation_accuracy", "turned")]
+        names = [name for name in names if name not in ("noisy_validation_accuracy", "corrected")]
     column = min((width - 2) // max(len(names), 1), 16)
     lines = ["Mean ± standard deviation over seeds, %"]
     lines += ["  " + "".join(f"{_COLUMNS[name][row]:>{column}}" for name in names) for row in (0, 1)]
