@@ -167,7 +167,7 @@ def test_show_json(runs: Path) -> None:
     assert [name for name, entry in first["numbers"].items() if entry["oracle"]] == [
         "best_by_clean_validation",
         "best_test",
-        "memorisation",
+        "memorization",
     ]
     assert first["last"] == result["final"]
     assert (second["finished"], second["epochs_done"], second["epochs"]) == (False, 1, 3)

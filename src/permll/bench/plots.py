@@ -113,7 +113,7 @@ def _draw_memorization(jobs: Sequence[Job], folder: Path) -> list[Path]:
     from permll.report.figures.memorization import draw_memorization
     from permll.report.figures.style import save
 
-    return save(draw_memorization(panels), folder, "memorisation")
+    return save(draw_memorization(panels), folder, "memorization")
 
 
 def _draw_learned_noise(jobs: Sequence[Job], folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ _ACCURACIES = {
     "best_by_noisy_validation": "best by noisy validation",
     "best_by_clean_validation": "best by clean validation",
     "best_test": "best epoch",
-    "memorisation": "points lost since the best epoch",
+    "memorization": "points lost since the best epoch",
 }
 _SECTIONS = {
     "Noisy validation": {"noisy_validation_accuracy": "accuracy, last epoch"},
@@ -242,7 +242,7 @@ def _remark(entry: Mapping[str, Any]) -> str:
 def _format_value(name: str, value: float) -> str:
     if isinstance(value, int):
         return f"{value:,}  "  # aligned with the numbers in percent
-    if name == "memorisation":
+    if name == "memorization":
         return f"{100 * value:.2f}  "  # percentage points
     return f"{value:.3f}  " if name in ("test_nll", "test_brier") else f"{100 * value:.2f} %"
 
