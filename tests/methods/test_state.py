@@ -117,6 +117,6 @@ def test_sample_buffer_updates_repeated_samples_in_order() -> None:
     updated = buffer.update(index, lambda rows, positions: 2 * rows + added[positions])
     assert updated.tolist() == [1.0, 10.0, 102.0]
     assert buffer.values.tolist() == [10.0, 0.0, 102.0]
-    empty = buffer.update(index[:0], lambda rows, positions: rows + added[positions])
+    empty = buffer.update(index[:0], lambda rows, positions: rows + added[:0][positions])
     assert empty.shape == (0,)
     assert buffer.values.tolist() == [10.0, 0.0, 102.0]
