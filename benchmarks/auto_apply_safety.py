@@ -26,7 +26,7 @@ from benchmarks.incremental_csv import run_parallel, update_csv
 from benchmarks.noisy_datasets import load_noisy_dataset
 from benchmarks.timing import RESULTS
 from permll import clean
-from permll.cleaning.apply.corrections import corrections
+from permll.cleaning.apply.corrections import select_corrections
 
 PERCENT = (0, 2, 5, 10, 20, 40)
 SETS = {
@@ -45,19 +45,19 @@ def measure(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]
     with tempfile.TemporaryDirectory() as folder:
         findings = clean(data.x, data.given, out=folder, seed=seed, callbacks=[], overrides={"training.threads": 1})
     after = data.given.copy()
-    for correction in corrections(findings, {}, auto=True):
+    for correction in select_corrections(findings, {}, auto=True):
         after[correction.row] = int(correction.after)
     changed = after != data.given
     noise = findings.metadata["noise"]
-    quality, right = findings.quality, data.given == data.truth
+    quality, right = findings.label_quality, data.given == data.truth
     return {
         "set": name,
         "seed": seed,
         "rows": len(after),
         "wrong": int((~right).sum()),
         "estimated": round(noise["rate"] * len(after)),
-        "flagged": int(findings.flagged.sum()),
-        "flagged_wrong": int((findings.flagged & ~right).sum()),
+        "flagged": int(findings.is_issue.sum()),
+        "flagged_wrong": int((findings.is_issue & ~right).sum()),
         "changed": int(changed.sum()),
         "mended": int((changed & (after == data.truth)).sum()),
         "broken": int((changed & right).sum()),

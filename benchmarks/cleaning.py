@@ -77,8 +77,8 @@ def by_permll(data: NoisyDataset, seed: int) -> Result:
         findings = clean(data.x, data.given, out=folder, seed=seed, callbacks=[], overrides={"training.threads": 1})
         names = np.array([int(name) for name in findings.classes])
         predicted = load_predictor(Run(folder)).predict(Vectors(torch.from_numpy(data.x_test))).argmax(1).numpy()
-    quality = findings.quality.astype(np.float64)
-    return Result(quality, findings.flagged, names[findings.proposed], names[predicted])
+    quality = findings.label_quality.astype(np.float64)
+    return Result(quality, findings.is_issue, names[findings.proposed_labels], names[predicted])
 
 
 def by_cleanlab(data: NoisyDataset, seed: int) -> Result:
@@ -115,7 +115,7 @@ def measure(name: str, seed: int, tool: str, real: dict[str, Path]) -> dict[str,
     flagged = torch.from_numpy(result.flagged)
     detection = measure_detection(torch.from_numpy(result.quality).float(), given != truth, flagged)
     after = torch.where(flagged, torch.from_numpy(result.proposed), given)
-    correction = measure_correction(given, after, truth).numbers()
+    correction = measure_correction(given, after, truth).to_dict()
     values = {
         "auroc": detection.auroc,
         "ap": detection.average_precision,

@@ -64,7 +64,7 @@ def measure(name: str, seed: int, real: Mapping[str, Path]) -> dict[str, object]
             overrides={"training.threads": 1, **CHOICES[choice][1]},
         )
     given, truth = torch.from_numpy(data.given), torch.from_numpy(data.truth)
-    quality, flagged = torch.from_numpy(findings.quality), torch.from_numpy(findings.flagged)
+    quality, flagged = torch.from_numpy(findings.label_quality), torch.from_numpy(findings.is_issue)
     detection = measure_detection(quality, given != truth, flagged)
     return {
         "set": name,

@@ -12,7 +12,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.timing import write_csv
-from permll.demo import judge, noisy_digits, train
+from permll.demo import evaluate_correction, load_noisy_digits, train
 
 SEEDS = range(5)
 FRACTIONS = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
@@ -24,10 +24,10 @@ def main() -> None:
     rows: list[dict[str, object]] = []
     for correct_after in FRACTIONS:
         for seed in SEEDS:
-            data = noisy_digits(seed)
+            data = load_noisy_digits(seed)
             *_, last = train(data, "permll", seed, correct_after=correct_after)
             assert last.layer is not None
-            judged = {key: round(value, 4) for key, value in judge(last.layer, data)._asdict().items()}
+            judged = {key: round(value, 4) for key, value in evaluate_correction(last.layer, data)._asdict().items()}
             rows.append({"correct_after": correct_after, "seed": seed, "last": round(last.accuracy[-1], 4), **judged})
         group = [row for row in rows if row["correct_after"] == correct_after]
         for key in ("last", "right_after", "precision", "recall"):

@@ -12,7 +12,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.timing import write_csv
-from permll.demo import EPOCHS, METHODS, judge, noisy_digits, train
+from permll.demo import EPOCHS, METHODS, evaluate_correction, load_noisy_digits, train
 
 SEEDS = range(5)
 
@@ -22,12 +22,12 @@ def main() -> None:
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = []
     for seed in SEEDS:
-        data = noisy_digits(seed)
+        data = load_noisy_digits(seed)
         for method in METHODS:
             *_, last = train(data, method, seed)
             row: dict[str, object] = {"method": method, "seed": seed, "epochs": EPOCHS}
             row |= {"last": round(last.accuracy[-1], 4), "best": round(max(last.accuracy), 4)}
-            judged = judge(last.layer, data)._asdict() if last.layer is not None else {}
+            judged = evaluate_correction(last.layer, data)._asdict() if last.layer is not None else {}
             row |= {key: round(value, 4) for key, value in judged.items()}
             rows.append(row)
     columns = max(rows, key=len)

@@ -47,16 +47,16 @@ GRIDS: dict[str, list[Overrides]] = {
     "sop": grid(method__lr_u=[0.078125, 0.25], method__lr_v=[0.078125, 0.78125, 4.0]),
     "pencil": grid(method__lr=[4.6875, 10.0, 15.0], method__alpha=[0.1, 0.4]),
     "joint": grid(method__alpha=[0.8, 1.2], optimizer__lr=[0.03, 0.05, 0.1]),
-    "selc": grid(method__alpha=[0.7, 0.8, 0.9], method__earlier=[0.05, 0.1]),
+    "selc": grid(method__alpha=[0.7, 0.8, 0.9], method__start_before=[0.05, 0.1]),
     "selc_plus": grid(training__epochs=EPOCHS, method__alpha=[0.7, 0.8, 0.9]),
     "m_correction": grid(method__variant=["M-DYR-H", "M-DYR-S", "MD-DYR-SH"], method__warm_up=[0.15, 0.35]),
-    "decoupling": grid(method__warm_up=[0.0, 0.1, 1 / 3], method__least=[0.0, 0.1]),
+    "decoupling": grid(method__warm_up=[0.0, 0.1, 1 / 3], method__min_fraction=[0.0, 0.1]),
     # The noise rate is estimated in all settings.
     "co_teaching": grid(method__ramp=[0.05, 0.25], method__exponent=[0.5, 1.0, 2.0]),
-    "co_teaching_plus": grid(method__warm_up=[0.1, 0.25, 0.5], method__least=[0.0, 0.1]),
+    "co_teaching_plus": grid(method__warm_up=[0.1, 0.25, 0.5], method__min_fraction=[0.0, 0.1]),
     "jocor": grid(method__ramp=[0.05, 0.25], method__lam=[0.5, 0.65, 0.9]),
     # The weak view is the image itself here, which tells nothing by a second draw.
-    "morph": grid(method__against=["strong"], method__history=[3, 10], method__weight=[0.0, 1.0, 5.0]),
+    "morph": grid(method__consistency_view=["strong"], method__history=[3, 10], method__weight=[0.0, 1.0, 5.0]),
     # λ_u follows from the estimated noise rate in all settings.
     "dividemix": grid(method__penalty=[0.0, 1.0], method__warm_up=[0.05, 0.1, 0.25]),
     "elr_plus": grid(method__beta=[0.7, 0.9], method__lam=[1.0, 3.0, 7.0]),

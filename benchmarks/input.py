@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.pil_pipeline import MEAN, STD, PilImages
 from benchmarks.timing import measure, ratio, spread, write_csv
 from permll.data import Images, LabeledData, Stream, load
-from permll.data.transforms import Chain, Crop, Flip, Normalize, RandAugment, Transform
+from permll.data.transforms import Compose, Normalize, RandAugment, RandomCrop, RandomHorizontalFlip, Transform
 
 BATCH = 128
 TARGET = 5.0
@@ -26,9 +26,9 @@ EPOCH = 25_600  # images per epoch with workers, so that their start-up time is 
 Row = dict[str, object]
 
 VIEWS: dict[str, Transform] = {
-    "crop, flip, normalize": Chain(Crop(padding=4, mode="zero"), Flip(), Normalize(MEAN, STD)),
-    "crop, flip, RandAugment, normalize": Chain(
-        Crop(padding=4, mode="zero"), Flip(), RandAugment(2, 0.3), Normalize(MEAN, STD)
+    "crop, flip, normalize": Compose(RandomCrop(padding=4, mode="zero"), RandomHorizontalFlip(), Normalize(MEAN, STD)),
+    "crop, flip, RandAugment, normalize": Compose(
+        RandomCrop(padding=4, mode="zero"), RandomHorizontalFlip(), RandAugment(2, 0.3), Normalize(MEAN, STD)
     ),
 }
 

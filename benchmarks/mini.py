@@ -22,11 +22,11 @@ from benchmarks.timing import RESULTS
 from permll import bench
 from permll.bench.results import Row
 from permll.methods import METHODS
-from permll.report.figures.comparison import Scores, draw_comparison, ranking
+from permll.report.figures.comparison import Scores, draw_comparison, rank_by_accuracy
 from permll.report.figures.style import save
 
 RUNS = ROOT / OUT / "mini"
-TABLES = ("table1", "detection", "correction", "calibration", "memorisation", "time", "ranks")
+TABLES = ("table1", "detection", "correction", "calibration", "memorization", "time", "ranks")
 PANELS = {"sym-60": "Symmetric noise, 60 %", "asym-40": "Asymmetric noise, 40 %"}
 NOISES = tuple(PANELS)
 SEEDS = (1, 2, 3)
@@ -51,7 +51,7 @@ def short_table(rows: Sequence[Row]) -> str:
     """Return four numbers for two kinds of noise, as Markdown, sorted by the accuracy of the last epoch."""
     lines = ["| method | " + " | ".join(f"{noise} {name}" for noise in NOISES for name in SHORT_TABLE.values()) + " |"]
     lines.append("|---" * (1 + len(NOISES) * len(SHORT_TABLE)) + "|")
-    for method in ranking(_panels(rows)):
+    for method in rank_by_accuracy(_panels(rows)):
         cells = [METHODS[method].title]
         for noise in NOISES:
             group = [row for row in rows if (row["noise"], row["method"], row["variant"]) == (noise, method, "")]

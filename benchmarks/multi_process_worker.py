@@ -24,7 +24,7 @@ from permll.distributed.launch import launch_fabric
 from permll.methods import find_method
 from permll.networks import build_network
 from permll.training.checkpoint import Checkpoints
-from permll.training.runner import save_together
+from permll.training.runner import save_checkpoint
 from permll.training.trainer import Trainer
 
 BATCH = 128
@@ -126,7 +126,7 @@ def measure_storage(trainer: Trainer) -> dict[str, float]:
         if not trainer.group.is_single:
             dist.broadcast_object_list(folder, 0)
         start = time.perf_counter()
-        save_together(Checkpoints(Path(folder[0])), trainer)
+        save_checkpoint(Checkpoints(Path(folder[0])), trainer)
         trainer.group.barrier()
         seconds = time.perf_counter() - start
         size = sum(path.stat().st_size for path in Path(folder[0]).iterdir())

@@ -16,7 +16,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.timing import write_csv
-from permll.functional.noise_rate import fit_likelihood, noise_rate_from_joint
+from permll.functional.noise_rate import fit_joint, noise_rate_from_joint
 
 SIZES = ((10, 1_000), (40, 2_000), (100, 2_000), (100, 5_000))  # classes, rows
 NOISES = ("none", "symmetric", "asymmetric")
@@ -42,16 +42,16 @@ def main() -> None:
     """Estimate the rate in every setting."""
     torch.set_num_threads(1)
     rows: list[dict[str, object]] = []
-    for (classes, samples), noise, caution in product(SIZES, NOISES, CAUTION):
+    for (classes, samples), noise, smoothing in product(SIZES, NOISES, CAUTION):
         errors = []
         for seed in SEEDS:
             logits, labels, truth = simulate(classes, samples, noise, seed)
-            rate = noise_rate_from_joint(fit_likelihood(logits, labels, groups=1, caution=caution).joint)
+            rate = noise_rate_from_joint(fit_joint(logits, labels, groups=1, smoothing=smoothing).joint)
             errors.append(100 * (rate - truth))
-            fields = {"classes": classes, "rows": samples, "noise": noise, "caution": f"{caution:g}", "seed": seed}
+            fields = {"classes": classes, "rows": samples, "noise": noise, "caution": f"{smoothing:g}", "seed": seed}
             rows.append(fields | {"truth": f"{truth:.4f}", "rate": f"{rate:.4f}"})
         error = f"{statistics.mean(errors):+.1f} ± {statistics.stdev(errors):.1f} points"
-        print(f"{classes} classes, {samples} rows, {noise}, caution {caution:g}: {error}", flush=True)
+        print(f"{classes} classes, {samples} rows, {noise}, caution {smoothing:g}: {error}", flush=True)
     print(f"written to {write_csv('noise_rate_bias', rows)}")
 
 

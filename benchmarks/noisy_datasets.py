@@ -18,7 +18,7 @@ from permll.data import load
 from permll.data.encoding import TextEncoder
 from permll.data.inputs import Texts
 from permll.noise import corrupt, named_noise
-from permll.noise.annotators import covered, majority, one_answer
+from permll.noise.annotators import has_answer, majority_vote, sample_answer
 from permll.noise.instance import part_dependent
 
 FASHION_ROWS = 10_000  # of 60,000, to train in seconds
@@ -103,9 +103,11 @@ def _load_real(path: Path, seed: int) -> NoisyDataset:
     kind = "x" if "x_train" in arrays else "text"
     truth, y_test = arrays["y_train"].astype(np.int64), arrays["y_test"].astype(np.int64)
     num_classes = int(truth.max()) + 1
-    given = one_answer(annotations, seed) if "answers" in arrays else majority(annotations, num_classes, seed=seed)
+    given = (
+        sample_answer(annotations, seed) if "answers" in arrays else majority_vote(annotations, num_classes, seed=seed)
+    )
     counts = np.bincount(given[given >= 0], minlength=num_classes)
-    rows = covered(annotations) & (counts[given] >= MIN_CLASS_SIZE)
+    rows = has_answer(annotations) & (counts[given] >= MIN_CLASS_SIZE)
     x, x_test = arrays[f"{kind}_train"][rows], arrays[f"{kind}_test"]
     if kind == "text":
         encoder = TextEncoder.fit(Texts(x.tolist()))

@@ -31,18 +31,18 @@ from benchmarks.timing import RESULTS
 from permll.data import LabeledData, load
 from permll.methods._base import PredictLogits
 from permll.methods.permll_plus import PermLLPlus
-from permll.training.data_preparation import prepare
-from permll.training.recipe_files import choose_recipe
+from permll.training.data_preparation import prepare_data
+from permll.training.recipe_files import resolve_recipe
 from permll.training.train import train
 
 PLUS = "permll_plus"
 CHOICES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "plus": ("PermLL+", PLUS, {}),
     "no-memory": ("without averaged predictions", PLUS, {"beta": 0.0}),
-    "no-shares": ("without a class prior", PLUS, {"prior": "free"}),
+    "no-shares": ("without a class prior", PLUS, {"prior": "none"}),
     "given-shares": ("class prior of the given labels", PLUS, {"prior": "given"}),
-    "nothing-earned": ("label logit decays to 0", PLUS, {"earned": False}),
-    "no-closing": ("label logit hardly decays", PLUS, {"close": 1.0}),
+    "nothing-earned": ("label logit decays to 0", PLUS, {"earned_label_logit": False}),
+    "no-closing": ("label logit hardly decays", PLUS, {"label_logit_decay": 1.0}),
     "no-waiting": ("label logit decays right after the warm-up", "benchmarks.permll_plus_ablation:ImmediateDecay", {}),
     "no-warm-up": ("without a warm-up", PLUS, {"warm_up": 0}),
     "no-heed": ("without correction for memorization", PLUS, {"correct_memorization": False}),
@@ -70,7 +70,7 @@ NUM_UNSEEN = 10_000
 def unseen_images(seed: int) -> LabeledData:
     """Return training images that a run with this seed does not use."""
     seeds = {"data.noise_seed": seed, "data.split_seed": seed}
-    prepared = prepare(choose_recipe("mini/sym-20", seeds))
+    prepared = prepare_data(resolve_recipe("mini/sym-20", seeds))
     assert prepared.validation is not None
     used = {*prepared.train.ids, *prepared.validation.ids}
     data = load("fashion_mnist")
@@ -84,7 +84,7 @@ class ImmediateDecay(PermLLPlus):
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Make the label accuracy look as if it had stopped to grow."""
-        self.before[1] = 1.0
+        self.previous_label_probs[1] = 1.0
         super().on_epoch_end(epoch, predict_logits)
 
 

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.pil_pipeline import MEAN, STD, PilImages
 from benchmarks.timing import Ratio, measure, ratio, spread, write_csv
 from permll.data import Images, LabeledData, load
-from permll.data.transforms import Chain, Crop, Flip, Normalize, Transform
+from permll.data.transforms import Compose, Normalize, RandomCrop, RandomHorizontalFlip, Transform
 from permll.methods import find_method
 from permll.networks import build_network
 from permll.training.trainer import Trainer
@@ -32,7 +32,7 @@ COSTS: dict[str, tuple[dict[str, Any], float]] = {
     "permll": ({"init": 0.35, "lr": 1.5 / BATCH}, 1.03),
     "permll_plus": ({"warm_up": 0}, 1.05),
 }
-WEAK = Chain(Crop(padding=4, mode="zero"), Flip(), Normalize(MEAN, STD))
+WEAK = Compose(RandomCrop(padding=4, mode="zero"), RandomHorizontalFlip(), Normalize(MEAN, STD))
 
 
 def our_steps(

@@ -12,6 +12,7 @@ import pytest
 import permll
 import permll.data
 import permll.evaluation
+import permll.functional
 import permll.methods
 import permll.networks
 import permll.noise
@@ -21,6 +22,7 @@ PACKAGES = [
     permll,
     permll.data,
     permll.evaluation,
+    permll.functional,
     permll.methods,
     permll.networks,
     permll.noise,
@@ -70,7 +72,8 @@ def test_the_names_for_type_checkers_are_the_names_there_are(package: ModuleType
 
 def test_modules_can_be_reached_without_importing_them() -> None:
     code = (
-        "import permll; permll.data.splits.stratified, permll.data.readers.read, permll.noise.instance.part_dependent"
+        "import permll; permll.data.splits.stratified_split, permll.data.readers.read; "
+        "permll.noise.instance.part_dependent"
     )
     modules_after(code)
 

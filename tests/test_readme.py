@@ -1,4 +1,4 @@
-"""The README tells the truth: its code runs, its numbers are those of the committed results."""
+"""README and docs: their code runs, and their numbers are those of the committed results."""
 
 import csv
 import re
@@ -38,7 +38,7 @@ def results(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_the_changed_loop_runs_and_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readme_loop_runs_and_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     changed = "\n".join(line[1:] for line in block("diff").splitlines() if not line.startswith("-"))
     x, train_labels = torch.randn(32, 5), torch.arange(32) % 10
@@ -58,7 +58,7 @@ def test_the_changed_loop_runs_and_learns(tmp_path: Path, monkeypatch: pytest.Mo
     assert torch.equal(torch.load("layer.pt", weights_only=True)["alpha"], names["layer"].alpha)
 
 
-def test_the_data_code_runs() -> None:
+def test_readme_data_code_runs() -> None:
     names: dict[str, Any] = {}
     exec(block("python", "permll.data.load").replace('"photos/"', '"digits"'), names)
     batches = list(names["stream"])
@@ -79,13 +79,13 @@ def test_the_data_code_runs() -> None:
         ("permll", "recall"),
     ],
 )
-def test_the_demos_numbers_are_those_of_the_results(method: str, column: str) -> None:
+def test_readme_demo_numbers(method: str, column: str) -> None:
     values = [100 * float(row[column]) for row in results("demo") if row["method"] == method]
     assert len(values) == 5
     assert f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}" in README
 
 
-def test_the_costs_are_those_of_the_results() -> None:
+def test_readme_cost_of_layer() -> None:
     rows = results("layer")
     assert all(row["met"] == "True" for row in rows if row["target"])
     steps = [row for row in rows if row["what"].startswith("step: layer")]
@@ -101,7 +101,7 @@ def test_the_costs_are_those_of_the_results() -> None:
     assert f"takes {longest:.2f} times as long as one with 10 thousand" in README
 
 
-def test_the_cost_of_permll_plus_is_that_of_the_results() -> None:
+def test_readme_cost_of_permll_plus() -> None:
     own = [
         float(row["ratio_median"])
         for row in results("training")
@@ -110,16 +110,16 @@ def test_the_cost_of_permll_plus_is_that_of_the_results() -> None:
     assert f"With PermLL+ it takes {min(own):.3f} to {max(own):.3f} times as long" in README
 
 
-def test_the_speed_of_the_input_is_that_of_the_results() -> None:
+def test_readme_speed_of_input() -> None:
     rows = {row["what"]: row for row in results("input")}
-    plain, workers = (rows[f"images/s: crop, flip, normalize{more}"] for more in ("", ", PIL in 2 workers"))
+    plain, workers = (rows[f"images/s: crop, flip, normalise{more}"] for more in ("", ", PIL in 2 workers"))
     assert plain["met"] == "True"
     assert f"at {float(plain['ratio_median']):.1f} times the speed of a per-image PIL pipeline" in README
     assert f"and still {float(workers['ratio_median']):.1f}\n" in README
-    assert f"the first batch is there {float(rows['seconds: files to first batch']['ours']):.3f} s after" in README
+    assert f"the first batch is ready {float(rows['seconds: files to first batch']['ours']):.3f} s after" in README
 
 
-def test_the_table_is_that_of_the_results() -> None:
+def test_readme_table() -> None:
     (shown,) = re.findall(r"<!-- results/mini.table1.md -->\n(.*?)<!-- end -->", README, re.DOTALL)
     assert shown == render_tables(read_rows(RESULTS / "mini.csv"), table="table1", format="markdown")
 
@@ -140,16 +140,16 @@ def test_the_table_is_that_of_the_results() -> None:
         ("asym-40", "permll_plus"),
     ],
 )
-def test_the_numbers_of_the_text_are_those_of_the_table(noise: str, method: str) -> None:
-    assert of_three(noise, method, "last") in README
+def test_readme_accuracies(noise: str, method: str) -> None:
+    assert mean_and_spread(noise, method, "last") in README
 
 
 @pytest.mark.parametrize(("noise", "method"), [("asym-20", "permll_plus"), ("asym-20", "dual_t")])
-def test_what_is_said_of_proposed_labels_is_in_the_results(noise: str, method: str) -> None:
-    assert of_three(noise, method, "right_after") in README
+def test_readme_corrected_labels(noise: str, method: str) -> None:
+    assert mean_and_spread(noise, method, "right_after") in README
 
 
-def of_three(noise: str, method: str, column: str) -> str:
+def mean_and_spread(noise: str, method: str, column: str) -> str:
     """Return mean and spread of a column at tier mini."""
     rows = [row for row in results("mini") if (row["noise"], row["method"], row["variant"]) == (noise, method, "")]
     values = [100 * float(row[column]) for row in rows]
@@ -157,7 +157,7 @@ def of_three(noise: str, method: str, column: str) -> str:
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
 
 
-def test_permll_plus_ties_with_the_best_in_all_columns_and_is_first_by_mean_rank() -> None:
+def test_permll_plus_ties_with_best_and_is_first_by_mean_rank() -> None:
     rows = read_rows(RESULTS / "mini.csv")
     (own,) = (line for line in render_tables(rows, table="table1", format="markdown").splitlines() if "PermLL+" in line)
     assert own.count("**") == 2 * 6
@@ -167,7 +167,7 @@ def test_permll_plus_ties_with_the_best_in_all_columns_and_is_first_by_mean_rank
     )
 
 
-def test_permll_plus_proposes_as_many_right_labels_as_the_best_in_all_columns() -> None:
+def test_permll_plus_corrected_labels_tie_with_best() -> None:
     rows = read_rows(RESULTS / "mini.csv")
     lines = render_tables(rows, table="correction", format="markdown").splitlines()
     (own,) = (line for line in lines if line.startswith("| PermLL+ |"))
@@ -176,7 +176,7 @@ def test_permll_plus_proposes_as_many_right_labels_as_the_best_in_all_columns() 
     assert all("**" in cell for cell in after)
 
 
-def test_permll_plus_is_above_permll_and_the_best_epoch_of_cross_entropy_on_what_was_held_back() -> None:
+def test_permll_plus_beats_permll_and_ce_on_holdout_settings() -> None:
     def mean(method: str, setting: str, column: str = "last") -> float:
         rows = [row for row in results("holdout_settings") if row["set"] == f"{method}/{setting}"]
         assert len(rows) == 3
@@ -194,8 +194,8 @@ DOCS = ROOT / "docs"
 
 
 @pytest.mark.parametrize("page", sorted(str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")))
-def test_links_between_pages_lead_to_pages(page: str) -> None:
-    """The site is built strictly: a link out of docs/ would break it."""
+def test_docs_links_exist(page: str) -> None:
+    """The strict build of the site refuses links that leave docs/."""
     text = re.sub(r"```.*?```|`[^`]*`", "", (DOCS / page).read_text(), flags=re.S)
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if not re.match(r"\w+:", target):
@@ -205,7 +205,7 @@ def test_links_between_pages_lead_to_pages(page: str) -> None:
 
 
 @pytest.mark.parametrize("scale", scales.SCALES)
-def test_the_default_of_permll_plus_holds_at_every_scale(scale: str) -> None:
+def test_permll_plus_default_at_every_scale(scale: str) -> None:
     def mean(method: str) -> float:
         rows = [row for row in results("scales") if row["set"] == f"{method}/{scale}"]
         assert len(rows) == scales.SCALES[scale][1]
@@ -214,8 +214,8 @@ def test_the_default_of_permll_plus_holds_at_every_scale(scale: str) -> None:
     assert mean("permll_plus") > max(mean("permll"), mean("ce")) - 0.005
 
 
-@pytest.mark.parametrize(("look", "title"), [("1", "first version"), ("2", "second version")])
-def test_earlier_looks_are_told_as_they_were(look: str, title: str) -> None:
+@pytest.mark.parametrize(("look", "title"), [("1", "first look"), ("2", "second look")])
+def test_docs_earlier_evaluations(look: str, title: str) -> None:
     by_setting: dict[str, list[dict[str, str]]] = {}
     for row in results("earlier_versions"):
         if row["look"] == look:
@@ -230,7 +230,7 @@ def test_earlier_looks_are_told_as_they_were(look: str, title: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted({path.name for path in RESULTS.glob("*.*.md")} - {"mini.short.md"}))
-def test_the_tables_of_the_docs_are_those_of_the_results(name: str) -> None:
+def test_docs_tables(name: str) -> None:
     of, table, _ = name.split(".")
     rows = read_rows(RESULTS / f"{of}.csv")
     assert (RESULTS / name).read_text() == render_tables(rows, table=table, format="markdown")
@@ -239,19 +239,19 @@ def test_the_tables_of_the_docs_are_those_of_the_results(name: str) -> None:
 @pytest.mark.parametrize(
     "script", [cleaning, cleaning_ablation, auto_apply_safety, holdout_settings, permll_plus_ablation, scales]
 )
-def test_tables_in_results_are_those_of_their_csv_files(script: Any) -> None:
+def test_results_tables(script: Any) -> None:
     name = script.__name__.rpartition(".")[2]
     assert (RESULTS / f"{name}.md").read_text() == script.table(read_csv(name))
 
 
-def test_all_targets_of_the_suite_are_met_by_the_results() -> None:
+def test_suite_targets_are_met() -> None:
     found = list(suite.verdicts())
     assert (RESULTS / "suite.md").read_text() == suite.table(found)
     assert {name for name, *_ in found} == {*suite.BENCHMARKS, "cleaning"}
     assert [what for _, what, *_, met in found if not met] == []
 
 
-def test_what_is_said_of_cleaning_is_in_the_results() -> None:
+def test_readme_cleaning_comparison() -> None:
     def mean(name: str, who: str, column: str) -> float:
         rows = [row for row in results("cleaning") if (row["set"], row["who"]) == (name, who)]
         assert len(rows) == 3

@@ -1,4 +1,4 @@
-"""PermLL: train on wrong labels, find them, correct them.
+"""PermLL: train on noisy labels, find the wrong ones, and correct them.
 
 The public names. Each is imported when it is first used.
 """
@@ -10,14 +10,20 @@ from permll._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from permll import data as data
+    from permll import functional as functional
     from permll import noise as noise
+    from permll.cleaning.apply.api import apply as apply
     from permll.cleaning.clean import clean as clean
-    from permll.cleaning.findings import Findings as Findings
     from permll.cleaning.label_errors import find_label_errors as find_label_errors
+    from permll.data.indexed_dataset import IndexedDataset as IndexedDataset
     from permll.estimator.classifier import PermLLClassifier as PermLLClassifier
+    from permll.findings import Findings as Findings
     from permll.layer.module import PermutationLayer as PermutationLayer
+    from permll.methods._registry import list_methods as list_methods
+    from permll.noise.apply_noise import corrupt as corrupt
     from permll.training.noise_estimate import NoiseEstimate as NoiseEstimate
     from permll.training.noise_estimate import estimate_noise as estimate_noise
+    from permll.training.predictor import load_predictor as load_predictor
     from permll.training.run import Run as Run
     from permll.training.train import train as train
 
@@ -25,14 +31,20 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "data": (),
+        "functional": (),
         "noise": (),
+        "cleaning.apply.api": ("apply",),
         "cleaning.clean": ("clean",),
-        "cleaning.findings": ("Findings",),
         "cleaning.label_errors": ("find_label_errors",),
+        "data.indexed_dataset": ("IndexedDataset",),
         "estimator.classifier": ("PermLLClassifier",),
+        "findings": ("Findings",),
         "layer.module": ("PermutationLayer",),
-        "training.train": ("train",),
+        "methods._registry": ("list_methods",),
+        "noise.apply_noise": ("corrupt",),
         "training.noise_estimate": ("NoiseEstimate", "estimate_noise"),
+        "training.predictor": ("load_predictor",),
         "training.run": ("Run",),
+        "training.train": ("train",),
     },
 )

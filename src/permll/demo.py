@@ -1,6 +1,6 @@
-"""The main job in miniature: digits with 40 % wrong labels, one small network, with and without the layer.
+"""Demo: a small network on digits with 40 % wrong labels, with and without the permutation layer.
 
-It runs through the one training loop; ``permll demo`` shows it with a progress display.
+``permll demo`` runs it with a progress display.
 """
 
 from collections.abc import Iterator
@@ -11,41 +11,41 @@ import torch
 from torch import Tensor, nn
 
 from permll.data import LabeledData, Vectors
-from permll.data.transforms.defaults import as_it_is
+from permll.data.transforms.defaults import identity
+from permll.evaluation.detection import flag_score
 from permll.layer.module import PermutationLayer
 from permll.methods import find_method
-from permll.noise.corruption import corrupt
-from permll.noise.models import symmetric
-from permll.report.figures.label_issues import Suspect
+from permll.noise import corrupt
+from permll.report.figures.label_issues import LabelIssue
 from permll.training.trainer import Trainer
 
-Method = Literal["ce", "permll"]
-METHODS: dict[Method, str] = {"ce": "Cross-entropy", "permll": "PermLL"}
+MethodName = Literal["ce", "permll"]
+METHODS: dict[MethodName, str] = {"ce": "Cross-entropy", "permll": "PermLL"}
 EPOCHS = 60
-NOISE = 0.4
-CLASSES = 10
-_TEST, _BATCH, _HIDDEN = 450, 64, 256
+NOISE_RATE = 0.4
+NUM_CLASSES = 10
+_TEST_SIZE, _BATCH_SIZE, _HIDDEN_SIZE = 450, 64, 256
 
 
-class Digits(NamedTuple):
-    """Images as rows of 64 grey values in [0, 1]; ``given`` labels to train on, true ones only to judge by."""
+class NoisyDigits(NamedTuple):
+    """Images as rows of 64 gray values in [0, 1], noisy labels for training, and clean labels for evaluation."""
 
-    train: Tensor
-    given: Tensor
-    true: Tensor
-    test: Tensor
-    test_true: Tensor
+    images: Tensor
+    labels: Tensor
+    clean_labels: Tensor
+    test_images: Tensor
+    test_labels: Tensor
 
 
-class Training(NamedTuple):
-    """How one training went: test accuracy after each epoch, and the layer if there was one."""
+class TrainingState(NamedTuple):
+    """Test accuracy after each epoch so far, and the permutation layer of PermLL."""
 
     accuracy: list[float]
     layer: PermutationLayer | None
 
 
-class Verdict(NamedTuple):
-    """What the layer made of the labels, counted against the truth."""
+class CorrectionResult(NamedTuple):
+    """Label accuracy before and after the correction, and detection metrics of the changed labels."""
 
     right_before: float
     right_after: float
@@ -55,83 +55,84 @@ class Verdict(NamedTuple):
     recall: float
 
 
-def noisy_digits(seed: int, noise: float = NOISE) -> Digits:
-    """Split scikit-learn's digits and give exactly the share ``noise`` of the training labels another class."""
+def load_noisy_digits(seed: int, noise_rate: float = NOISE_RATE) -> NoisyDigits:
+    """Split scikit-learn's digits, and apply exact symmetric noise to the training labels."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
     x, y = load_digits(return_X_y=True)
     x = (x / 16).astype(np.float32)
-    split = train_test_split(x, y.astype(np.int64), test_size=_TEST, stratify=y, random_state=seed)
-    train, test, true, test_true = (torch.from_numpy(part) for part in split)
-    flips = symmetric(CLASSES, noise, include_true=False, pick="exact")
-    given = torch.from_numpy(corrupt(true.numpy(), flips, seed).noisy)
-    return Digits(train, given, true, test, test_true)
+    parts = train_test_split(x, y.astype(np.int64), test_size=_TEST_SIZE, stratify=y, random_state=seed)
+    images, test_images, clean_labels, test_labels = (torch.from_numpy(part) for part in parts)
+    record = corrupt(clean_labels.numpy(), f"sym:{noise_rate}", seed, num_classes=NUM_CLASSES)
+    return NoisyDigits(images, torch.from_numpy(record.noisy), clean_labels, test_images, test_labels)
 
 
 def train(
-    data: Digits, method: Method, seed: int, epochs: int = EPOCHS, correct_after: float | None = None
-) -> Iterator[Training]:
-    """Train the network; yield the state of affairs after every epoch."""
+    data: NoisyDigits, method: MethodName, seed: int, epochs: int = EPOCHS, correct_after: float | None = None
+) -> Iterator[TrainingState]:
+    """Train a network and yield the state after every epoch."""
     from lightning_fabric import Fabric
 
     accuracy: list[float] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         settings = {} if method == "ce" else {"correct_after": correct_after}
-        trained = find_method(method).build(**settings)
-        trained.networks["net"] = _network(seed)
+        learner = find_method(method).build(**settings)
+        learner.networks["net"] = _build_network(seed)
         trainer = Trainer(
             Fabric(accelerator="cpu", devices=1),
-            trained,
-            _data(data.train, data.given),
-            {"weak": as_it_is, "plain": as_it_is},
+            learner,
+            _to_labeled_data(data.images, data.labels),
+            {"weak": identity, "plain": identity},
             optimizer={"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4},
             schedule={"kind": "cosine"},
             epochs=epochs,
-            batch_size=_BATCH,
+            batch_size=_BATCH_SIZE,
             seed=seed,
         )
-    test = _data(data.test, data.test_true)
+    test = _to_labeled_data(data.test_images, data.test_labels)
     for _ in trainer.each_epoch():
-        accuracy.append((trainer.predict(test).argmax(-1) == data.test_true).double().mean().item())
-        yield Training(accuracy, getattr(trained, "layer", None))
+        accuracy.append((trainer.predict(test).argmax(-1) == data.test_labels).double().mean().item())
+        yield TrainingState(accuracy, getattr(learner, "layer", None))
 
 
-def _data(images: Tensor, labels: Tensor) -> LabeledData:
-    names = tuple(map(str, range(CLASSES)))
-    return LabeledData(Vectors(images), labels, names, tuple(map(str, range(len(images)))))
+def _to_labeled_data(images: Tensor, labels: Tensor) -> LabeledData:
+    classes = tuple(map(str, range(NUM_CLASSES)))
+    return LabeledData(Vectors(images), labels, classes, tuple(map(str, range(len(images)))))
 
 
-def _network(seed: int) -> nn.Module:
+def _build_network(seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.Sequential(
-            nn.Linear(64, _HIDDEN), nn.BatchNorm1d(_HIDDEN), nn.ReLU(),
-            nn.Linear(_HIDDEN, _HIDDEN), nn.BatchNorm1d(_HIDDEN), nn.ReLU(),
-            nn.Linear(_HIDDEN, CLASSES),
+            nn.Linear(64, _HIDDEN_SIZE), nn.BatchNorm1d(_HIDDEN_SIZE), nn.ReLU(),
+            nn.Linear(_HIDDEN_SIZE, _HIDDEN_SIZE), nn.BatchNorm1d(_HIDDEN_SIZE), nn.ReLU(),
+            nn.Linear(_HIDDEN_SIZE, NUM_CLASSES),
         )  # fmt: skip
 
 
-def judge(layer: PermutationLayer, data: Digits) -> Verdict:
-    """Compare given and corrected labels with the true ones; a label counts as found where the layer changed it."""
+def evaluate_correction(layer: PermutationLayer, data: NoisyDigits) -> CorrectionResult:
+    """Compare given and corrected labels with the clean labels; a wrong label is found if the layer changed it."""
     corrected = layer.corrected_labels()
-    wrong, changed = data.given != data.true, corrected != data.given
-    found = int((wrong & changed).sum())
-    return Verdict(
+    wrong, changed = data.labels != data.clean_labels, corrected != data.labels
+    score = flag_score(changed, wrong)
+    return CorrectionResult(
         right_before=(~wrong).double().mean().item(),
-        right_after=(corrected == data.true).double().mean().item(),
+        right_after=(corrected == data.clean_labels).double().mean().item(),
         wrong=int(wrong.sum()),
-        found=found,
-        precision=found / max(int(changed.sum()), 1),
-        recall=found / max(int(wrong.sum()), 1),
+        found=int((wrong & changed).sum()),
+        precision=score.precision or 0.0,
+        recall=score.recall or 0.0,
     )
 
 
-def worst_suspects(layer: PermutationLayer, data: Digits, limit: int) -> list[Suspect]:
-    """Return the samples the layer trusts least, as pictures with their labels."""
+def least_trusted_samples(layer: PermutationLayer, data: NoisyDigits, limit: int) -> list[LabelIssue]:
+    """Return the samples with the lowest label quality, as images with their labels."""
     corrected = layer.corrected_labels()
     return [
-        Suspect(data.train[i].reshape(8, 8).numpy(), int(data.given[i]), int(corrected[i]), int(data.true[i]))
+        LabelIssue(
+            data.images[i].reshape(8, 8).numpy(), int(data.labels[i]), int(corrected[i]), int(data.clean_labels[i])
+        )
         for i in layer.suspects(limit).tolist()
     ]

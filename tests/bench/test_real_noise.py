@@ -9,7 +9,7 @@ from permll.bench import collect, plan, run
 from permll.bench.real_noise import unpack
 from permll.data import load
 from permll.noise import Corruption
-from permll.noise.annotators import majority
+from permll.noise.annotators import majority_vote
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_unpack_takes_the_majority_of_rules(tmp_path: Path) -> None:
     np.savez(path, text_train=words, y_train=y, rules_train=rules, text_test=words, y_test=y)
     unpack(path, tmp_path, seed=3)
     record = Corruption.load(tmp_path / "data" / "trec" / "noise-3.npz")
-    labels = majority(rules, 2, seed=3)
+    labels = majority_vote(rules, 2, seed=3)
     assert (record.noisy == labels[labels >= 0]).all()
 
 

@@ -1,10 +1,12 @@
-"""A real browser for pages: Debian's Chromium, led by Playwright. Without one of them, tests skip and say so."""
+"""Debian's Chromium, driven by Playwright. Without one of them, the tests are skipped."""
 
 import shutil
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+from tests.helpers.browser import Reviewer
 
 FLAGS = (
     "--headless",
@@ -28,3 +30,12 @@ def browser() -> Iterator[Any]:
         started = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
         yield started
         started.close()
+
+
+@pytest.fixture
+def reviewer(browser: Any) -> Iterator[Reviewer]:
+    """Return an object that opens reviews; fail if a page logs something or calls another host."""
+    reviewer = Reviewer(browser)
+    yield reviewer
+    reviewer.close_pages()
+    assert reviewer.problems == []

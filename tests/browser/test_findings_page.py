@@ -1,4 +1,4 @@
-"""The page of findings in a real browser: it filters, copies, fits a phone, prints, and complains of nothing."""
+"""The report of findings in a real browser: filtering, copying, phones, print."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from permll.cleaning.findings import Findings
 from permll.cleaning.html_report import write_report
-from permll.cleaning.source_data import samples_of
-from tests.browser.test_bench_page import CONTRAST, DESK, PHONE
+from permll.cleaning.source_data import load_source
+from permll.findings import Findings
+from tests.helpers.browser import DESKTOP, FIND_LOW_CONTRAST, PHONE
+from tests.helpers.findings_data import make_findings, write_findings_page
 from tests.helpers.review_runs import KINDS, make_run
-from tests.report.test_findings_page import some, written
 
-Open = Callable[..., Any]
+OpenPage = Callable[..., Any]
 COMMAND = "permll apply runs/photos-permll-0 --auto --min-probability 0.95 --out new-photos --skip-unreadable"
 
 
@@ -24,9 +24,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("findings")
     classes = ("ant", "bee, the " + "very " * 20 + "long", "<b>cat</b>")
     ids = [f"{'x' * 150}/{row}.jpg" for row in range(400)]
-    written(
-        folder, some(400, classes, wrong=140, ids=ids, duplicates=((0, 1),), metadata={"transition": [[1 / 3] * 3] * 3})
-    )
+    metadata = {"transition": [[1 / 3] * 3] * 3}
+    findings = make_findings(400, classes, wrong=140, ids=ids, duplicates=((0, 1),), metadata=metadata)
+    write_findings_page(folder, findings)
     return folder
 
 
@@ -35,49 +35,51 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a page of 100 of 140 flagged labels in twelve classes, with names of several words and of one long one."""
     folder = tmp_path_factory.mktemp("wide")
     classes = ("3", "8", "Ankle boot", "T-shirt/top", "W" * 40, *(f"kind of thing {k}" for k in range(7)))
-    written(folder, some(400, classes, wrong=140), commands=[("Next:", COMMAND)])
+    write_findings_page(folder, make_findings(400, classes, wrong=140), commands=[("Next:", COMMAND)])
     return folder / "report.html"
 
 
 @pytest.fixture
-def visit(browser: Any) -> Iterator[Open]:
-    """Return a function that opens a file without a network; fail if a page complains or asks for anything else."""
+def open_page(browser: Any) -> Iterator[OpenPage]:
+    """Return a function that opens a file offline; fail if a page logs something or requests anything else."""
     contexts: list[Any] = []
-    troubles: list[str] = []
+    problems: list[str] = []
 
-    def open_page(path: Path, **options: Any) -> Any:
-        contexts.append(browser.new_context(**{"viewport": DESK, "offline": True} | options))
+    def open_file(path: Path, **options: Any) -> Any:
+        contexts.append(browser.new_context(**{"viewport": DESKTOP, "offline": True} | options))
         page = contexts[-1].new_page()
         address = path.as_uri()
-        page.on("console", lambda message: troubles.append(message.text))
-        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
         page.on(
             "request",
-            lambda asked: None if asked.url == address or asked.url.startswith("data:") else troubles.append(asked.url),
+            lambda request: (
+                None if request.url == address or request.url.startswith("data:") else problems.append(request.url)
+            ),
         )
         page.goto(address)
         return page
 
-    yield open_page
+    yield open_file
     for context in contexts:
         context.close()
-    assert troubles == []
+    assert problems == []
 
 
 @pytest.fixture
-def page(visit: Open, folder: Path) -> Any:
-    return visit(folder / "report.html")
+def page(open_page: OpenPage, folder: Path) -> Any:
+    return open_page(folder / "report.html")
 
 
 def pairs(page: Any) -> list[str]:
-    """Return the pairs of the cards that are to be seen."""
+    """Return the pairs of the visible cards."""
     found: list[str] = page.eval_on_selector_all(
         ".card", "all => all.filter(c => c.offsetParent).map(c => c.dataset.pair)"
     )
     return found
 
 
-def test_a_click_on_the_matrix_shows_its_samples(page: Any) -> None:
+def test_report_filters_by_matrix_cell(page: Any) -> None:
     every = pairs(page)
     assert len(every) == 100
     cell = page.locator("td[data-pair] button").first
@@ -89,64 +91,64 @@ def test_a_click_on_the_matrix_shows_its_samples(page: Any) -> None:
     assert page.locator("#pair").input_value() == pair
     count, flagged = every.count(pair), re.search(r"(\d+) labels$", words)
     assert flagged is not None
-    assert page.inner_text("#filtered") == f"{count} of 100 shown; {flagged[1]} are flagged in all"
-    assert page.evaluate("document.getElementById('suspects').getBoundingClientRect().top") < DESK["height"] / 3
-    cell.press("Enter")  # by keyboard, and again is back
+    assert page.inner_text("#filtered") == f"{count} of 100 shown; {flagged[1]} flagged in total"
+    assert page.evaluate("document.getElementById('issues').getBoundingClientRect().top") < DESKTOP["height"] / 3
+    cell.press("Enter")  # by keyboard; resets the filter
     assert pairs(page) == every
     assert page.inner_text("#filtered") == ""
 
 
-def test_a_number_whose_samples_are_not_shown_says_so(visit: Open, wide: Path) -> None:
-    page = visit(wide)
-    cells = page.locator("td.few")
+def test_report_marks_cells_without_cards(open_page: OpenPage, wide: Path) -> None:
+    page = open_page(wide)
+    cells = page.locator("td.not-shown")
     assert cells.count() > 0
     assert cells.locator("button").count() == 0
-    assert str(cells.first.get_attribute("title")).endswith(", none of them among the 100 shown")
+    assert str(cells.first.get_attribute("title")).endswith(", none among the 100 shown")
     assert cells.first.evaluate("cell => getComputedStyle(cell).cursor") == "default"
-    said = page.inner_text("#mixed-up-said")
-    assert said.endswith("Of the others none is among the 100 shown below; findings.csv has them.")
+    caption = page.inner_text("#confusion-matrix-caption")
+    assert caption.endswith("The other samples are not among the 100 shown below, but in findings.csv.")
 
 
-def test_every_number_has_samples_and_nothing_is_excused(page: Any) -> None:
-    assert page.locator("td.few").count() == 0
-    assert page.inner_text("#mixed-up-said").endswith("A click on a bold number shows its samples.")
+def test_report_has_no_remark_if_all_cells_have_cards(page: Any) -> None:
+    assert page.locator("td.not-shown").count() == 0
+    assert page.inner_text("#confusion-matrix-caption").endswith("Click a bold number to see its samples.")
 
 
 @pytest.mark.parametrize("width", [320, 390, 700, 1280])
-def test_labels_on_cards_stand_in_two_lines_whatever_their_names(visit: Open, wide: Path, width: int) -> None:
-    page = visit(wide, viewport={"width": width, "height": 844})
+def test_report_aligns_labels_of_cards(open_page: OpenPage, wide: Path, width: int) -> None:
+    page = open_page(wide, viewport={"width": width, "height": 844})
     untidy = page.eval_on_selector_all(
-        ".judged",
-        """all => all.filter(judged => {
-          const [given, arrow, proposed] = [...judged.children].map(part => part.getBoundingClientRect());
-          const names = [...judged.querySelectorAll("bdi")], chances = [...judged.querySelectorAll("small")];
+        ".labels",
+        """all => all.filter(labels => {
+          const [given, arrow, proposed] = [...labels.children].map(part => part.getBoundingClientRect());
+          const names = [...labels.querySelectorAll("bdi")], chances = [...labels.querySelectorAll("small")];
           const top = (part) => part.getClientRects()[0].top;
-          return judged.scrollWidth > judged.clientWidth || arrow.top < given.bottom || arrow.right > proposed.left
+          return labels.scrollWidth > labels.clientWidth || arrow.top < given.bottom || arrow.right > proposed.left
             || Math.abs(arrow.top - proposed.top) > 4
             || names.some((name, k) => Math.abs(top(name) - top(chances[k])) > 6);
-        }).map(judged => judged.textContent)""",
+        }).map(labels => labels.textContent)""",
     )
     assert untidy == []
 
 
-def test_on_a_phone_a_wide_table_fades_on_the_side_where_more_is(visit: Open, wide: Path) -> None:
-    page = visit(wide, viewport=PHONE)
+def test_report_fades_wide_table_on_phone(open_page: OpenPage, wide: Path) -> None:
+    page = open_page(wide, viewport=PHONE)
     box = page.locator(".heat .scroll").first
     faded = "box => getComputedStyle(box).maskImage"
     edge = "box => getComputedStyle(box.querySelector('tbody th')).boxShadow"
-    page.wait_for_selector(".heat .scroll.further")
+    page.wait_for_selector(".heat .scroll.more-right")
     assert "linear-gradient" in box.evaluate(faded)
     assert box.evaluate(edge) == "none"
     box.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
-    page.wait_for_selector(".heat .scroll.onward:not(.further)")
+    page.wait_for_selector(".heat .scroll.more-left:not(.more-right)")
     assert box.evaluate(faded) == "none"
     assert "inset" in box.evaluate(edge)
-    page.set_viewport_size({"width": 2000, "height": 900})  # where all of it is seen, nothing fades
-    page.wait_for_selector(".heat .scroll:not(.onward):not(.further)")
+    page.set_viewport_size({"width": 2000, "height": 900})
+    page.wait_for_selector(".heat .scroll:not(.more-left):not(.more-right)")
 
 
-def test_a_command_breaks_between_words_only_and_is_still_one(visit: Open, wide: Path) -> None:
-    page = visit(wide, viewport=PHONE)
+def test_report_wraps_command_between_words(open_page: OpenPage, wide: Path) -> None:
+    page = open_page(wide, viewport=PHONE)
     words = page.locator(".next code span")
     assert words.all_inner_texts() == COMMAND.split()
     assert words.evaluate_all("all => all.every(word => word.offsetHeight < 1.5 * all[0].offsetHeight)")
@@ -155,14 +157,14 @@ def test_a_command_breaks_between_words_only_and_is_still_one(visit: Open, wide:
     assert page.evaluate(selected) == COMMAND
 
 
-def test_samples_are_found_by_id_and_class_and_all_come_back(page: Any) -> None:
+def test_report_searches_ids_and_classes(page: Any) -> None:
     page.fill("#words", "x/77.JPG")
     assert len(pairs(page)) == 1
     assert page.inner_text("#filtered") == "1 of 100 shown"
-    page.fill("#words", "x/77.jpg nobody")
+    page.fill("#words", "x/77.jpg nothing")
     assert pairs(page) == []
     page.get_by_role("button", name="Show all").click()
-    page.wait_for_function("document.querySelectorAll('.card:not([hidden])').length === 100")
+    page.locator(".card:not([hidden])").nth(99).wait_for()
     page.fill("#words", "<b>cat")
     assert pairs(page)
     assert all("2" in pair.split("-") for pair in pairs(page))
@@ -172,7 +174,7 @@ def test_samples_are_found_by_id_and_class_and_all_come_back(page: Any) -> None:
     assert page.locator("td[data-pair='0-1'] button").get_attribute("aria-pressed") == "true"
 
 
-def test_a_command_is_copied_and_classes_sort(page: Any) -> None:
+def test_report_copies_command_and_sorts_classes(page: Any) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.locator("button.copy").first.click()
     page.locator("button.copy", has_text="Copied").wait_for()
@@ -184,8 +186,8 @@ def test_a_command_is_copied_and_classes_sort(page: Any) -> None:
     assert counts == sorted(counts, reverse=True)
 
 
-def test_without_scripts_everything_is_shown(visit: Open, folder: Path) -> None:
-    page = visit(folder / "report.html", java_script_enabled=False)
+def test_report_shows_everything_without_scripts(open_page: OpenPage, folder: Path) -> None:
+    page = open_page(folder / "report.html", java_script_enabled=False)
     assert page.locator(".card").count() == 100
     assert page.locator(".card").last.is_visible()
     for gone in (".filter", ".copy", ".hint"):
@@ -194,37 +196,35 @@ def test_without_scripts_everything_is_shown(visit: Open, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_on_a_phone_tables_scroll_and_the_page_does_not(visit: Open, folder: Path, scheme: str) -> None:
-    page = visit(folder / "report.html", viewport=PHONE, color_scheme=scheme)
+def test_report_fits_phone(open_page: OpenPage, folder: Path, scheme: str) -> None:
+    page = open_page(folder / "report.html", viewport=PHONE, color_scheme=scheme)
     page.evaluate("document.querySelectorAll('details').forEach(part => { part.open = true; })")
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
-    assert page.evaluate(CONTRAST) == []
+    assert page.evaluate(FIND_LOW_CONTRAST) == []
     page.locator("td[data-pair] button").first.click()
-    assert page.evaluate(CONTRAST) == []
-    assert page.eval_on_selector_all(
-        ".scroll", "all => all.every(box => box.tabIndex === 0)"
-    )  # the keyboard reaches them
+    assert page.evaluate(FIND_LOW_CONTRAST) == []
+    assert page.eval_on_selector_all(".scroll", "all => all.every(box => box.tabIndex === 0)")  # reachable by keyboard
     papers = {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 22, 31)"}
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == papers[scheme]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_data_is_seen(visit: Open, kind: str, tmp_path: Path) -> None:
+def test_report_shows_all_kinds(open_page: OpenPage, kind: str, tmp_path: Path) -> None:
     run = make_run(kind, tmp_path)
-    page = visit(write_report(run.folder, Findings.load(run.folder), samples_of(run)), viewport=PHONE)
+    page = open_page(write_report(run.folder, Findings.load(run.folder), load_source(run)), viewport=PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     content = {"images": "img", "texts": ".text", "table": ".cells", "vectors": ".numbers"}
     assert page.locator(f".card {content[kind]}").first.is_visible()
     if kind == "images":
         assert page.evaluate("document.querySelector('.card img').decode().then(() => true)")
         assert page.evaluate("document.querySelector('.card img').naturalWidth") == 120
-    if kind == "texts":  # what would be markup is text
+    if kind == "texts":  # markup is escaped
         assert "<script>document.title = 'broken'</script>" in page.locator(".card .text").first.inner_text()
         assert page.locator(".card").locator("script, b, i, u").count() == 0
         assert page.title() == "14 of 40 labels are flagged · texts"
 
 
-def test_on_paper_all_is_open_and_nothing_scrolls(page: Any) -> None:
+def test_report_prints_everything(page: Any) -> None:
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.eval_on_selector_all("details", "all => all.every(part => part.open)")

@@ -1,14 +1,14 @@
-"""A training suits the number of rows."""
+"""Recipe settings that depend on the data."""
 
 import torch
 
-from permll.cleaning.auto_config import WARM_UP, adapt_recipe, adapt_recipe_like, adapt_recipe_to_size
+from permll.cleaning.auto_config import PIXEL_WARM_UP, adapt_recipe, adapt_recipe_like, adapt_recipe_to_size
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Images, Inputs, Vectors
 from permll.training.recipe_files import load_recipe
 
 
-def test_the_recipe_suits_the_number_of_rows() -> None:
+def test_adapt_recipe_depends_on_number_of_rows() -> None:
     recipe = load_recipe("auto/clean", {"training.epochs": 40})
 
     def chosen(rows: int, classes: int = 10) -> tuple[int, float | str | None]:
@@ -20,26 +20,24 @@ def test_the_recipe_suits_the_number_of_rows() -> None:
     assert [chosen(100, classes)[1] for classes in (80, 81)] == [0.2, None]  # each keeps a row to train on
 
 
-def test_what_is_asked_for_stays() -> None:
+def test_adapt_recipe_keeps_fixed_settings() -> None:
     recipe = load_recipe("auto/clean", {"training.epochs": 40, "data.validation": 0.3})
-    asked = adapt_recipe_to_size(recipe, 1_000_000, 10, {"training.epochs", "data.validation"})
-    assert (asked.training.epochs, asked.data.validation) == (40, 0.3)
+    fixed = adapt_recipe_to_size(recipe, 1_000_000, 10, {"training.epochs", "data.validation"})
+    assert (fixed.training.epochs, fixed.data.validation) == (40, 0.3)
     assert adapt_recipe_to_size(recipe, 1_000_000, 10, {"data.validation"}).training.epochs == 6
 
 
-def test_pixels_are_learned_before_labels_turn() -> None:
-    """A CNN knows nothing in its first epochs: labels that it contradicts then would turn, whole classes of them."""
-
+def test_adapt_recipe_adds_warm_up_on_pixels() -> None:
     def samples(inputs: Inputs) -> LabeledData:
         return LabeledData(inputs, torch.arange(50) % 2, ("a", "b"), tuple(map(str, range(50))))
 
     images, vectors = samples(Images(torch.zeros(50, 1, 8, 8, dtype=torch.uint8))), samples(Vectors(torch.zeros(50, 3)))
     recipe = load_recipe("auto/clean")
-    begun = adapt_recipe(recipe, images)
-    assert begun.method.settings == recipe.method.settings | {"warm_up": WARM_UP}
-    assert adapt_recipe_like(recipe, begun).hash == begun.hash
+    started = adapt_recipe(recipe, images)
+    assert started.method.settings == recipe.method.settings | {"warm_up": PIXEL_WARM_UP}
+    assert adapt_recipe_like(recipe, started).hash == started.hash
     assert adapt_recipe(recipe, vectors).method == recipe.method
-    asked = load_recipe("auto/clean", {"method.warm_up": 7})
-    assert adapt_recipe(asked, images, {"method.warm_up"}).method.settings["warm_up"] == 7
+    fixed = load_recipe("auto/clean", {"method.warm_up": 7})
+    assert adapt_recipe(fixed, images, {"method.warm_up"}).method.settings["warm_up"] == 7
     other = load_recipe("auto/clean", {"method.name": "elr"})
     assert adapt_recipe(other, images).method == other.method

@@ -1,4 +1,4 @@
-"""``permll.clean`` in Python: whatever the data come as, it finds the labels that are wrong, and says one thing."""
+"""``permll.clean``: label issues of any form of data, consistent in memory and on disk."""
 
 import csv
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import permll
-from permll.cleaning.findings import CSV, Finding, Findings
+from permll.findings import CSV_FILE, Finding, Findings
 from permll.training import Callback, Run
 from tests.helpers.mislabeled_data import CLASSES, mislabeled
 
@@ -20,16 +20,16 @@ EPOCHS = 6
 class NoStep(Callback):
     """Fails if anything is trained."""
 
-    def on_step(self, trainer: Any) -> None:  # noqa: ARG002
+    def on_step_end(self, trainer: Any) -> None:  # noqa: ARG002
         raise AssertionError("a finished run is only read")
 
 
 def clean(*data: Any, out: Path, **options: Any) -> Findings:
-    return permll.clean(*data, out=out, epochs=EPOCHS, **{"observers": []} | options)
+    return permll.clean(*data, out=out, epochs=EPOCHS, **{"callbacks": []} | options)
 
 
 def forms() -> dict[str, tuple[Any, ...]]:
-    """Return the same rows as arrays, as a frame, and as ``Data``."""
+    """Return the same rows as arrays, as a data frame, and as ``LabeledData``."""
     rows = mislabeled()
     columns = {f"x{number}": rows.values[:, number].tolist() for number in range(rows.values.shape[1])}
     return {
@@ -40,40 +40,40 @@ def forms() -> dict[str, tuple[Any, ...]]:
 
 
 def check_agreement(found: Findings, folder: Path) -> None:
-    """Check that flags, ranks and proposals say the same, in memory and on the disk."""
-    format_list = found.first()
-    flagged = int(found.flagged.sum())
-    assert [one.rank for one in format_list] == list(range(1, len(found) + 1))
-    assert [one.flagged for one in format_list] == [True] * flagged + [False] * (len(found) - flagged)
-    for one in format_list:
-        assert 0 <= one.quality <= one.belief <= 1
-        assert one.flagged == (one.proposed != one.given and one.quality <= found.threshold)
-        assert (one.proposed == one.given) == (one.belief == one.quality)
+    """Check that issues, ranks and proposals are consistent, in memory and on disk."""
+    rows_found = found.head(None)
+    flagged = int(found.is_issue.sum())
+    assert [one.rank for one in rows_found] == list(range(1, len(found) + 1))
+    assert [one.is_issue for one in rows_found] == [True] * flagged + [False] * (len(found) - flagged)
+    for one in rows_found:
+        assert 0 <= one.label_quality <= one.confidence <= 1
+        assert one.is_issue == (one.proposed_label != one.given_label and one.label_quality <= found.threshold)
+        assert (one.proposed_label == one.given_label) == (one.confidence == one.label_quality)
     for row in range(len(found)):
-        assert found[row] == format_list[int(found.rank[row]) - 1]
-        assert next(iter(found.chances(row))) == found[row].proposed
-    assert Findings.load(folder).first() == format_list
-    with (folder / CSV).open(newline="") as file:
-        assert list(csv.reader(file)) == [list(Finding._fields), *([str(cell) for cell in one] for one in format_list)]
+        assert found[row] == rows_found[int(found.rank[row]) - 1]
+        assert next(iter(found.class_probs(row))) == found[row].proposed_label
+    assert Findings.load(folder).head(None) == rows_found
+    with (folder / CSV_FILE).open(newline="") as file:
+        assert list(csv.reader(file)) == [list(Finding._fields), *([str(cell) for cell in one] for one in rows_found)]
 
 
 @pytest.mark.parametrize("form", ["arrays", "frame", "data"])
-def test_wrong_labels_are_found_in_every_form(form: str, tmp_path: Path) -> None:
+def test_clean_finds_wrong_labels_in_every_form(form: str, tmp_path: Path) -> None:
     rows = mislabeled()
     found = clean(*forms()[form], out=tmp_path / "run")
     assert found.ids == tuple(map(str, range(len(rows.given))))
     assert found.classes == CLASSES
-    assert found.given.tolist() == rows.given.tolist()
+    assert found.given_labels.tolist() == rows.given.tolist()
     check_agreement(found, tmp_path / "run")
-    flagged = set(np.flatnonzero(found.flagged).tolist())
+    flagged = set(np.flatnonzero(found.is_issue).tolist())
     assert len(flagged & rows.wrong) > len(rows.wrong) / 2
     assert len(flagged - rows.wrong) <= 3
     assert len(rows.wrong & set(found.order[: len(rows.wrong)].tolist())) >= 0.9 * len(rows.wrong)
-    assert (found.proposed == rows.true)[sorted(flagged & rows.wrong)].all()
+    assert (found.proposed_labels == rows.true)[sorted(flagged & rows.wrong)].all()
 
 
 @pytest.mark.parametrize("method", ["ce", "elr"])
-def test_any_method_can_be_asked(method: str, tmp_path: Path) -> None:
+def test_clean_takes_any_method(method: str, tmp_path: Path) -> None:
     rows = mislabeled()
     found = clean(rows.values, rows.labels, out=tmp_path / "run", method=method)
     assert Run(tmp_path / "run").recipe.method.name == found.metadata["method"] == method
@@ -91,43 +91,43 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_threshold_says_how_sure_one_wants_to_be(source: Path) -> None:
+def test_clean_threshold_changes_only_issues(source: Path) -> None:
     run = source.parent / "run"
     before = Findings.load(run)
     counts = []
     for threshold in (1.0, 0.5, 0.1, 0.0):
         found = clean(source, out=run, threshold=threshold, callbacks=[NoStep()])
         assert found.threshold == threshold
-        assert found.quality.tolist() == before.quality.tolist()
+        assert found.label_quality.tolist() == before.label_quality.tolist()
         check_agreement(found, run)
-        counts.append(int(found.flagged.sum()))
+        counts.append(int(found.is_issue.sum()))
     assert counts == sorted(counts, reverse=True)
-    assert counts[0] == int((before.proposed != before.given).sum()) > 0
+    assert counts[0] == int((before.proposed_labels != before.given_labels).sum()) > 0
     assert counts[-1] == 0
 
 
-def test_a_finished_run_is_only_read(source: Path) -> None:
+def test_clean_only_reads_finished_run(source: Path) -> None:
     run = source.parent / "run"
     found = clean(source, out=run)
     stamps = {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
     again = clean(source, out=run, callbacks=[NoStep()])
-    assert again.first() == found.first()
+    assert again.head(None) == found.head(None)
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()} == stamps
     with pytest.raises(ValueError, match="is a run of another recipe"):
         clean(source, out=run, method="ce")
 
 
-def test_data_in_memory_are_known_again_and_others_refused(tmp_path: Path) -> None:
+def test_clean_recognizes_data_in_memory(tmp_path: Path) -> None:
     rows = mislabeled(90)
     found = clean(rows.values, rows.labels, out=tmp_path / "run")
     again = clean(rows.values, rows.labels, out=tmp_path / "run", callbacks=[NoStep()])
-    for name in ("given", "candidates", "probabilities", "quality", "neighbors"):
+    for name in ("given_labels", "top_classes", "top_probs", "label_quality", "neighbors"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    with pytest.raises(ValueError, match="was begun with other labels for 1 sample"):
+    with pytest.raises(ValueError, match="was started with other labels for 1 sample"):
         clean(rows.values, [*rows.labels[:-1], "ant" if rows.labels[-1] != "ant" else "bee"], out=tmp_path / "run")
 
 
-def test_equal_samples_with_different_labels_are_told(tmp_path: Path) -> None:
+def test_clean_reports_conflicting_duplicates(tmp_path: Path) -> None:
     rows = mislabeled(60)
     values = rows.values.copy()
     values[[3, 4]] = values[0]
@@ -138,7 +138,7 @@ def test_equal_samples_with_different_labels_are_told(tmp_path: Path) -> None:
         assert "an exact duplicate has another label" in found[row].reason
 
 
-def test_samples_without_labels_are_one_sentence(tmp_path: Path) -> None:
+def test_clean_refuses_data_without_labels(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no labels of its own: give them with labels=\."):
         clean(torch.zeros(20, 3), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""The store of decisions: its log says everything, nobody overwrites anybody, and what was acknowledged stays."""
+"""Review decisions: the log is append-only, concurrent writers conflict, and committed entries survive a kill."""
 
 import signal
 import sqlite3
@@ -13,52 +13,52 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from permll.cleaning.decisions import FILE, VERDICTS, ConflictError, Decisions, Entry, replay
+from permll.cleaning.decisions import DECISIONS_FILE, VERDICTS, ConflictError, Decisions, Entry
 
 IDS = st.sampled_from(["a.png", "b/ü.png", "<c>"])
-NAMES = st.sampled_from(["Ada", "Bob"])
+REVIEWERS = st.sampled_from(["Ada", "Bob"])
 LABELS = st.sampled_from(["cat", "dog", "O'Hara; DROP TABLE entries"])
 
 
-class Reviewing(RuleBasedStateMachine):
-    """People decide, take back and come too late; a plain list of what still stands is the slow version."""
+class DecisionMachine(RuleBasedStateMachine):
+    """Add, undo and conflict, compared with a plain list of the decisions that are not undone."""
 
     @initialize()
-    def begin(self) -> None:
+    def start(self) -> None:
         self.folder = TemporaryDirectory()
         self.decisions = Decisions(self.folder.name)
-        self.standing: list[tuple[str, str, str, str]] = []  # id, verdict, label, reviewer
+        self.active: list[tuple[str, str, str, str]] = []  # id, verdict, label, reviewer
         self.newest: dict[str, int] = {}
         self.before: list[Entry] = []
 
-    @rule(id=IDS, verdict=st.sampled_from(VERDICTS), label=LABELS, reviewer=NAMES)
-    def decide(self, id: str, verdict: str, label: str, reviewer: str) -> None:
+    @rule(id=IDS, verdict=st.sampled_from(VERDICTS), label=LABELS, reviewer=REVIEWERS)
+    def add(self, id: str, verdict: str, label: str, reviewer: str) -> None:
         number = self.decisions.add(id, verdict, label, reviewer, expected=self.newest.get(id))
         assert number == len(self.before) + 1
         self.newest[id] = number
-        self.standing.append((id, verdict, label, reviewer))
+        self.active.append((id, verdict, label, reviewer))
 
-    @rule(id=IDS, off=st.sampled_from([-1, 1, 7]), reviewer=NAMES)
-    def come_too_late(self, id: str, off: int, reviewer: str) -> None:
-        seen = self.newest.get(id, 0)
-        with pytest.raises(ConflictError) as conflict:
-            self.decisions.add(id, "keep", "cat", reviewer, expected=seen + off)
-        assert (conflict.value.id, conflict.value.newest) == (id, seen)
+    @rule(id=IDS, off=st.sampled_from([-1, 1, 7]), reviewer=REVIEWERS)
+    def conflict(self, id: str, off: int, reviewer: str) -> None:
+        newest = self.newest.get(id, 0)
+        with pytest.raises(ConflictError) as error:
+            self.decisions.add(id, "keep", "cat", reviewer, expected=newest + off)
+        assert (error.value.id, error.value.newest) == (id, newest)
 
-    @rule(reviewer=NAMES)
+    @rule(reviewer=REVIEWERS)
     def undo(self, reviewer: str) -> None:
-        own = [place for place, one in enumerate(self.standing) if one[3] == reviewer]
+        positions = [k for k, decision in enumerate(self.active) if decision[3] == reviewer]
         undone = self.decisions.undo(reviewer)
-        if not own:
+        if not positions:
             assert undone is None
             return
-        expected = self.standing.pop(own[-1])
+        expected = self.active.pop(positions[-1])
         assert undone is not None
         assert undone[:4] == expected
         self.newest[undone.id] = len(self.before) + 1
 
     @invariant()
-    def the_log_only_grows_and_says_everything(self) -> None:
+    def log_is_append_only(self) -> None:
         if not hasattr(self, "decisions"):
             return
         log = self.decisions.log()
@@ -67,20 +67,19 @@ class Reviewing(RuleBasedStateMachine):
         assert self.decisions.log(after=len(self.before)) == log[len(self.before) :]
         self.before = log
         current = self.decisions.current()
-        assert {id: decision[:4] for id, decision in current.items()} == {one[0]: one for one in self.standing}
-        assert replay(log) == current
+        assert {id: decision[:4] for id, decision in current.items()} == {each[0]: each for each in self.active}
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):
             self.folder.cleanup()
 
 
-TestReviewing = Reviewing.TestCase
-TestReviewing.settings = settings(max_examples=8, stateful_step_count=15)
+TestDecisions = DecisionMachine.TestCase
+TestDecisions.settings = settings(max_examples=8, stateful_step_count=15)
 
 
 @pytest.mark.parametrize(
-    "attack",
+    "statement",
     [
         "UPDATE entries SET label = 'x'",
         "DELETE FROM entries",
@@ -90,82 +89,82 @@ TestReviewing.settings = settings(max_examples=8, stateful_step_count=15)
         "INSERT INTO entries (id, verdict, label, reviewer, at) VALUES ('a', 'guess', 'x', 'Eve', 'now')",
     ],
 )
-def test_the_log_cannot_be_changed_even_with_sql(tmp_path: Path, attack: str) -> None:
+def test_log_refuses_changes_in_sql(tmp_path: Path, statement: str) -> None:
     decisions = Decisions(tmp_path)
     decisions.add("a", "accept", "dog", "Ada", expected=None)
     decisions.undo("Ada")
     before = decisions.log()
-    with closing(sqlite3.connect(tmp_path / FILE)) as store, pytest.raises(sqlite3.IntegrityError):
-        store.execute(attack)
+    with closing(sqlite3.connect(tmp_path / DECISIONS_FILE)) as connection, pytest.raises(sqlite3.IntegrityError):
+        connection.execute(statement)
     assert decisions.log() == before
 
 
-def test_it_writes_ahead_and_waits_for_the_disk(tmp_path: Path) -> None:
+def test_decisions_use_wal_and_full_sync(tmp_path: Path) -> None:
     decisions = Decisions(tmp_path)
     decisions.add("a", "accept", "dog", "Ada", expected=0)
-    with decisions._open() as store:
-        assert store.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert store.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    with decisions._connect() as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
 
 WRITER = """
 import sys
 from permll.cleaning.decisions import ConflictError, Decisions
 
-decisions, who = Decisions(sys.argv[1]), sys.argv[2]
+decisions, name = Decisions(sys.argv[1]), sys.argv[2]
 for number in range(int(sys.argv[3])):
-    print(decisions.add(f"{who}-{number}", "accept", "dog", who, expected=None), flush=True)
+    print(decisions.add(f"{name}-{number}", "accept", "dog", name, expected=None), flush=True)
     try:
-        decisions.add(f"shared-{number}", "keep", "cat", who, expected=None)
+        decisions.add(f"shared-{number}", "keep", "cat", name, expected=None)
     except ConflictError:
         pass
 """
 
 
-def start(folder: Path, who: str, count: int) -> subprocess.Popen[str]:
+def start_writer(folder: Path, name: str, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", WRITER, folder, who, str(count)],
+        [sys.executable, "-c", WRITER, folder, name, str(count)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-def test_several_processes_write_at_once_and_one_of_them_is_first(tmp_path: Path) -> None:
-    people, count = ("Ada", "Bob", "Cem", "Dan"), 12
-    writers = [start(tmp_path, who, count) for who in people]  # they make the file, too
-    printed = [writer.communicate(timeout=120) for writer in writers]
-    assert [complaints for _, complaints in printed] == [""] * len(people)
+def test_concurrent_writers_conflict(tmp_path: Path) -> None:
+    names, count = ("Ada", "Bob", "Cem", "Dan"), 12
+    writers = [start_writer(tmp_path, name, count) for name in names]  # they also create the file
+    outputs = [writer.communicate(timeout=120) for writer in writers]
+    assert [errors for _, errors in outputs] == [""] * len(names)
     current = Decisions(tmp_path).current()
-    assert {f"{who}-{number}" for who in people for number in range(count)} <= set(current)
+    assert {f"{name}-{number}" for name in names for number in range(count)} <= set(current)
     shared = [entry for entry in Decisions(tmp_path).log() if entry.id.startswith("shared")]
     assert sorted(entry.id for entry in shared) == sorted(f"shared-{number}" for number in range(count))
-    numbers = [int(line) for output, _ in printed for line in output.split()]
-    assert len(set(numbers)) == len(numbers) == len(people) * count
+    numbers = [int(line) for output, _ in outputs for line in output.split()]
+    assert len(set(numbers)) == len(numbers) == len(names) * count
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed this way here")
-@pytest.mark.parametrize("acknowledged", [1, 2, 17])
-def test_what_was_acknowledged_survives_a_kill(tmp_path: Path, acknowledged: int) -> None:
-    with start(tmp_path, "Ada", 100_000) as writer:
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
+@pytest.mark.parametrize("count", [1, 2, 17])
+def test_returned_entries_survive_kill(tmp_path: Path, count: int) -> None:
+    with start_writer(tmp_path, "Ada", 100_000) as writer:
         assert writer.stdout is not None
-        seen = [int(writer.stdout.readline()) for _ in range(acknowledged)]
+        returned = [int(writer.stdout.readline()) for _ in range(count)]
         writer.kill()
-        seen += [int(line) for line in writer.stdout.read().split("\n")[:-1] if line]
+        returned += [int(line) for line in writer.stdout.read().split("\n")[:-1] if line]
     decisions = Decisions(tmp_path)
     log = decisions.log()
-    assert set(seen) <= {entry.number for entry in log}
-    assert replay(log) == decisions.current()
+    assert set(returned) <= {entry.number for entry in log}
+    assert len(decisions.current()) == len(log)
     assert decisions.add("after", "keep", "cat", "Bob", expected=None) == len(log) + 1
 
 
-def test_looking_leaves_no_trace(tmp_path: Path) -> None:
+def test_reading_creates_no_file(tmp_path: Path) -> None:
     decisions = Decisions(tmp_path)
     assert (decisions.current(), decisions.log(), decisions.undo("Ada")) == ({}, [], None)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_times_are_utc_and_in_order(tmp_path: Path) -> None:
+def test_entry_times_are_utc_and_ordered(tmp_path: Path) -> None:
     decisions = Decisions(tmp_path)
     for name in "abc":
         decisions.add(name, "keep", "cat", "Ada", expected=None)
@@ -174,19 +173,19 @@ def test_times_are_utc_and_in_order(tmp_path: Path) -> None:
     assert all(time.endswith("+00:00") for time in times)
 
 
-def test_problems_are_one_sentence(tmp_path: Path) -> None:
+def test_decision_error_messages(tmp_path: Path) -> None:
     decisions = Decisions(tmp_path)
     with pytest.raises(ValueError, match="accept, keep, choose, unsure"):
         decisions.add("a", "guess", "cat", "Ada", expected=None)  # type: ignore[arg-type]
     for write in (lambda: decisions.add("a", "keep", "cat", "  ", expected=None), lambda: decisions.undo("")):
         with pytest.raises(ValueError, match="needs the name of its reviewer"):
             write()
-    (tmp_path / FILE).write_bytes(b"this is no database, but long enough to be taken for one" * 20)
+    (tmp_path / DECISIONS_FILE).write_bytes(b"not a database, but long enough to look like one" * 20)
     with pytest.raises(OSError, match="cannot be used"):
         decisions.log()
-    (tmp_path / FILE).unlink()
+    (tmp_path / DECISIONS_FILE).unlink()
     decisions.add("a", "keep", "cat", "Ada", expected=None)
-    with closing(sqlite3.connect(tmp_path / FILE)) as store:
-        store.execute("PRAGMA user_version = 99")
-    with pytest.raises(ValueError, match="newer permll"):
+    with closing(sqlite3.connect(tmp_path / DECISIONS_FILE)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(ValueError, match="newer version of permll"):
         decisions.current()

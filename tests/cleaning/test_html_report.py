@@ -1,4 +1,4 @@
-"""``report.html`` of a run: samples of every kind look as they are, whatever became of their files."""
+"""``report.html`` of a run: previews of all kinds of data, and of missing files."""
 
 import base64
 import io
@@ -12,13 +12,13 @@ import torch
 from PIL import Image
 
 import permll
-from permll.cleaning.findings import Findings
-from permll.cleaning.html_report import HEAVY, looking, write_report
-from permll.cleaning.source_data import samples_of
+from permll.cleaning.html_report import MAX_THUMBNAIL_BYTES, make_report, previews
+from permll.cleaning.source_data import load_source
 from permll.cli.main import main
 from permll.data.dataset import LabeledData
 from permll.data.inputs import LazyImages
 from permll.data.loading import load
+from permll.findings import Findings
 from tests.helpers.mislabeled_data import mislabeled
 from tests.helpers.review_runs import KINDS, make_run
 
@@ -29,13 +29,11 @@ def pictures(page: str) -> list[Image.Image]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_data_has_its_look(kind: str, tmp_path: Path) -> None:
+def test_report_previews_every_kind_of_data(kind: str, tmp_path: Path) -> None:
     run = make_run(kind, tmp_path)
     findings = Findings.load(run.folder)
-    path = write_report(run.folder, findings, samples_of(run))
-    assert path == run.folder / "report.html"
-    page = path.read_text(encoding="utf-8")
-    count = int(findings.flagged.sum()) + 1  # and one group of duplicates
+    page = make_report(run, findings, load_source(run))
+    count = int(findings.is_issue.sum()) + 1  # and one group of duplicates
     if kind == "images":
         assert [image.size for image in pictures(page)] == [(120, 90)] * count
     looks = {"images": "of-image", "texts": "of-text", "table": "of-cells", "vectors": "of-vector"}
@@ -44,16 +42,16 @@ def test_every_kind_of_data_has_its_look(kind: str, tmp_path: Path) -> None:
     assert "40 samples, 3 classes" in page
 
 
-def test_pictures_are_small_and_tiny_ones_stay_sharp() -> None:
+def test_report_thumbnails_are_small_and_lossless_if_tiny() -> None:
     rng = np.random.default_rng(0)
     noise = Image.fromarray(rng.integers(0, 256, (600, 500, 4), np.uint8), "RGBA")  # the worst to compress
     tiny = Image.fromarray(rng.integers(0, 256, (8, 8), np.uint8))
     data = pictured(noise, tiny)
-    findings = Findings.of_posterior(data.ids, data.classes, data.labels.numpy(), np.eye(2))
-    look = looking(findings, data)
+    findings = Findings.from_posterior(data.ids, data.classes, data.labels.numpy(), np.eye(2))
+    look = previews(findings, data)
     large, small = look(0), look(1)
     assert (large["small"], small["small"]) == (False, True)
-    assert len(base64.b64decode(large["address"].split(",")[1])) <= HEAVY
+    assert len(base64.b64decode(large["address"].split(",")[1])) <= MAX_THUMBNAIL_BYTES
     with Image.open(io.BytesIO(base64.b64decode(small["address"].split(",")[1]))) as image:
         np.testing.assert_array_equal(np.asarray(image), np.asarray(tiny))
 
@@ -67,17 +65,17 @@ def pictured(*images: Image.Image) -> LabeledData:
 
 def test_samples_that_are_gone_or_damaged_are_said_not_to_be_shown(tmp_path: Path) -> None:
     run = make_run("images", tmp_path)
-    findings, data = Findings.load(run.folder), samples_of(run)
-    first, second = (next(tmp_path.rglob(findings.first(2)[place].id)) for place in (0, 1))
+    findings, data = Findings.load(run.folder), load_source(run)
+    first, second = (next(tmp_path.rglob(findings.head(2)[place].id)) for place in (0, 1))
     first.write_bytes(first.read_bytes()[:50])
     second.unlink()
-    some = data.take([row for row in range(len(data)) if data.ids[row] != findings.first(3)[2].id])
-    page = write_report(run.folder, findings, some).read_text(encoding="utf-8")
+    some = data.take([row for row in range(len(data)) if data.ids[row] != findings.head(3)[2].id])
+    page = make_report(run, findings, some)
     cards = page.split('<li class="card"')[1:]
     assert ["It cannot be shown." in card for card in cards[:4]] == [True, True, True, False]
 
 
-def test_clean_writes_it_and_the_command_says_where(
+def test_clean_command_writes_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = mislabeled()
@@ -85,7 +83,7 @@ def test_clean_writes_it_and_the_command_says_where(
     np.savez(source, x=rows.values, y=np.array(rows.labels))
     found = permll.clean(source, out=out, epochs=6, callbacks=[])
     page = (out / "report.html").read_text(encoding="utf-8")
-    assert f"{int(found.flagged.sum())} of 200 labels are flagged" in page
+    assert f"{int(found.is_issue.sum())} of 200 labels are flagged" in page
     assert f"permll review &#x27;{out}&#x27;" in page  # to be pasted as it is
     permll.clean(source, out=out, epochs=6, threshold=0, callbacks=[])
     page = (out / "report.html").read_text(encoding="utf-8")
@@ -100,7 +98,7 @@ def test_clean_writes_it_and_the_command_says_where(
     assert f"Every label: {out / 'findings.csv'}" in printed
 
 
-def test_data_in_memory_cannot_be_reviewed_and_nobody_is_told_to(tmp_path: Path) -> None:
+def test_report_of_data_in_memory_omits_review(tmp_path: Path) -> None:
     rows = mislabeled()
     permll.clean(load(rows.values, labels=rows.labels), out=tmp_path / "run", epochs=6, callbacks=[])
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

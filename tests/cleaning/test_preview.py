@@ -1,4 +1,4 @@
-"""Samples as a browser gets them: all kinds, large ones cut, damaged ones without a picture."""
+"""Sample previews and thumbnails."""
 
 import io
 import json
@@ -8,39 +8,43 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.cleaning.preview import CELLS, SHORT_TEXT, TEXT, VALUES, look_of
-from permll.cleaning.thumbnails import encode, to_image
+from permll.cleaning.preview import MAX_CELLS, MAX_TEXT, MAX_VALUES, SHORT_TEXT, preview_value
+from permll.cleaning.thumbnails import encode_thumbnail, to_image
 
 
 @pytest.mark.parametrize(
     ("value", "limit"),
-    [("x" * (TEXT + 5), TEXT), ({f"c{n}": n for n in range(CELLS + 5)}, CELLS), (torch.arange(VALUES + 5.0), VALUES)],
+    [
+        ("x" * (MAX_TEXT + 5), MAX_TEXT),
+        ({f"c{n}": n for n in range(MAX_CELLS + 5)}, MAX_CELLS),
+        (torch.arange(MAX_VALUES + 5.0), MAX_VALUES),
+    ],
 )
-def test_what_is_too_long_is_cut_and_says_so(value: object, limit: int) -> None:
-    look = look_of(value, short=False)
+def test_preview_truncates_long_values(value: object, limit: int) -> None:
+    look = preview_value(value, short=False)
     assert look["more"] == 5
     assert len(next(look[key] for key in ("text", "cells", "values") if key in look)) == limit
-    assert len(look_of("x" * 1000, short=True)["text"]) == SHORT_TEXT
+    assert len(preview_value("x" * 1000, short=True)["text"]) == SHORT_TEXT
 
 
-def test_every_look_is_json_even_of_numbers_that_are_none() -> None:
+def test_preview_is_json_for_nan_and_inf() -> None:
     for value in (torch.tensor([float("nan"), float("inf"), 1.0]), {"a": float("nan"), "b": float("inf")}, object()):
-        json.dumps(look_of(value, short=False), allow_nan=False)
+        json.dumps(preview_value(value, short=False), allow_nan=False)
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA", "LA", "CMYK", "I", "F", "I;16"])
 @pytest.mark.parametrize("side", [160, 1200])
-def test_images_of_every_mode_are_encoded_as_a_browser_reads_them(mode: str, side: int) -> None:
+def test_thumbnail_encodes_every_image_mode(mode: str, side: int) -> None:
     source = Image.new(mode, (400, 200))
     image = to_image(source)
     assert image is not None
-    picture = encode(image, side)
+    picture = encode_thumbnail(image, side)
     with Image.open(io.BytesIO(picture.content)) as opened:
         assert opened.size == (min(400, side), min(200, side // 2))
         assert Image.MIME[opened.format or ""] == picture.type
 
 
-def test_pictures_stand_upright_and_tensors_keep_their_pixels() -> None:
+def test_to_image_applies_exif_and_keeps_pixels() -> None:
     turned = Image.new("RGB", (40, 20))
     turned.getexif()[0x0112] = 6  # the camera was held sideways
     file = io.BytesIO()
@@ -52,7 +56,7 @@ def test_pictures_stand_upright_and_tensors_keep_their_pixels() -> None:
     pixels = torch.randint(0, 256, (3, 8, 9), dtype=torch.uint8)
     image = to_image(pixels)
     assert image is not None
-    with Image.open(io.BytesIO(encode(image, 160).content)) as opened:
+    with Image.open(io.BytesIO(encode_thumbnail(image, 160).content)) as opened:
         np.testing.assert_array_equal(np.asarray(opened).transpose(2, 0, 1), pixels.numpy())
     stretched = to_image(torch.tensor([[-1.0, 1.0]]))
     assert stretched is not None

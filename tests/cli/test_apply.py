@@ -11,7 +11,7 @@ import torch
 from permll.cleaning.decisions import Decisions
 from permll.data import load
 from permll.noise.apply_noise import with_noise
-from tests.helpers.apply_runs import image_folder, make_run, table_and_run, table_text
+from tests.helpers.apply_runs import csv_text, image_folder, make_csv_run, make_run
 from tests.helpers.command_line import error_message, run_cli, run_process
 
 PROPOSALS = {"3": ("dog", 0.99), "4": ("owl", 0.96), "5": ("cat", 0.7), "6": ("dog", 0.97)}
@@ -20,7 +20,7 @@ PROPOSALS = {"3": ("dog", 0.99), "4": ("owl", 0.96), "5": ("cat", 0.7), "6": ("d
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a table, its run, and a decision."""
-    folder = table_and_run(tmp_path_factory.mktemp("template"), PROPOSALS)
+    folder = make_csv_run(tmp_path_factory.mktemp("template"), PROPOSALS)
     Decisions(folder / "run").add("5", "choose", "dog", "Ada", expected=None)
     return folder
 
@@ -86,7 +86,7 @@ def test_apply_exports_label_studio_tasks(folder: Path) -> None:
 
 def test_apply_refuses_to_overwrite_the_data(folder: Path) -> None:
     assert "data.csv" in error_message(run_cli("apply", "run", "--out", "data.csv", cwd=folder))
-    assert (folder / "data.csv").read_text() == table_text()
+    assert (folder / "data.csv").read_text() == csv_text()
 
 
 def test_apply_prints_commands_for_built_in_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_apply_writes_image_folder(way: str, tmp_path: Path) -> None:
     make_run(image_folder(tmp_path / "photos"), tmp_path / "run", {"cat/0.png": ("dog", 0.99)})
     result = run_cli("apply", tmp_path / "run", "--auto", "--as", way, "--out", tmp_path / "new")
     assert (result.returncode, f"permll train --data {tmp_path}/new\n" in result.stdout) == (0, True)
-    assert load(tmp_path / "new").counts.tolist() == [7, 9, 8]
+    assert load(tmp_path / "new").class_counts.tolist() == [7, 9, 8]
 
 
 def test_apply_exports_csv(folder: Path) -> None:
@@ -127,11 +127,17 @@ def test_apply_exports_csv(folder: Path) -> None:
         (["run", "--out", "run"], "choose another name"),
         (["run", "--out", "run", "--dry-run"], "choose another name"),
         (["run", "--out", "n.xlsx"], ".csv"),
-        (["run", "--out", "n.csv", "--as", "zip"], "one of link, copy, hardlink, csv, got 'zip'."),
+        (
+            ["run", "--out", "n.csv", "--as", "zip"],
+            "unknown output 'zip' for an image folder: choose from link, copy, hardlink, csv.",
+        ),
         (["run", "--out", "n.csv", "--min-probability", "0.9"], "--min-probability requires --auto."),
         (["run", "--out", "n.csv", "--auto", "--min-probability", "9"], "between 0 and 1, got 9.0"),
         (["run", "--out", "n.csv", "--limit", "3"], "--limit requires --export."),
-        (["run", "--out", "n.json", "--export", "excel"], "one of label-studio, csv, got 'excel'."),
+        (
+            ["run", "--out", "n.json", "--export", "excel"],
+            "unknown export format 'excel': choose from label-studio, csv.",
+        ),
         (
             ["run", "--out", "n.csv", "--export", "csv", "--auto"],
             "--export can only be combined with --out and --limit.",
@@ -155,7 +161,7 @@ def test_apply_requires_decisions_or_auto(folder: Path) -> None:
 
 
 def test_apply_refuses_changed_or_missing_data(folder: Path) -> None:
-    (folder / "data.csv").write_text(table_text() + "n25,000,1.0,cat\n")
+    (folder / "data.csv").write_text(csv_text() + "n25,000,1.0,cat\n")
     assert "1 row (24)" in error_message(run_cli("apply", "run", "--auto", "--out", "new.csv", cwd=folder))
     (folder / "data.csv").unlink()
     assert "data.csv" in error_message(run_cli("apply", "run", "--auto", "--out", "new.csv", cwd=folder))

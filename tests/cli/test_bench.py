@@ -79,12 +79,12 @@ def test_bench_trains_and_renders_report(finished: tuple[Path, Result]) -> None:
         assert row["last"] == pytest.approx(result["last"], abs=1e-6)
         assert float(str(row["seconds"])) > 0
     report = out / "report"
-    tables = ("table1", "detection", "correction", "calibration", "memorisation", "time", "ranks")
+    tables = ("table1", "detection", "correction", "calibration", "memorization", "time", "ranks")
     for table in tables:
         for ending in ("txt", "md", "tex", "html", "csv"):
             assert (report / f"{table}.{ending}").stat().st_size > 0
     assert not (report / "table2.md").exists()
-    for picture in ("memorisation", "learned"):
+    for picture in ("memorization", "learned"):
         assert (report / f"{picture}.png").stat().st_size > 1000
     mean = 100 * sum(float(str(row["last"])) for row in rows[2:]) / 2
     assert f"{mean:.2f}" in output.stdout  # Table 1 is printed

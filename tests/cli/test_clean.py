@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from permll.cleaning.findings import Finding
+from permll.findings import Finding
 from tests.helpers.cleaning_files import KINDS, save_csv, write_dataset
 from tests.helpers.command_line import Result, error_message, run_cli, run_process
 from tests.helpers.mislabeled_data import CLASSES

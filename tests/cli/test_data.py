@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from permll.cli.data import data
-from permll.data.datasets.mnist import DEBIAN
-from permll.data.registry import SETS
+from permll.data.datasets.mnist import DEBIAN_FOLDER
+from permll.data.registry import DATASETS
 from tests.helpers.command_line import error_message, run_cli, run_process
-from tests.helpers.dataset_files import cut, write_noise_jpeg
+from tests.helpers.dataset_files import truncate, write_noise_jpeg
 from tests.helpers.http_servers import Server, serving
 from tests.helpers.real_data import published_fashion
 
@@ -21,15 +21,15 @@ def test_list_shows_all_datasets_at_any_width(columns: int) -> None:
     assert result.returncode == 0, result.stderr
     lines = [line.strip() for line in result.stdout.splitlines()]
     flat = " ".join(result.stdout.split())
-    for info in SETS.values():
+    for info in DATASETS.values():
         assert sum(line.startswith(f"{info.name}  ") for line in lines) == 1
-        source = f"permll data get {info.name}" if info.access.kind == "download" else info.access.address
+        source = f"permll data get {info.name}" if info.access.kind == "download" else info.access.url
         assert lines.count(source) == 1
-        phrases = [info.inputs, info.noise, info.licence, *(f"{n:,} {split}" for split, n in info.samples.items())]
-        phrases += [] if info.access.kind == "download" else [info.access.todo]
+        phrases = [info.inputs, info.noise, info.license, *(f"{n:,} {split}" for split, n in info.samples.items())]
+        phrases += [] if info.access.kind == "download" else [info.access.instructions]
         assert all(phrase in flat for phrase in phrases)
     names = [line.split()[0] for line in result.stdout.splitlines() if line and not line.startswith(" ")]
-    assert names == list(SETS)
+    assert names == list(DATASETS)
     lengths = [len(line) for line in result.stdout.splitlines() if "://" not in line]
     assert max(lengths) <= columns
     assert not any(line.endswith(" ") for line in result.stdout.splitlines())
@@ -37,12 +37,12 @@ def test_list_shows_all_datasets_at_any_width(columns: int) -> None:
 
 def test_list_prints_bold_names_on_a_terminal() -> None:
     result = run_process("data", "list", FORCE_COLOR="1", NO_COLOR="", TERM="xterm")
-    assert all(f"\x1b[1m{name}\x1b[0m" in result.stdout for name in SETS)
+    assert all(f"\x1b[1m{name}\x1b[0m" in result.stdout for name in DATASETS)
 
 
 def test_list_as_json() -> None:
     listed = {info["name"]: info for info in json.loads(run_cli("data", "list", "--json").stdout)}
-    assert list(listed) == list(SETS)
+    assert list(listed) == list(DATASETS)
     assert listed["clothing1m"]["samples"] == {"train": 1_000_000, "val": 14_313, "test": 10_526}
     assert listed["clothing1m"]["access"]["kind"] == "request"
 
@@ -59,7 +59,7 @@ def test_check_reports_damaged_images(tmp_path: Path) -> None:
     for number in range(10):
         write_noise_jpeg(tmp_path / "training" / f"{number}_{number}.jpg", seed=number)
         write_noise_jpeg(tmp_path / "testing" / f"{number}_{number}.jpg", seed=number)
-    cut(tmp_path / "training" / "3_3.jpg", 0.5)
+    truncate(tmp_path / "training" / "3_3.jpg", 0.5)
     result = run_cli("data", "check", "animal10n", "--root", tmp_path)
     assert result.returncode == 1
     assert "1 image (3_3.jpg: damaged) in" in result.stdout
@@ -78,13 +78,13 @@ def test_check_of_missing_dataset_prints_command_once(columns: int, tmp_path: Pa
     assert result.stdout.count(f"permll data get cifar10 --root {tmp_path}.") == 1
     assert result.stdout.count("was not found") == 1
     result = run_cli("data", "check", "webvision_mini", "--root", tmp_path, COLUMNS=str(columns))
-    assert SETS["webvision_mini"].access.address in result.stdout
+    assert DATASETS["webvision_mini"].access.url in result.stdout
     assert len(result.stdout.splitlines()) == 2
 
 
-@pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+@pytest.mark.skipif(not DEBIAN_FOLDER.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
 def test_get_resumes_interrupted_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("permll.data.datasets.mnist.DEBIAN", tmp_path / "debian")  # as if it were not installed
+    monkeypatch.setattr("permll.data.datasets.mnist.DEBIAN_FOLDER", tmp_path / "debian")  # as if it were not installed
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     files = published_fashion()
     name = "train-images-idx3-ubyte.gz"
@@ -92,11 +92,11 @@ def test_get_resumes_interrupted_download(tmp_path: Path, monkeypatch: pytest.Mo
     folder.mkdir()
     (folder / f"{name}.part").write_bytes(files[name][:20_000_000])
     server = Server(files)
-    with serving(server) as address:
-        result = CliRunner().invoke(data, ["get", "fashion_mnist", "--root", str(tmp_path), "--mirror", address])
+    with serving(server) as url:
+        result = CliRunner().invoke(data, ["get", "fashion_mnist", "--root", str(tmp_path), "--mirror", url])
     assert result.exit_code == 0, result.output
     assert result.stdout.split() == [str(folder / file) for file in files]
-    assert server.asked[0] == (name, "bytes=20000000-")
+    assert server.requests[0] == (name, "bytes=20000000-")
     assert {path.name for path in folder.iterdir()} == set(files)
     checked = run_cli("data", "check", "fashion_mnist", "--root", tmp_path)
     assert checked.returncode == 0, checked.stdout
@@ -104,10 +104,10 @@ def test_get_resumes_interrupted_download(tmp_path: Path, monkeypatch: pytest.Mo
     assert (again.returncode, again.stdout) == (0, f"already there: {folder}\n")
 
 
-@pytest.mark.skipif(not DEBIAN.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
+@pytest.mark.skipif(not DEBIAN_FOLDER.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
 def test_get_skips_installed_dataset(tmp_path: Path) -> None:
     result = run_cli("data", "get", "fashion_mnist", "--root", tmp_path)
-    assert (result.returncode, result.stdout) == (0, f"already there: {DEBIAN}\n")
+    assert (result.returncode, result.stdout) == (0, f"already there: {DEBIAN_FOLDER}\n")
     assert list(tmp_path.iterdir()) == []
 
 

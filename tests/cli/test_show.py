@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from permll.cli.show import chart
-from permll.evaluation.protocol import choose_from_rows
+from permll.evaluation.protocol import select_from_metrics
 from permll.noise import Corruption
 from permll.report.run_summary import compare, comparison_text, run_facts, run_summary
 from permll.training import Run
@@ -50,7 +50,7 @@ def test_show_prints_one_run(runs: Path, columns: int) -> None:
     assert text.startswith("permll on digits, sym:0.4 Run permll-0, 3 of 3 epochs Recipe scikit-learn's digits")
     assert f"seed 0, hash {run.recipe.hash} Method permll, init (chosen) 0.35, lr (chosen) " in text
     assert f"39.93 % of 1,212 labels wrong, seed 42, hash {record.hash}" in text
-    chosen = choose_from_rows(run.metrics)
+    chosen = select_from_metrics(run.metrics)
     assert f"last epoch, epoch 3 {100 * run.result['last']:.2f} %" in text
     noisy = chosen.best_by_noisy_validation
     assert noisy is not None
@@ -167,7 +167,7 @@ def test_show_json(runs: Path) -> None:
     assert [name for name, entry in first["numbers"].items() if entry["oracle"]] == [
         "best_by_clean_validation",
         "best_test",
-        "memorisation",
+        "memorization",
     ]
     assert first["last"] == result["final"]
     assert (second["finished"], second["epochs_done"], second["epochs"]) == (False, 1, 3)

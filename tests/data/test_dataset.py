@@ -1,4 +1,4 @@
-"""The record of samples, labels and ids, and what it refuses."""
+"""``LabeledData``, and decoding of images."""
 
 from pathlib import Path
 
@@ -8,11 +8,11 @@ import torch
 from PIL import Image
 
 from permll.data import Items, LabeledData, LazyImages, Table, Texts, Vectors
-from permll.data.decoding import OpenFile, to_pixels
+from permll.data.decoding import FileOpener, to_pixels
 from tests.helpers.toy_data import toy
 
 
-def test_taking_rows_takes_everything_along() -> None:
+def test_take_selects_everything() -> None:
     data = toy(6)
     part = data.take([4, 1])
     assert part.ids == ("4.png", "1.png")
@@ -24,22 +24,22 @@ def test_taking_rows_takes_everything_along() -> None:
 
 
 @pytest.mark.parametrize("rows", [[6], [-1], [0.5], [True], [[0, 1]]])
-def test_rows_that_are_none_are_refused(rows: list[object]) -> None:
-    with pytest.raises(ValueError, match="rows"):
+def test_take_rejects_invalid_rows(rows: list[object]) -> None:
+    with pytest.raises(ValueError, match=r"^rows must be|^a mask must have shape"):
         toy(6).take(rows)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"ids": ("a", "b")}, "3 samples, 3 labels, 2 ids"),
-        ({"ids": ("a", "b", "a")}, r"named more than once: 1 id \(a\)"),
-        ({"labels": torch.tensor([0, 2, -1])}, r"outside 0\.\.1 in 2 samples \(b, c\)"),
+        ({"ids": ("a", "b")}, "3 samples, 3 labels and 2 ids"),
+        ({"ids": ("a", "b", "a")}, r"ids must be unique; repeated: 1 id \(a\)"),
+        ({"labels": torch.tensor([0, 2, -1])}, r"must be in 0\.\.1, but 2 samples \(b, c\) are not"),
         ({"labels": torch.tensor([0.0, 1.0, 0.0])}, "must be int64"),
-        ({"classes": ("x", "x")}, "class names must differ"),
+        ({"classes": ("x", "x")}, "class names must be unique"),
     ],
 )
-def test_records_that_do_not_fit_together_are_refused(change: dict[str, object], message: str) -> None:
+def test_labeled_data_rejects_inconsistent_values(change: dict[str, object], message: str) -> None:
     parts = {
         "inputs": Vectors(torch.rand(3, 2)),
         "labels": torch.tensor([0, 1, 0]),
@@ -50,14 +50,14 @@ def test_records_that_do_not_fit_together_are_refused(change: dict[str, object],
         LabeledData(**(parts | change))  # type: ignore[arg-type]
 
 
-def test_relabelled_data_do_not_share_their_labels() -> None:
+def test_relabel_copies_labels() -> None:
     labels = torch.zeros(6, dtype=torch.int64)
     data = toy(6).relabel(labels)
     labels[0] = 1
     assert data.labels[0] == 0
 
 
-def test_images_of_16_bits_keep_their_brightness_and_unknown_ranges_are_refused(tmp_path: Path) -> None:
+def test_16_bit_images_are_scaled_and_other_ranges_raise(tmp_path: Path) -> None:
     ramp = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
     Image.fromarray(ramp).save(tmp_path / "deep.png")
     with Image.open(tmp_path / "deep.png") as image:
@@ -66,25 +66,25 @@ def test_images_of_16_bits_keep_their_brightness_and_unknown_ranges_are_refused(
         to_pixels(Image.fromarray(ramp.astype(np.float32)), None)
 
 
-def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_unreadable_image_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_bytes(b"no image")
-    images = LazyImages(OpenFile(tmp_path, ("broken.png", "gone.png")), torch.arange(2))
+    images = LazyImages(FileOpener(tmp_path, ("broken.png", "gone.png")), torch.arange(2))
     for position, name in enumerate(("broken.png", "gone.png")):
         with pytest.raises(ValueError, match=f"image {name} of files in .* cannot be read"):
             images.batch(torch.tensor([position]))
 
 
-def test_a_large_jpeg_is_resized_as_a_small_one_would_be(tmp_path: Path) -> None:
-    """Decoding at a fraction of the size must not be seen."""
+def test_jpeg_draft_does_not_change_resized_image(tmp_path: Path) -> None:
+    """Decoding at a reduced scale gives nearly the same pixels."""
     smooth = np.linspace(0, 255, 1600)[:, None, None] * np.ones((1, 1200, 3))
     Image.fromarray(smooth.astype(np.uint8)).save(tmp_path / "large.jpg", quality=95)
     with Image.open(tmp_path / "large.jpg") as image:
         fast = to_pixels(image, 64)
-    whole = Image.open(tmp_path / "large.jpg").convert("RGB").resize((64, 64), Image.Resampling.BILINEAR)
-    assert np.abs(fast.transpose(1, 2, 0).astype(int) - np.asarray(whole)).max() <= 2
+    full = Image.open(tmp_path / "large.jpg").convert("RGB").resize((64, 64), Image.Resampling.BILINEAR)
+    assert np.abs(fast.transpose(1, 2, 0).astype(int) - np.asarray(full)).max() <= 2
 
 
-def test_items_stack_and_an_empty_share_is_empty() -> None:
+def test_items_batch_accepts_no_rows() -> None:
     items = Items([(torch.full((2,), float(i)), i) for i in range(3)], torch.arange(3))
     assert items.batch(torch.tensor([2, 0])).tolist() == [[2.0, 2.0], [0.0, 0.0]]
     assert len(items.batch(torch.empty(0, dtype=torch.int64))) == 0
@@ -93,7 +93,7 @@ def test_items_stack_and_an_empty_share_is_empty() -> None:
         ragged.batch(torch.arange(2))
 
 
-def test_one_sample_to_look_at(tmp_path: Path) -> None:
+def test_getitem_returns_sample(tmp_path: Path) -> None:
     data = toy(6)
     assert data[4].id == "4.png"
     assert data[-1].id == "5.png"
@@ -102,7 +102,7 @@ def test_one_sample_to_look_at(tmp_path: Path) -> None:
     with pytest.raises(IndexError):
         _ = data[6]
     Image.new("RGB", (30, 20)).save(tmp_path / "a.png")
-    lazy = LazyImages(OpenFile(tmp_path, ("a.png",)), torch.arange(1))
+    lazy = LazyImages(FileOpener(tmp_path, ("a.png",)), torch.arange(1))
     others = {
         "a text": Texts(("a text",)),
         1.5: Table({"x": np.array([1.5])}),
@@ -110,5 +110,9 @@ def test_one_sample_to_look_at(tmp_path: Path) -> None:
         7: Items([(7, 0)], torch.arange(1)),
     }
     for expected, inputs in others.items():
-        shown = LabeledData(inputs, torch.tensor([0]), ("x",), ("1",))[0].input
-        assert expected in (shown, getattr(shown, "size", None), shown.get("x") if isinstance(shown, dict) else None)
+        sample = LabeledData(inputs, torch.tensor([0]), ("x",), ("1",))[0].input
+        assert expected in (
+            sample,
+            getattr(sample, "size", None),
+            sample.get("x") if isinstance(sample, dict) else None,
+        )

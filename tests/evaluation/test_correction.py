@@ -1,4 +1,4 @@
-"""What became of labels, against a loop that asks of each sample what happened to it."""
+"""Outcomes of a label correction against a loop over samples."""
 
 from collections import Counter
 
@@ -6,89 +6,88 @@ import pytest
 import torch
 from hypothesis import given
 
-from permll.evaluation import correction
-from permll.evaluation.correction import CorrectionCounts
-from tests.helpers.evaluation_strategies import Relabeled, relabeled
+from permll.evaluation.correction import Correction, CorrectionCounts, measure_correction
+from tests.helpers.evaluation_strategies import CorrectionCase, correction_cases
 
 
-def fate(given: int, corrected: int, clean: int) -> str:
+def outcome(given: int, corrected: int, clean: int) -> str:
     if given == clean:
-        return "kept" if corrected == given else "false_positives"
+        return "kept_correct" if corrected == given else "broken"
     if corrected == clean:
-        return "true_positives"
+        return "fixed"
     return "missed" if corrected == given else "miscorrected"
 
 
-def measure(sample: Relabeled) -> correction.Correction:
-    return correction.measure_correction(sample.given, sample.corrected, sample.clean, sample.num_classes)
+def measure(sample: CorrectionCase) -> Correction:
+    return measure_correction(sample.given, sample.corrected, sample.clean, sample.num_classes)
 
 
-@given(relabeled())
-def test_fates_are_the_loops(sample: Relabeled) -> None:
+@given(correction_cases())
+def test_correction_counts_match_loop(sample: CorrectionCase) -> None:
     rows = list(zip(sample.given.tolist(), sample.corrected.tolist(), sample.clean.tolist(), strict=True))
-    found = measure(sample)
-    assert Counter(found.total._asdict()) == Counter(fate(*row) for row in rows)
-    for label, fates in enumerate(found.by_class):
-        assert Counter(fates._asdict()) == Counter(fate(*row) for row in rows if row[2] == label)
+    result = measure(sample)
+    assert Counter(result.total._asdict()) == Counter(outcome(*row) for row in rows)
+    for label, counts in enumerate(result.by_class):
+        assert Counter(counts._asdict()) == Counter(outcome(*row) for row in rows if row[2] == label)
 
 
-@given(relabeled())
-def test_counts_sum_to_n_over_fates_and_over_classes(sample: Relabeled) -> None:
-    found = measure(sample)
+@given(correction_cases())
+def test_correction_counts_sum_to_num_samples(sample: CorrectionCase) -> None:
+    result = measure(sample)
     n = len(sample.given)
-    assert sum(found.total) == found.total.samples == n
-    assert sum(fates.samples for fates in found.by_class) == n
-    assert CorrectionCounts(*map(sum, zip(*found.by_class, strict=True))) == found.total
-    assert len(found.by_class) == sample.num_classes
-    assert found.total.right_before + found.total.wrong == n
+    assert sum(result.total) == result.total.samples == n
+    assert sum(counts.samples for counts in result.by_class) == n
+    assert CorrectionCounts(*map(sum, zip(*result.by_class, strict=True))) == result.total
+    assert len(result.by_class) == sample.num_classes
+    assert result.total.right_before + result.total.wrong == n
 
 
-@given(relabeled())
-def test_what_is_derived_is_what_the_labels_say(sample: Relabeled) -> None:
+@given(correction_cases())
+def test_correction_properties_match_labels(sample: CorrectionCase) -> None:
     total = measure(sample).total
     wrong, changed = sample.given != sample.clean, sample.corrected != sample.given
     assert total.wrong == wrong.sum()
     assert total.changed == changed.sum()
     assert total.right_before == (sample.given == sample.clean).sum()
     assert total.right_after == (sample.corrected == sample.clean).sum()
-    right_now = (sample.corrected == sample.clean).double()
-    for share, of in ((total.precision, changed), (total.recall, wrong)):
-        assert share == pytest.approx(float(right_now[of].mean())) if of.any() else share is None
+    correct_after = (sample.corrected == sample.clean).double()
+    for value, mask in ((total.precision, changed), (total.recall, wrong)):
+        assert value == pytest.approx(float(correct_after[mask].mean())) if mask.any() else value is None
 
 
-@given(relabeled())
-def test_without_a_change_nothing_is_corrected_and_with_the_truth_everything_is(sample: Relabeled) -> None:
-    untouched = measure(sample._replace(corrected=sample.given)).total
-    assert (untouched.changed, untouched.precision, untouched.right_after) == (0, None, untouched.right_before)
+@given(correction_cases())
+def test_correction_of_nothing_and_of_everything(sample: CorrectionCase) -> None:
+    unchanged = measure(sample._replace(corrected=sample.given)).total
+    assert (unchanged.changed, unchanged.precision, unchanged.right_after) == (0, None, unchanged.right_before)
     perfect = measure(sample._replace(corrected=sample.clean)).total
-    assert (perfect.right_after, perfect.false_positives, perfect.missed) == (len(sample.given), 0, 0)
+    assert (perfect.right_after, perfect.broken, perfect.missed) == (len(sample.given), 0, 0)
     assert perfect.recall in (None, 1.0)
 
 
-@given(relabeled())
-def test_beliefs_and_the_classes_they_favour_are_one(sample: Relabeled) -> None:
-    beliefs = torch.nn.functional.one_hot(sample.corrected, sample.num_classes).float()
-    assert correction.measure_correction(sample.given, beliefs, sample.clean) == measure(sample)
+@given(correction_cases())
+def test_correction_accepts_probabilities(sample: CorrectionCase) -> None:
+    class_probs = torch.nn.functional.one_hot(sample.corrected, sample.num_classes).float()
+    assert measure_correction(sample.given, class_probs, sample.clean) == measure(sample)
 
 
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_classes_are_counted_from_all_three_label_vectors(place: int) -> None:
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_correction_infers_num_classes_from_all_labels(position: int) -> None:
     vectors = [torch.tensor([0, 1]) for _ in range(3)]
-    vectors[place] = torch.tensor([0, 4])
-    assert len(correction.measure_correction(*vectors).by_class) == 5
+    vectors[position] = torch.tensor([0, 4])
+    assert len(measure_correction(*vectors).by_class) == 5
 
 
-def test_given_labels_outside_the_classes_are_refused() -> None:
+def test_correction_refuses_labels_outside_classes() -> None:
     labels = torch.tensor([0, 1, 2])
     with pytest.raises(ValueError, match=r"given labels lie outside 0\.\.1 at 1 position \(2\)"):
-        correction.measure_correction(labels, torch.eye(3)[:, :2], labels.clamp_max(1))
+        measure_correction(labels, torch.eye(3)[:, :2], labels.clamp_max(1))
     with pytest.raises(ValueError, match=r"corrected labels lie outside 0\.\.1 at 1 position \(2\)"):
-        correction.measure_correction(labels.clamp_max(1), labels, labels.clamp_max(1), num_classes=2)
+        measure_correction(labels.clamp_max(1), labels, labels.clamp_max(1), num_classes=2)
 
 
-def test_numbers_hold_the_counts_of_each_class() -> None:
+def test_correction_to_dict() -> None:
     given, corrected, clean = torch.tensor([0, 1, 1, 2]), torch.tensor([0, 0, 2, 1]), torch.tensor([0, 0, 0, 2])
-    assert correction.measure_correction(given, corrected, clean).numbers() == {
+    assert measure_correction(given, corrected, clean).to_dict() == {
         "samples": 4,
         "wrong": 2,
         "changed": 3,

@@ -1,4 +1,4 @@
-"""Which epoch is reported: the last, the best by what a user has, and, marked, the best by what only an oracle has."""
+"""Reported epochs: last, best by noisy validation, and the oracle choices."""
 
 import math
 from typing import Any
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permll.evaluation.protocol import Choice, Protocol, choose_epochs, choose_from_rows
+from permll.evaluation.protocol import EpochChoice, ReportedEpochs, select_epochs, select_from_metrics
 
-# Few values, so that epochs tie.
+# Few values, for ties.
 ACCURACY = st.one_of(st.none(), st.sampled_from([0.0, 0.25, 0.5, 0.75]))
 RUNS = st.lists(st.tuples(ACCURACY, ACCURACY, ACCURACY), min_size=1, max_size=12).filter(
     lambda run: any(test is not None for test, _, _ in run)
@@ -17,89 +17,92 @@ RUNS = st.lists(st.tuples(ACCURACY, ACCURACY, ACCURACY), min_size=1, max_size=12
 Run = list[tuple[float | None, float | None, float | None]]
 
 
-def earliest_best(run: Run, column: int) -> Choice | None:
-    best: tuple[float, Choice] | None = None
+def earliest_best(run: Run, column: int) -> EpochChoice | None:
+    best: tuple[float, EpochChoice] | None = None
     for epoch, row in enumerate(run):
         test, value = row[0], row[column]
         if test is not None and value is not None and (best is None or value > best[0]):
-            best = value, Choice(epoch, test)
+            best = value, EpochChoice(epoch, test)
     return best and best[1]
 
 
 @given(RUNS)
-def test_choices_are_the_loops(run: Run) -> None:
+def test_selected_epochs_match_loop(run: Run) -> None:
     test, noisy, clean = (list(column) for column in zip(*run, strict=True))
-    found = choose_epochs(test, noisy, clean)
-    assert found.best_test == earliest_best(run, 0)
-    assert found.best_by_noisy_validation == earliest_best(run, 1)
-    assert found.best_by_clean_validation == earliest_best(run, 2)
-    assert found.last == [Choice(epoch, row[0]) for epoch, row in enumerate(run) if row[0] is not None][-1]
+    reported = select_epochs(test, noisy, clean)
+    assert reported.best_test == earliest_best(run, 0)
+    assert reported.best_by_noisy_validation == earliest_best(run, 1)
+    assert reported.best_by_clean_validation == earliest_best(run, 2)
+    assert reported.last == [EpochChoice(epoch, row[0]) for epoch, row in enumerate(run) if row[0] is not None][-1]
 
 
 @given(RUNS)
-def test_no_choice_beats_the_best_test_and_memorisation_is_what_the_last_lost(run: Run) -> None:
-    found = choose_epochs(*(list(column) for column in zip(*run, strict=True)))
+def test_best_test_bounds_choices_and_memorization(run: Run) -> None:
+    reported = select_epochs(*(list(column) for column in zip(*run, strict=True)))
     tests = [test for test, _, _ in run if test is not None]
-    assert found.best_test.test == max(tests)
-    assert found.memorization == max(tests) - tests[-1] >= 0
-    assert all(value is None or value <= max(tests) for value in found.numbers().values())
+    assert reported.best_test.test == max(tests)
+    assert reported.memorization == max(tests) - tests[-1] >= 0
+    assert all(value is None or value <= max(tests) for value in reported.to_dict().values())
 
 
 @given(RUNS)
-def test_rows_choose_as_series_do(run: Run) -> None:
+def test_select_from_metrics_equals_select_epochs(run: Run) -> None:
     names = ("test_accuracy", "noisy_validation_accuracy", "clean_validation_accuracy")
-    rows: list[dict[str, Any]] = [
-        {"epoch": 10 + 2 * place} | {name: value for name, value in zip(names, row, strict=True) if value is not None}
-        for place, row in enumerate(run)
+    metrics: list[dict[str, Any]] = [
+        {"epoch": 10 + 2 * i} | {name: value for name, value in zip(names, row, strict=True) if value is not None}
+        for i, row in enumerate(run)
     ]
     series = [list(column) for column in zip(*run, strict=True)]
-    assert choose_from_rows(rows) == choose_epochs(*series, epochs=[row["epoch"] for row in rows])
+    assert select_from_metrics(metrics) == select_epochs(*series, epochs=[entry["epoch"] for entry in metrics])
 
 
-def test_rows_may_call_their_numbers_otherwise() -> None:
-    rows = [{"epoch": 0, "acc": 1, "val": 0.1}, {"epoch": 1, "acc": 0.5, "val": 0.2}]
-    found = choose_from_rows(rows, test="acc", clean_validation="val")
-    assert found == Protocol(Choice(1, 0.5), None, Choice(1, 0.5), Choice(0, 1.0))
+def test_select_from_metrics_converts_integers() -> None:
+    metrics = [
+        {"epoch": 0, "test_accuracy": 1, "clean_validation_accuracy": 0.1},
+        {"epoch": 1, "test_accuracy": 0.5, "clean_validation_accuracy": 0.2},
+    ]
+    last, best = EpochChoice(1, 0.5), EpochChoice(0, 1.0)
+    assert select_from_metrics(metrics) == ReportedEpochs(last, None, last, best)
 
 
-def test_the_oracle_is_marked_and_the_rest_is_not() -> None:
-    numbers = choose_epochs([0.9, 0.8], [0.1, 0.2], [0.2, 0.1]).numbers()
-    assert {name for name in numbers if name in Protocol.oracle} == Protocol.oracle
-    assert set(numbers) - Protocol.oracle == {"last", "best_by_noisy_validation"}
-    assert numbers["best_by_noisy_validation"] == 0.8
-    assert numbers["best_by_clean_validation"] == 0.9
-    assert numbers["memorisation"] == pytest.approx(0.1)
+def test_oracle_names_use_clean_labels() -> None:
+    accuracies = select_epochs([0.9, 0.8], [0.1, 0.2], [0.2, 0.1]).to_dict()
+    assert {name for name in accuracies if name in ReportedEpochs.oracle} == ReportedEpochs.oracle
+    assert set(accuracies) - ReportedEpochs.oracle == {"last", "best_by_noisy_validation"}
+    assert accuracies["best_by_noisy_validation"] == 0.8
+    assert accuracies["best_by_clean_validation"] == 0.9
+    assert accuracies["memorization"] == pytest.approx(0.1)
 
 
-def test_without_validation_there_is_no_choice_by_it() -> None:
-    found = choose_epochs([0.5])
-    assert found.best_by_noisy_validation is found.best_by_clean_validation is None
-    assert choose_epochs([0.5], [None]).best_by_noisy_validation is None
+def test_missing_validation_gives_none() -> None:
+    reported = select_epochs([0.5])
+    assert reported.best_by_noisy_validation is reported.best_by_clean_validation is None
+    assert select_epochs([0.5], [None]).best_by_noisy_validation is None
 
 
 @pytest.mark.parametrize(
-    ("series", "epochs", "sentence"),
+    ("series", "epochs", "message"),
     [
-        (([],), None, "no epoch has a test accuracy: evaluate the last one at least"),
+        (([],), None, "no epoch has a test accuracy: evaluate at least the last epoch"),
         (([None, None],), None, "no epoch has a test accuracy"),
-        (([0.5, math.nan],), None, "test is nan in epoch 1: give None for an epoch that was not measured"),
+        (([0.5, math.nan],), None, "test is nan in epoch 1: give None for epochs without evaluation"),
         (([0.5], [math.inf]), [7], "noisy_validation is inf in epoch 7"),
-        (([0.5, 0.5], [0.5]), None, "noisy_validation has 1 values for 2 epochs: give one each"),
-        (([0.5, 0.5],), [3, 3], "epoch 3 comes after epoch 3: give each epoch once, in rising order"),
+        (([0.5, 0.5], [0.5]), None, "noisy_validation has 1 values for 2 epochs: give None"),
+        (([0.5, 0.5],), [3, 3], "epoch 3 follows epoch 3: epochs must be unique and ascending"),
     ],
 )
-def test_series_that_do_not_fit_are_refused(series: Any, epochs: list[int] | None, sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        choose_epochs(*series, epochs=epochs)
+def test_select_epochs_refuses_invalid_series(series: Any, epochs: list[int] | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        select_epochs(*series, epochs=epochs)
 
 
 @pytest.mark.parametrize(
-    ("row", "sentence"),
+    ("entry", "message"),
     [
-        ({"test_accuracy": 0.5}, "row 0 has epoch None: every row needs the whole number of its epoch"),
-        ({"epoch": 3, "test_accuracy": "0.5"}, "test_accuracy is '0.5' in epoch 3: it must be a number, or left out"),
+        ({"test_accuracy": 0.5}, "entry 0 of the metrics has epoch None: it must be an integer"),
+        ({"epoch": 3, "test_accuracy": "0.5"}, "test_accuracy is '0.5' in epoch 3: it must be a number or absent"),
     ],
 )
-def test_rows_that_cannot_be_read_are_refused(row: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        choose_from_rows([row])
+def test_select_from_metrics_refuses_invalid_entries(entry: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        select_from_metrics([entry])

@@ -1,4 +1,4 @@
-"""Mixup against loops over samples and classes, and against the gradient."""
+"""Mixup against loops over samples and classes."""
 
 import math
 
@@ -9,79 +9,91 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from permll.data.transforms import mixup
-from permll.functional.mixup import Share, blend, bootstrapped_targets, guided_share, mixed_cross_entropy
+from permll.functional.mixup import (
+    MixupWeight,
+    bootstrapped_targets,
+    guided_mixup_weight,
+    mixup_blend,
+    mixup_cross_entropy,
+)
 
 
-def shares(rows: int) -> list[Share]:
+def weights(rows: int) -> list[MixupWeight]:
     return [0.3, 0.0, 1.0, torch.rand(rows, dtype=torch.float64)]
 
 
-def of(share: Share, row: int) -> float:
-    return share[row].item() if isinstance(share, Tensor) else share
+def weight_of(lam: MixupWeight, row: int) -> float:
+    return lam[row].item() if isinstance(lam, Tensor) else lam
 
 
 @pytest.mark.parametrize("shape", [(), (4,), (3, 5, 5)])
-def test_blends_are_what_loops_make(shape: tuple[int, ...]) -> None:
+def test_mixup_blend_matches_loops(shape: tuple[int, ...]) -> None:
     values, partner = torch.rand(6, *shape, dtype=torch.float64), torch.randperm(6)
-    for share in shares(6):
-        expected = torch.stack([of(share, i) * values[i] + (1 - of(share, i)) * values[partner[i]] for i in range(6)])
-        torch.testing.assert_close(blend(values, partner, share), expected)
+    for lam in weights(6):
+        expected = torch.stack(
+            [weight_of(lam, i) * values[i] + (1 - weight_of(lam, i)) * values[partner[i]] for i in range(6)]
+        )
+        torch.testing.assert_close(mixup_blend(values, partner, lam), expected)
 
 
-def test_blends_are_those_of_a_drawn_mix() -> None:
+def test_mixup_blend_matches_transform() -> None:
     mix, values = mixup(torch.arange(7), 0.9, per_sample=True), torch.rand(7, 2, 3)
-    assert torch.equal(blend(values, *mix), mix(values))
+    assert torch.equal(mixup_blend(values, *mix), mix(values))
 
 
-def slow_cross_entropy(logits: Tensor, targets: Tensor, partner: Tensor, share: Share) -> list[float]:
-    found = []
+def slow_cross_entropy(logits: Tensor, targets: Tensor, partner: Tensor, lam: MixupWeight) -> list[float]:
+    losses = []
     for i, row in enumerate(logits.tolist()):
         total = sum(math.exp(value) for value in row)
         loss = 0.0
-        for weight, sample in ((of(share, i), i), (1 - of(share, i), int(partner[i]))):
+        for weight, sample in ((weight_of(lam, i), i), (1 - weight_of(lam, i), int(partner[i]))):
             for k, value in enumerate(row):
                 target = targets[sample, k].item() if targets.ndim == 2 else float(targets[sample] == k)
                 loss -= weight * target * math.log(math.exp(value) / total)
-        found.append(loss)
-    return found
+        losses.append(loss)
+    return losses
 
 
 @pytest.mark.parametrize("classes", [2, 5])
 @pytest.mark.parametrize("hard", [True, False])
-def test_mixed_losses_are_what_loops_make(classes: int, hard: bool) -> None:
+def test_mixup_cross_entropy_matches_loops(classes: int, hard: bool) -> None:
     logits = torch.randn(6, classes, dtype=torch.float64)
     targets = torch.randint(classes, (6,)) if hard else torch.rand(6, classes, dtype=torch.float64).softmax(-1)
     partner = torch.randperm(6)
-    for share in shares(6):
-        found = mixed_cross_entropy(logits, targets, partner, share)
-        assert found.tolist() == pytest.approx(slow_cross_entropy(logits, targets, partner, share))
+    for lam in weights(6):
+        losses = mixup_cross_entropy(logits, targets, partner, lam)
+        assert losses.tolist() == pytest.approx(slow_cross_entropy(logits, targets, partner, lam))
 
 
-def test_the_gradient_is_the_prediction_less_the_blended_target() -> None:
+def test_mixup_cross_entropy_gradient() -> None:
     logits = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
     targets, partner = torch.rand(6, 4, dtype=torch.float64).softmax(-1), torch.randperm(6)
-    share = torch.rand(6, dtype=torch.float64)
-    mixed_cross_entropy(logits, targets, partner, share).sum().backward()
+    lam = torch.rand(6, dtype=torch.float64)
+    mixup_cross_entropy(logits, targets, partner, lam).sum().backward()
     assert logits.grad is not None
-    torch.testing.assert_close(logits.grad, logits.detach().softmax(-1) - blend(targets, partner, share))
+    torch.testing.assert_close(logits.grad, logits.detach().softmax(-1) - mixup_blend(targets, partner, lam))
 
 
 @given(st.lists(st.floats(1e-4, 1), min_size=1, max_size=8), st.randoms())
-def test_guided_shares_of_a_pair_sum_to_one(right: list[float], random: object) -> None:
-    partner = list(range(len(right)))
+def test_guided_mixup_weight_matches_formula(clean_probs: list[float], random: object) -> None:
+    partner = list(range(len(clean_probs)))
     random.shuffle(partner)  # type: ignore[attr-defined]
-    found = guided_share(torch.tensor(right, dtype=torch.float64), torch.tensor(partner)).tolist()
+    lam = guided_mixup_weight(torch.tensor(clean_probs, dtype=torch.float64), torch.tensor(partner)).tolist()
     for i, j in enumerate(partner):
-        assert found[i] == pytest.approx(right[i] / (right[i] + right[j]))
+        assert lam[i] == pytest.approx(clean_probs[i] / (clean_probs[i] + clean_probs[j]))
         if partner[j] == i:
-            assert found[i] + found[j] == pytest.approx(1)
+            assert lam[i] + lam[j] == pytest.approx(1)
 
 
-def test_bootstrapped_targets_are_what_loops_make() -> None:
-    labels, predicted, wrong = torch.tensor([0, 2, 1]), torch.rand(3, 3).softmax(-1), torch.tensor([0.0, 0.25, 1.0])
-    found = bootstrapped_targets(labels, predicted, wrong)
+def test_bootstrapped_targets_match_loops() -> None:
+    labels, predicted, noisy_probs = (
+        torch.tensor([0, 2, 1]),
+        torch.rand(3, 3).softmax(-1),
+        torch.tensor([0.0, 0.25, 1.0]),
+    )
+    targets = bootstrapped_targets(labels, predicted, noisy_probs)
     for i in range(3):
         for k in range(3):
-            w = wrong[i].item()
-            assert found[i, k].item() == pytest.approx((1 - w) * float(labels[i] == k) + w * predicted[i, k].item())
-    torch.testing.assert_close(found.sum(1), torch.ones(3))
+            w = noisy_probs[i].item()
+            assert targets[i, k].item() == pytest.approx((1 - w) * float(labels[i] == k) + w * predicted[i, k].item())
+    torch.testing.assert_close(targets.sum(1), torch.ones(3))

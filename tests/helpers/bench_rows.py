@@ -1,4 +1,4 @@
-"""Rows of benchmark cells as the tests need them: invented, but of the form and the size of real ones."""
+"""Synthetic rows of a benchmark."""
 
 import json
 from pathlib import Path
@@ -14,9 +14,9 @@ RATES = {noise: int(noise.rpartition("-")[2]) / 100 for noise in NOISES}
 def row(
     method: str = "ce", noise: str = "sym-60", seed: int = 1, last: float | None = 0.5, **more: Any
 ) -> dict[str, Any]:
-    """Return a row with everything measured, and what the test names as it names it."""
+    """Return a row with all measurements; keyword arguments replace some of them."""
     best = None if last is None else min(last + 0.05, 1.0)
-    about = {
+    defaults = {
         "tier": "mini",
         "data": "fashion_mnist",
         "noise": noise,
@@ -41,17 +41,17 @@ def row(
         "ece": 0.1,
         "nll": 0.9,
         "brier": 0.3,
-        "memorisation": None if last is None else best - last,
+        "memorization": None if last is None else best - last,
     }
-    return about | more
+    return defaults | more
 
 
 def grid(methods: tuple[str, ...] = METHODS, noises: tuple[str, ...] = NOISES, seeds: int = 3) -> list[dict[str, Any]]:
-    """Return a grid of plausible numbers: later methods are better, more noise is worse, seeds differ a little."""
+    """Return rows of all combinations: later methods are better, more noise is worse, seeds differ a little."""
     generator = np.random.default_rng(0)
     rows = []
-    for place, method in enumerate(methods):
-        robust = place / max(len(methods) - 1, 1)
+    for index, method in enumerate(methods):
+        robust = index / max(len(methods) - 1, 1)
         for noise in noises:
             for seed in range(1, seeds + 1):
                 best = 0.88 - 0.12 * RATES[noise] + generator.normal(0, 0.004)
@@ -75,19 +75,19 @@ def grid(methods: tuple[str, ...] = METHODS, noises: tuple[str, ...] = NOISES, s
 
 
 def write_runs(rows: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """Write a metrics.jsonl for each row below ``folder``, and return the rows with these folders."""
-    found = []
-    for one in rows:
-        run = folder / Path(one["folder"]).name
+    """Write a metrics.jsonl for each row below ``folder``; return the rows with these folders."""
+    written = []
+    for job in rows:
+        run = folder / Path(job["folder"]).name
         run.mkdir(parents=True)
-        (run / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in metrics(one)))
-        found.append(one | {"folder": str(run)})
-    return found
+        (run / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in metrics(job)))
+        written.append(job | {"folder": str(run)})
+    return written
 
 
-def metrics(one: dict[str, Any], epochs: int = 40) -> list[dict[str, Any]]:
+def metrics(job: dict[str, Any], epochs: int = 40) -> list[dict[str, Any]]:
     """Return lines of metrics.jsonl that rise to the row's best accuracy and fall to its last."""
     top = epochs // 3
-    rising = one["best_test"] - 0.3 * np.exp(-np.arange(1, top + 1) / 3) + 0.3 * np.exp(-top / 3)
-    falling = np.linspace(one["best_test"], one["last"], epochs - top + 1)[1:]
+    rising = job["best_test"] - 0.3 * np.exp(-np.arange(1, top + 1) / 3) + 0.3 * np.exp(-top / 3)
+    falling = np.linspace(job["best_test"], job["last"], epochs - top + 1)[1:]
     return [{"epoch": epoch, "test_accuracy": float(value)} for epoch, value in enumerate([*rising, *falling], 1)]

@@ -1,4 +1,4 @@
-"""Files in the official formats, made by the tests."""
+"""Writers of dataset files in the official formats."""
 
 import gzip
 import pickle
@@ -7,6 +7,11 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+
+def write_lines(path: Path, lines: list[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines))
 
 
 def write_idx(path: Path, values: np.ndarray) -> None:
@@ -22,11 +27,11 @@ def write_cifar_binary(path: Path, columns: list[np.ndarray], images: np.ndarray
 
 
 def write_cifar_python(path: Path, labels: dict[str, np.ndarray], images: np.ndarray) -> None:
-    """Write a batch as a pickle with the keys of the published ones."""
+    """Write a batch as a pickle with the published keys."""
     path.parent.mkdir(parents=True, exist_ok=True)
     batch = {name: column.tolist() for name, column in labels.items()}
     batch |= {"data": images.reshape(len(images), -1), "filenames": [f"{row}.png" for row in range(len(images))]}
-    path.write_bytes(pickle.dumps(batch | {"batch_label": "made by a test"}, protocol=4))
+    path.write_bytes(pickle.dumps(batch | {"batch_label": "test"}, protocol=4))
 
 
 def write_jpeg(path: Path, color: tuple[int, int, int], size: tuple[int, int] = (12, 8)) -> None:
@@ -35,12 +40,13 @@ def write_jpeg(path: Path, color: tuple[int, int, int], size: tuple[int, int] = 
 
 
 def write_noise_jpeg(path: Path, seed: int, side: int = 64) -> None:
-    """Write an image that fills its file, so that cutting it short cuts pixels off."""
+    """Write an image of noise, so that truncating the file loses pixels."""
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.random.default_rng(seed).integers(0, 256, (side, side, 3), dtype=np.uint8)).save(path, "JPEG")
 
 
-def cut(path: Path, keep: float) -> None:
+def truncate(path: Path, fraction: float = 0.5) -> Path:
     """Keep the first part of a file."""
     content = path.read_bytes()
-    path.write_bytes(content[: int(keep * len(content))])
+    path.write_bytes(content[: int(fraction * len(content))])
+    return path

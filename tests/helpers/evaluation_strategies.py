@@ -1,4 +1,4 @@
-"""Samples to measure, with the ties, empty classes and extreme probabilities that formulas trip over."""
+"""Hypothesis strategies for metrics: predictions and labels with ties, empty classes and extreme probabilities."""
 
 from typing import NamedTuple
 
@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 
-class Predicted(NamedTuple):
+class PredictionCase(NamedTuple):
     p: Tensor
     y: Tensor
 
 
-class Ranked(NamedTuple):
+class RankingCase(NamedTuple):
     quality: Tensor
     wrong: Tensor
 
 
-class Relabeled(NamedTuple):
+class CorrectionCase(NamedTuple):
     given: Tensor
     corrected: Tensor
     clean: Tensor
@@ -25,26 +25,26 @@ class Relabeled(NamedTuple):
 
 
 @st.composite
-def predicted(draw: st.DrawFn, max_classes: int = 8) -> Predicted:
-    """Probabilities (N, c) in float64, rounded so that they tie, and labels of which some classes may have none."""
+def prediction_cases(draw: st.DrawFn, max_classes: int = 8) -> PredictionCase:
+    """Probabilities (N, c) in float64 with ties, and labels that may leave classes empty."""
     n, c = draw(st.integers(1, 60)), draw(st.integers(2, max_classes))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
     steps = draw(st.sampled_from([2, 10, 10**9]))
     scores = torch.randint(1, steps + 1, (n, c), generator=generator).double() ** draw(st.sampled_from([1, 6]))
-    return Predicted(scores / scores.sum(1, keepdim=True), torch.randint(c, (n,), generator=generator))
+    return PredictionCase(scores / scores.sum(1, keepdim=True), torch.randint(c, (n,), generator=generator))
 
 
 @st.composite
-def ranked(draw: st.DrawFn) -> Ranked:
-    """Quality on few or many levels, and any number of wrong labels, none and all among them."""
+def ranking_cases(draw: st.DrawFn) -> RankingCase:
+    """Quality with few or many levels, and any number of wrong labels, including none and all."""
     n, levels = draw(st.integers(1, 60)), draw(st.sampled_from([1, 3, 10**6]))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**32)))
     quality = torch.randint(levels + 1, (n,), generator=generator).double() / levels
-    return Ranked(quality, torch.rand(n, generator=generator) < draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])))
+    return RankingCase(quality, torch.rand(n, generator=generator) < draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])))
 
 
 @st.composite
-def relabeled(draw: st.DrawFn) -> Relabeled:
+def correction_cases(draw: st.DrawFn) -> CorrectionCase:
     n, c = draw(st.integers(1, 60)), draw(st.integers(2, 6))
     labels = st.lists(st.integers(0, c - 1), min_size=n, max_size=n).map(torch.tensor)
-    return Relabeled(draw(labels), draw(labels), draw(labels), c)
+    return CorrectionCase(draw(labels), draw(labels), draw(labels), c)

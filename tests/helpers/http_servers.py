@@ -1,4 +1,4 @@
-"""Web servers on this machine: one that knows ranges, one that does not, one that breaks off in the middle."""
+"""Local web servers: with or without ranges, and with broken connections."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,39 +9,39 @@ from threading import Thread
 
 @dataclass
 class Server:
-    """What a server offers, how it behaves, and what it was asked.
+    """Files, behavior and request log of a server.
 
     Args:
         files: name -> content.
-        ranges: whether it sends the part that it is asked for; otherwise always everything.
-        break_after: how many bytes of an answer it sends before it hangs up.
-        shift: by how many bytes it misses the part that it is asked for.
-        asked: (name, Range header) of every request.
-        sent: how many bytes it has sent.
+        ranges: whether it supports ranges; otherwise it sends everything.
+        break_after: number of bytes of a response before it disconnects.
+        shift: offset in bytes from the requested range.
+        requests: (name, Range header) of every request.
+        sent: number of bytes sent.
     """
 
     files: dict[str, bytes]
     ranges: bool = True
     break_after: int | None = None
     shift: int = 0
-    asked: list[tuple[str, str | None]] = field(default_factory=list)
+    requests: list[tuple[str, str | None]] = field(default_factory=list)
     sent: int = 0
 
 
 @contextmanager
 def serving(server: Server) -> Iterator[str]:
-    """Run ``server`` on a free port of 127.0.0.1 while the block runs, and give its address."""
+    """Run ``server`` on a free port of 127.0.0.1 while the block runs, and yield its URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            name, asked = self.path.lstrip("/"), self.headers.get("Range")
-            server.asked.append((name, asked))
+            name, requested = self.path.lstrip("/"), self.headers.get("Range")
+            server.requests.append((name, requested))
             if name not in server.files:
                 self.send_error(404)
                 return
             content, begin = server.files[name], 0
-            if asked and server.ranges:
-                begin = int(asked.removeprefix("bytes=").removesuffix("-")) + server.shift
+            if requested and server.ranges:
+                begin = int(requested.removeprefix("bytes=").removesuffix("-")) + server.shift
                 if begin >= len(content):
                     self.send_error(416)
                     return

@@ -1,4 +1,4 @@
-"""Random samples for property tests: some classes, a row of α, logits and a given label each."""
+"""Hypothesis strategies: random samples with α, logits and a given label."""
 
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ class Samples(NamedTuple):
 def samples(
     draw: st.DrawFn, max_classes: int = 37, logit_scales: tuple[float, ...] = (0.01, 1.0, 10.0, 1e4)
 ) -> Samples:
-    """Draw float64 samples; at the last scale logits sit at +-scale, far beyond what exp can hold."""
+    """Draw float64 samples; at scale 1e4 logits are near +-scale, where exp overflows."""
     num_classes = draw(st.integers(2, max_classes))
     batch = draw(st.integers(1, 4))
     alpha_scale = draw(st.sampled_from([0.1, 1.0, 3.0]))
@@ -40,12 +40,12 @@ def samples(
 
 
 @st.composite
-def unsure_samples(draw: st.DrawFn, max_classes: int = 37) -> Samples:
-    """Draw samples whose prediction spreads by less than 1/c, the assumption of Proposition 4."""
+def low_spread_samples(draw: st.DrawFn, max_classes: int = 37) -> Samples:
+    """Draw samples with max p - min p < 1/c, the assumption of Proposition 4."""
     sample = draw(samples(max_classes, logit_scales=(0.01, 1.0, 10.0)))
     num_classes = sample.logits.shape[1]
     p = sample.probabilities
     spread = (p.amax(-1) - p.amin(-1)).amax()
-    # Mixing with the uniform prediction shrinks the spread in proportion; stay just inside the bound.
-    share = draw(st.floats(0.01, 0.999)) * min(1.0, 1 / (num_classes * float(spread)))
-    return sample._replace(logits=(share * p + (1 - share) / num_classes).log())
+    # Mixing with the uniform prediction shrinks the spread proportionally.
+    weight = draw(st.floats(0.01, 0.999)) * min(1.0, 1 / (num_classes * float(spread)))
+    return sample._replace(logits=(weight * p + (1 - weight) / num_classes).log())

@@ -1,4 +1,4 @@
-"""The real CIFAR files, unpacked once per test session from the folder of shared data."""
+"""Real CIFAR and Fashion-MNIST files, if they are available."""
 
 import fcntl
 import os
@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from permll.data.datasets.mnist import DEBIAN
+from permll.data.datasets.mnist import DEBIAN_FOLDER
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def real_cifar(factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with cifar-10-batches-bin and cifar-100-binary/test.bin; workers of one session share it."""
+    """Return a folder with cifar-10-batches-bin and cifar-100-binary/test.bin, extracted once per test session."""
     script = SHARED / "unpack_cifar.py"
     if not script.is_file():
-        pytest.skip(f"the real CIFAR data are not at {SHARED}")
+        pytest.skip(f"the real CIFAR data is not in {SHARED}")
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent
@@ -31,8 +31,8 @@ def real_cifar(factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-# When the files of Fashion-MNIST were packed. Debian's package has the same packed bytes without name and time.
-_PACKED = {
+# Time stamps of the published gzip files. Debian's package has the same compressed bytes without name and time.
+_TIMES = {
     "train-images-idx3-ubyte": 1504176606,
     "train-labels-idx1-ubyte": 1504176606,
     "t10k-images-idx3-ubyte": 1504176627,
@@ -41,9 +41,9 @@ _PACKED = {
 
 
 def published_fashion() -> dict[str, bytes]:
-    """Return Fashion-MNIST's files byte for byte as they are on the net, from those of Debian's package."""
+    """Return the published files of Fashion-MNIST, byte for byte, from those of Debian's package."""
     files = {}
-    for name, packed in _PACKED.items():
-        head = b"\x1f\x8b\x08\x08" + struct.pack("<IBB", packed, 0, 3) + name.encode() + b"\0"
-        files[f"{name}.gz"] = head + (DEBIAN / f"{name}.gz").read_bytes()[10:]
+    for name, time in _TIMES.items():
+        head = b"\x1f\x8b\x08\x08" + struct.pack("<IBB", time, 0, 3) + name.encode() + b"\0"
+        files[f"{name}.gz"] = head + (DEBIAN_FOLDER / f"{name}.gz").read_bytes()[10:]
     return files

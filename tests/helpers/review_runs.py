@@ -1,4 +1,4 @@
-"""Runs to review, on four kinds of data, with findings about them."""
+"""Runs with findings, on four kinds of data."""
 
 import csv
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.findings import Findings
-from permll.cleaning.source_data import samples_of
+from permll.cleaning.source_data import load_source
 from permll.data.loading import load
+from permll.findings import Findings
 from permll.review.session import ReviewSession
-from permll.training.recipe_files import choose_recipe
+from permll.training.recipe_files import resolve_recipe
 from permll.training.run import Run
 
 ROWS = 40
@@ -21,7 +21,7 @@ KINDS = ("images", "texts", "table", "vectors")
 
 
 def write_source(kind: str, folder: Path) -> Path:
-    """Write a data set of 40 samples in 3 classes."""
+    """Write a data set of 40 samples in 3 classes; return its path."""
     labels = [CLASSES[row % 3] for row in range(ROWS)]
     rng = np.random.default_rng(0)
     if kind == "images":
@@ -29,10 +29,10 @@ def write_source(kind: str, folder: Path) -> Path:
 
         source = folder / "pictures"
         for row, label in enumerate(labels):
-            place = source / {"so <i>so</i>": "so-so"}.get(label, label)
-            place.mkdir(parents=True, exist_ok=True)
+            folder_of_class = source / {"so <i>so</i>": "so-so"}.get(label, label)
+            folder_of_class.mkdir(parents=True, exist_ok=True)
             pixels = rng.integers(0, 80, (24, 24, 3)) + 85 * np.eye(3)[row % 3]
-            Image.fromarray(pixels.astype(np.uint8)).resize((120, 90)).save(place / f"{row:02}.png")
+            Image.fromarray(pixels.astype(np.uint8)).resize((120, 90)).save(folder_of_class / f"{row:02}.png")
         return source
     if kind == "vectors":
         source = folder / "vectors.npz"
@@ -56,34 +56,34 @@ def write_source(kind: str, folder: Path) -> Path:
 
 
 def make_run(kind: str, folder: Path) -> Run:
-    """Begin a run on data of a kind and add findings. A review needs no more: not what was trained."""
+    """Return a run with findings but without training, which a review does not need."""
     options: dict[str, Any] = {"texts": {"text": "text", "id": "id"}}.get(kind, {})
     source = str(write_source(kind, folder))
     run = Run(folder / "run")
-    run.begin(choose_recipe(None, {"data.source": source, "data.options": options}), load(source, **options))
+    run.begin(resolve_recipe(None, {"data.source": source, "data.options": options}), load(source, **options))
     add_findings(run)
     return run
 
 
 def add_findings(run: Run) -> Findings:
-    """Write findings into a run: the chance of each given label grows with the row; a third are flagged."""
-    data = samples_of(run)
+    """Write findings into a run: quality increases with the row; a third of the labels are flagged."""
+    data = load_source(run)
     n, c = len(data), data.num_classes
     given = data.labels.numpy()
     quality = np.linspace(0.02, 0.98, n)
     posterior = np.tile(((1 - quality) / (c - 1))[:, None], (1, c)) * np.array([1.0] * c)
-    posterior[np.arange(n), (given + 1) % c] += np.linspace(0.015, 0.001, n)  # the proposal, by a little
+    posterior[np.arange(n), (given + 1) % c] += np.linspace(0.015, 0.001, n)  # the proposed class
     posterior[np.arange(n), given] = quality
     posterior /= posterior.sum(1, keepdims=True)
     neighbors = np.stack([(np.arange(n) + step) % n for step in (1, 2, 3)], 1)
     reasons = np.where(np.arange(n) < n // 3, 3, 0)
-    found = Findings.of_posterior(
+    findings = Findings.from_posterior(
         data.ids, data.classes, given, posterior, neighbors=neighbors, reasons=reasons, duplicates=((0, 3),)
     )
-    found.save(run.folder)
-    return found
+    findings.save(run.folder)
+    return findings
 
 
-def make_desk(run: Run, folder: Path | None = None) -> ReviewSession:
-    """Return the desk of a run, with its decisions or those in another folder."""
-    return ReviewSession(Findings.load(run.folder), samples_of(run), Decisions(folder or run.folder))
+def make_session(run: Run, folder: Path | None = None) -> ReviewSession:
+    """Return the review of a run, with its decisions or those in another folder."""
+    return ReviewSession(Findings.load(run.folder), load_source(run), Decisions(folder or run.folder))

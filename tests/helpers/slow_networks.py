@@ -1,4 +1,4 @@
-"""The residual networks once more, line by line from the equations: no layers, only tensors and their names."""
+"""Residual networks from their equations, with tensors only."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,8 +8,8 @@ from torch import Tensor, nn
 State = Mapping[str, Tensor]
 
 
-def scrambled(net: nn.Module) -> nn.Module:
-    """Return ``net`` in double precision with every number drawn anew, so that no part is a mere 0 or 1."""
+def randomize_weights(net: nn.Module) -> nn.Module:
+    """Return ``net`` in double precision with random parameters and statistics."""
     net.double()
     for name, tensor in net.state_dict().items():
         if tensor.is_floating_point():
@@ -26,8 +26,8 @@ def conv(x: Tensor, weight: Tensor, stride: int = 1) -> Tensor:
     total = x.new_zeros(())
     for row in range(size):
         for column in range(size):
-            seen = padded[:, :, row : row + height : stride, column : column + width : stride]
-            total = total + torch.einsum("bchw,oc->bohw", seen, weight[:, :, row, column])
+            window = padded[:, :, row : row + height : stride, column : column + width : stride]
+            total = total + torch.einsum("bchw,oc->bohw", window, weight[:, :, row, column])
     return total
 
 
@@ -40,22 +40,22 @@ def norm(x: Tensor, state: State, name: str, training: bool) -> Tensor:
     return (x - mean[:, None, None]) * scale[:, None, None] + state[f"{name}.bias"][:, None, None]
 
 
-def positive(x: Tensor) -> Tensor:
+def relu(x: Tensor) -> Tensor:
     return torch.where(x > 0, x, 0.0)
 
 
 def post_block(x: Tensor, state: State, name: str, stride: int, training: bool) -> Tensor:
-    first = positive(norm(conv(x, state[f"{name}.conv1.weight"], stride), state, f"{name}.bn1", training))
+    first = relu(norm(conv(x, state[f"{name}.conv1.weight"], stride), state, f"{name}.bn1", training))
     second = norm(conv(first, state[f"{name}.conv2.weight"]), state, f"{name}.bn2", training)
     if f"{name}.shortcut.0.weight" in state:
         projected = conv(x, state[f"{name}.shortcut.0.weight"], stride)
-        return positive(second + norm(projected, state, f"{name}.shortcut.1", training))
-    return positive(second + x)
+        return relu(second + norm(projected, state, f"{name}.shortcut.1", training))
+    return relu(second + x)
 
 
 def pre_block(x: Tensor, state: State, name: str, stride: int, training: bool) -> Tensor:
-    u = positive(norm(x, state, f"{name}.bn1", training))
-    first = positive(norm(conv(u, state[f"{name}.conv1.weight"], stride), state, f"{name}.bn2", training))
+    u = relu(norm(x, state, f"{name}.bn1", training))
+    first = relu(norm(conv(u, state[f"{name}.conv1.weight"], stride), state, f"{name}.bn2", training))
     second = conv(first, state[f"{name}.conv2.weight"])
     if f"{name}.shortcut.weight" in state:
         return second + conv(u, state[f"{name}.shortcut.weight"], stride)
@@ -63,8 +63,8 @@ def pre_block(x: Tensor, state: State, name: str, stride: int, training: bool) -
 
 
 def dividemix_block(x: Tensor, state: State, name: str, stride: int, training: bool) -> Tensor:
-    u = positive(norm(x, state, f"{name}.bn1", training))
-    first = positive(norm(conv(u, state[f"{name}.conv1.weight"], stride), state, f"{name}.bn2", training))
+    u = relu(norm(x, state, f"{name}.bn1", training))
+    first = relu(norm(conv(u, state[f"{name}.conv1.weight"], stride), state, f"{name}.bn2", training))
     second = conv(first, state[f"{name}.conv2.weight"])
     if f"{name}.shortcut.weight" in state:
         return second + conv(u, state[f"{name}.shortcut.weight"], stride)
@@ -72,7 +72,7 @@ def dividemix_block(x: Tensor, state: State, name: str, stride: int, training: b
 
 
 def two_stages(x: Tensor, state: State, block: Callable[..., Tensor], training: bool) -> Tensor:
-    """One block, then two in a stage of half the size: every sort of shortcut there is."""
+    """Return one block, then two in a stage of half the size: all kinds of shortcuts."""
     x = block(x, state, "stages.0.0", 1, training)
     x = block(x, state, "stages.1.0", 2, training)
     return block(x, state, "stages.1.1", 1, training)
@@ -83,15 +83,15 @@ def head(x: Tensor, state: State) -> Tensor:
 
 
 def resnet(x: Tensor, state: State, training: bool) -> Tensor:
-    x = positive(norm(conv(x, state["stem.0.weight"]), state, "stem.1", training))
+    x = relu(norm(conv(x, state["stem.0.weight"]), state, "stem.1", training))
     return head(two_stages(x, state, post_block, training), state)
 
 
 def preact(x: Tensor, state: State, training: bool) -> Tensor:
     x = two_stages(conv(x, state["stem.0.weight"]), state, pre_block, training)
-    return head(positive(norm(x, state, "last.0", training)), state)
+    return head(relu(norm(x, state, "last.0", training)), state)
 
 
 def preact_dividemix(x: Tensor, state: State, training: bool) -> Tensor:
-    x = positive(norm(conv(x, state["stem.0.weight"]), state, "stem.1", training))
+    x = relu(norm(conv(x, state["stem.0.weight"]), state, "stem.1", training))
     return head(two_stages(x, state, dividemix_block, training), state)

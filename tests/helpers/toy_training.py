@@ -1,22 +1,28 @@
-"""Small trainings for the tests: seconds, on digits or on points in the plane."""
+"""Small trainings for tests: seconds, on digits or on points in the plane."""
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from permll.data import LabeledData, Vectors
 from permll.methods import Method, find_method
+from permll.training.build import build_trainer as build_recipe_trainer
 from permll.training.callbacks import Callback
+from permll.training.data_preparation import PreparedData, prepare_data
+from permll.training.model_card import write_model_card
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
+from permll.training.run import Run
+from permll.training.train import train
 from permll.training.trainer import Trainer
 
 
 def points(rows: int = 60, classes: int = 3, seed: int = 0) -> LabeledData:
-    """Return points around as many centres as there are classes."""
+    """Return points around one center for each class."""
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(rows) % classes
     centers = 3 * torch.randn(classes, 4, generator=generator)
@@ -49,7 +55,7 @@ def build_trainer(
     dropout: float = 0.1,
     **more: Any,
 ) -> Trainer:
-    """Return a loop of a registered method on vectors; its held-out rows are other points, these, or none."""
+    """Return a trainer of a registered method on vectors; held-out rows are other points, those passed, or none."""
     from lightning_fabric import Fabric
 
     from permll.data.transforms import default_views
@@ -77,24 +83,72 @@ def build_trainer(
 
 
 def quick_recipe(**overrides: Any) -> Recipe:
-    """Return digits for a few epochs, in one thread."""
+    """Return a recipe for three epochs on digits; ``data__noise`` overrides ``data.noise``."""
     changes = {"training.epochs": 3, "network.widths": [32], **{k.replace("__", "."): v for k, v in overrides.items()}}
     return load_recipe("tiny/digits", changes)
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """Return what a run has come to: its newest checkpoint, its metrics and its result."""
+def points_recipe(**overrides: Any) -> Recipe:
+    """Return ``quick_recipe`` for data that are passed to ``train``: no noise, no held-out rows, default views."""
+    plain = {"data__noise": "", "data__validation": None, "views__weak": None, "views__strong": None}
+    return quick_recipe(**{"data__source": "own", **plain, **overrides})
+
+
+def train_run(recipe: Recipe, folder: Path, data: LabeledData | None = None, **more: Any) -> tuple[Run, PreparedData]:
+    """Train, write the model card again, and return the run with its data."""
+    prepared = prepare_data(recipe, data)
+    run = train(data, recipe=recipe, out=folder, **more)
+    write_model_card(run, build_recipe_trainer(run.recipe, prepared, **more), prepared)
+    return run, prepared
+
+
+def newest_state(run: Run | Path) -> dict[str, Any]:
+    """Return the newest checkpoint of a run."""
+    state = (run if isinstance(run, Run) else Run(run)).checkpoints.newest()
+    assert state is not None
+    return state
+
+
+def run_bytes(folder: Path) -> dict[str, bytes]:
+    """Return the results of a run as bytes: its newest checkpoint, its metrics and its result."""
     newest = sorted((folder / "checkpoints").glob("step-*.safetensors"))[-1]
     return {path.name: path.read_bytes() for path in (newest, folder / "metrics.jsonl", folder / "result.json")}
 
 
+def do_nothing(_: Trainer) -> None:
+    """After a step or an epoch."""
+
+
+def run_steps(trainer: Trainer, steps: int) -> None:
+    """Take at most ``steps`` steps."""
+    left = itertools.count(steps - 1, -1)
+
+    def after_step(trainer: Trainer) -> None:
+        if next(left) == 0:
+            trainer.stop()
+
+    trainer.run(after_step, do_nothing)
+    trainer._stop_requested = False
+
+
+def equal_states(one: Any, other: Any) -> bool:
+    """Return whether two nested states are equal to the bit."""
+    if isinstance(one, Tensor):
+        return isinstance(other, Tensor) and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal_states(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(equal_states, one, other))
+    return bool(one == other)
+
+
 class StopAfter(Callback):
-    """Asks the loop to stop after so many steps."""
+    """Stops a training after some steps."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
 
-    def on_step(self, trainer: Trainer) -> None:
+    def on_step_end(self, trainer: Trainer) -> None:
         self.left -= 1
         if self.left == 0:
             trainer.stop()

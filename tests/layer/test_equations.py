@@ -1,4 +1,4 @@
-"""The closed forms against Definition 1 with explicit matrices: values and gradients, to 1e-12 in float64."""
+"""Closed forms against Definition 1 with explicit matrices: values and gradients, to 1e-12 in float64."""
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ VARIANTS = [(on, loss) for on in equations.SIDES for loss in equations.LOSSES]
 @pytest.mark.parametrize(("on", "loss"), VARIANTS)
 @given(samples())
 @settings(max_examples=60)
-def test_closed_form_is_the_definition(on: str, loss: str, sample: Samples) -> None:
+def test_closed_form_matches_definition(on: str, loss: str, sample: Samples) -> None:
     alpha, logits = (x.clone().requires_grad_() for x in (sample.alpha, sample.logits))
     expected = reference_loss(alpha, logits, sample.labels, on, loss)
     grad_alpha, grad_logits = torch.autograd.grad(expected.sum(), (alpha, logits))
@@ -34,7 +34,7 @@ def test_every_side_and_loss_has_a_closed_form() -> None:
 
 
 @pytest.mark.parametrize("form", equations.CLOSED_FORMS.values())
-def test_closed_forms_leave_their_arguments_alone(form) -> None:
+def test_closed_forms_do_not_modify_arguments(form) -> None:
     alpha, logits, labels = torch.randn(4, 5), torch.randn(4, 5), torch.arange(4)
     before = alpha.clone(), logits.clone()
     form(alpha, logits, labels)
@@ -43,20 +43,20 @@ def test_closed_forms_leave_their_arguments_alone(form) -> None:
 
 
 @given(samples())
-def test_permuted_prediction_is_the_matrix_times_p(sample: Samples) -> None:
+def test_permuted_prediction_matches_matrix_product(sample: Samples) -> None:
     got = equations.permuted_prediction(sample.alpha, sample.probabilities, sample.labels)
     for row, alpha, p, y in zip(got, sample.alpha, sample.probabilities, sample.labels, strict=True):
         assert_close(row, permutation_layer(alpha, int(y)) @ p, **EXACT)
 
 
 @given(samples(max_classes=10))
-def test_layer_matrix_is_definition_1(sample: Samples) -> None:
+def test_layer_matrix_matches_definition_1(sample: Samples) -> None:
     for alpha, y in zip(sample.alpha, sample.labels.tolist(), strict=True):
         assert_close(equations.layer_matrix(alpha, y), permutation_layer(alpha, y), **EXACT)
 
 
 @given(samples())
-def test_prediction_ce_pulls_both_ways_towards_the_posterior(sample: Samples) -> None:
+def test_prediction_ce_gradients_use_posterior(sample: Samples) -> None:
     r = equations.posterior(sample.alpha, sample.logits)
     got = equations.prediction_ce(sample.alpha, sample.logits, sample.labels)
     assert_close(got.grad_logits, sample.probabilities - r, **EXACT)
@@ -64,19 +64,19 @@ def test_prediction_ce_pulls_both_ways_towards_the_posterior(sample: Samples) ->
 
 
 @pytest.mark.parametrize(("dtype", "far"), [(torch.float32, 500.0), (torch.float64, 5000.0)])
-def test_prediction_ce_stays_finite_when_alpha_itself_is_extreme(dtype: torch.dtype, far: float) -> None:
-    """Label and network each certain of another class: beyond what exp can hold, but never NaN."""
+def test_prediction_ce_is_finite_for_extreme_alpha(dtype: torch.dtype, far: float) -> None:
+    """Label and network are certain of different classes: exp underflows, but nothing is NaN."""
     alpha = torch.tensor([[far, 0.0, 0.0]], dtype=dtype)
     logits = torch.tensor([[0.0, far, 0.0]], dtype=dtype)
     got = equations.prediction_ce(alpha, logits, torch.tensor([0]))
     assert all(x.isfinite().all() for x in got)
-    assert got.grad_alpha.argmin() == 1  # the row still moves towards what the network says
+    assert got.grad_alpha.argmin() == 1  # α still moves toward the predicted class
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 10, 1000])
-@pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
-def test_initial_alpha_gives_the_label_the_weight_init(num_classes: int, share: float) -> None:
-    init = 1 / num_classes + share * (1 - 1 / num_classes)
+@pytest.mark.parametrize("fraction", [0.01, 0.5, 0.99])
+def test_initial_alpha_gives_label_weight_init(num_classes: int, fraction: float) -> None:
+    init = 1 / num_classes + fraction * (1 - 1 / num_classes)
     labels = torch.tensor([0, num_classes - 1])
     a = equations.initial_alpha(labels, num_classes, init, torch.float64).softmax(-1)
     expected = torch.full((2, num_classes), (1 - init) / (num_classes - 1), dtype=torch.float64)
@@ -84,7 +84,7 @@ def test_initial_alpha_gives_the_label_the_weight_init(num_classes: int, share: 
     assert_close(a, expected, **EXACT)
 
 
-def test_initial_loss_is_bounded_as_long_as_alpha_rests() -> None:
+def test_initial_loss_is_bounded() -> None:
     """-log(lo + (hi - lo) p_y) with hi = m and lo = (1 - m) / (c - 1)."""
     labels, logits = torch.zeros(50, dtype=torch.int64), torch.linspace(-30, 30, 50)[:, None] * torch.eye(10)[0]
     hi, lo = 0.35, 0.65 / 9
@@ -96,7 +96,7 @@ def test_initial_loss_is_bounded_as_long_as_alpha_rests() -> None:
 @pytest.mark.parametrize("loss", equations.LOSSES)
 @given(samples(max_classes=8, logit_scales=(1.0,)))
 @settings(max_examples=20)
-def test_plain_loss_is_the_layer_with_all_weight_on_the_given_label(loss: str, sample: Samples) -> None:
+def test_plain_loss_matches_layer_with_all_weight_on_label(loss: str, sample: Samples) -> None:
     certain = torch.full_like(sample.alpha, -torch.inf).scatter(1, sample.labels[:, None], 0.0)
     expected = equations.CLOSED_FORMS["prediction", loss](certain, sample.logits, sample.labels).loss
     assert_close(equations.plain_loss(sample.logits, sample.labels, loss), expected, rtol=1e-9, atol=1e-9)

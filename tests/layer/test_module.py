@@ -1,4 +1,4 @@
-"""The public surface of ``PermutationLayer`` outside a training step."""
+"""Public methods of ``PermutationLayer`` outside a training step."""
 
 import copy
 import pickle
@@ -21,14 +21,14 @@ def layer() -> PermutationLayer:
     return layer
 
 
-def learned(labels: list[int], ids: list | None = None, num_classes: int = 3) -> PermutationLayer:
+def random_layer(labels: list[int], ids: list | None = None, num_classes: int = 3) -> PermutationLayer:
     layer = PermutationLayer(labels, num_classes=num_classes, ids=ids)
     layer.alpha.normal_()
     return layer
 
 
 @pytest.mark.parametrize("labels", [LABELS, tuple(LABELS), np.array(LABELS, dtype=np.uint8), torch.tensor(LABELS)])
-def test_labels_come_in_many_forms(labels) -> None:
+def test_labels_may_be_list_array_or_tensor(labels) -> None:
     layer = PermutationLayer(labels, num_classes=3)
     assert layer.labels.tolist() == LABELS
     assert layer.corrected_labels().tolist() == LABELS
@@ -37,7 +37,7 @@ def test_labels_come_in_many_forms(labels) -> None:
     assert torch.equal(layer(logits, np.array([1, 3])), layer(logits, torch.tensor([1, 3], dtype=torch.int32)))
 
 
-def test_settings_may_be_numpys() -> None:
+def test_arguments_may_be_numpy_scalars() -> None:
     labels = np.array(LABELS)
     layer = PermutationLayer(labels, num_classes=labels.max() + 1, epochs=np.int64(20))
     assert layer.num_classes == 3
@@ -52,7 +52,7 @@ def test_labels_are_copied() -> None:
     assert layer.labels.tolist() == LABELS
 
 
-def test_weights_matrix_and_corrected_labels_describe_alpha(layer: PermutationLayer) -> None:
+def test_weights_matrix_and_corrected_labels_follow_alpha(layer: PermutationLayer) -> None:
     assert_close(layer.weights(), layer.alpha.softmax(-1))
     assert_close(layer.weights([4, 0]), layer.alpha[[4, 0]].softmax(-1))
     assert_close(layer.weights(4), layer.alpha[[4]].softmax(-1))
@@ -62,7 +62,7 @@ def test_weights_matrix_and_corrected_labels_describe_alpha(layer: PermutationLa
     assert torch.equal(layer.corrected_labels(), layer.alpha.argmax(-1))
 
 
-def test_quality_is_the_belief_in_the_given_label(layer: PermutationLayer) -> None:
+def test_label_quality_is_probability_of_given_label(layer: PermutationLayer) -> None:
     quality = layer.label_quality()
     expected = [float(layer.alpha[i].softmax(-1)[y]) for i, y in enumerate(LABELS)]
     assert_close(quality, torch.tensor(expected))
@@ -74,7 +74,7 @@ def test_quality_is_the_belief_in_the_given_label(layer: PermutationLayer) -> No
     assert_close(layer.posterior(logits[[3]], [3]), (layer.alpha[[3]] + logits[[3]]).softmax(-1))
 
 
-def test_suspects_are_ordered_worst_first(layer: PermutationLayer) -> None:
+def test_suspects_are_ordered_by_quality(layer: PermutationLayer) -> None:
     quality = layer.label_quality()
     order = layer.suspects()
     assert sorted(order.tolist()) == [0, 1, 2, 3, 4]
@@ -85,20 +85,20 @@ def test_suspects_are_ordered_worst_first(layer: PermutationLayer) -> None:
     assert torch.equal(layer.suspects(logits=logits), layer.label_quality(logits).argsort())
 
 
-def test_nothing_is_a_parameter_and_the_settings_can_be_read(layer: PermutationLayer) -> None:
+def test_layer_has_no_parameters_and_a_repr(layer: PermutationLayer) -> None:
     assert list(layer.parameters()) == []
     assert repr(layer) == "PermutationLayer(5 rows, num_classes=3, init=0.5, lr=0.1, on='prediction', loss='ce')"
 
 
 @pytest.mark.parametrize("cast", ["half", "bfloat16", "float"])
-def test_alpha_never_falls_below_float32(layer: PermutationLayer, cast: str) -> None:
+def test_alpha_stays_float32_under_casts(layer: PermutationLayer, cast: str) -> None:
     before = layer.alpha.clone()
     getattr(torch.nn.Sequential(layer), cast)()
     assert layer.alpha.dtype == torch.float32
     assert torch.equal(layer.alpha, before)
 
 
-def test_double_and_another_device(layer: PermutationLayer) -> None:
+def test_layer_double_and_device(layer: PermutationLayer) -> None:
     before = layer.alpha.clone()
     logits = torch.randn(2, 3)
     assert layer.double()(logits, [0, 1]).dtype == torch.float64
@@ -106,7 +106,7 @@ def test_double_and_another_device(layer: PermutationLayer) -> None:
     assert layer.float().to("meta").alpha.device.type == "meta"
 
 
-def test_state_dict_round_trips(layer: PermutationLayer, tmp_path) -> None:
+def test_state_dict_round_trip(layer: PermutationLayer, tmp_path) -> None:
     torch.save(layer.state_dict(), tmp_path / "layer.pt")
     other = PermutationLayer(LABELS, num_classes=3)
     other.load_state_dict(torch.load(tmp_path / "layer.pt", weights_only=True))
@@ -116,27 +116,29 @@ def test_state_dict_round_trips(layer: PermutationLayer, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("ids", [["e", "b", "c", "d", "a"], [50, 20, 30, 40, 10]])
-def test_a_state_finds_its_rows_by_id(ids: list) -> None:
-    """Re-ordered, one row gone, one row new."""
-    saved = learned(LABELS, ids)
+def test_state_matches_rows_by_id(ids: list) -> None:
+    """Reordered, one row removed, one row added."""
+    saved = random_layer(LABELS, ids)
     new = "z" if isinstance(ids[0], str) else 99
-    here = PermutationLayer([1, 2, 0, 1], num_classes=3, ids=[ids[3], ids[0], new, ids[2]])
-    start = here.alpha.clone()
-    here.load_state_dict(saved.state_dict())
-    assert torch.equal(here.alpha[[0, 1, 3]], saved.alpha[[3, 0, 2]])
-    assert torch.equal(here.alpha[2], start[2])
-    assert here.labels.tolist() == [1, 2, 0, 1]
+    target = PermutationLayer([1, 2, 0, 1], num_classes=3, ids=[ids[3], ids[0], new, ids[2]])
+    start = target.alpha.clone()
+    target.load_state_dict(saved.state_dict())
+    assert torch.equal(target.alpha[[0, 1, 3]], saved.alpha[[3, 0, 2]])
+    assert torch.equal(target.alpha[2], start[2])
+    assert target.labels.tolist() == [1, 2, 0, 1]
     assert all(isinstance(value, torch.Tensor) for value in saved.state_dict().values())
 
 
-def test_a_state_with_few_of_the_rows_is_mentioned() -> None:
-    here = PermutationLayer([2, 0, 1], num_classes=3, ids=["e", "x", "y"])
-    with pytest.warns(UserWarning, match="only 1 of 3 rows were found in the state; the others start anew"):
-        here.load_state_dict(learned(LABELS, ["e", "b", "c", "d", "a"]).state_dict())
+def test_state_with_few_matching_rows_warns() -> None:
+    target = PermutationLayer([2, 0, 1], num_classes=3, ids=["e", "x", "y"])
+    with pytest.warns(
+        UserWarning, match="only 1 of 3 rows were found in the state; the others keep their initial values"
+    ):
+        target.load_state_dict(random_layer(LABELS, ["e", "b", "c", "d", "a"]).state_dict())
 
 
-def test_string_ids_can_be_the_index() -> None:
-    layer = learned(LABELS, ["e", "b", "c", "d", "a"])
+def test_index_may_be_string_ids() -> None:
+    layer = random_layer(LABELS, ["e", "b", "c", "d", "a"])
     logits = torch.randn(2, 3)
     assert torch.equal(layer(logits, ["a", "e"]), layer(logits, [4, 0]))
     assert layer.ids is not None
@@ -144,8 +146,8 @@ def test_string_ids_can_be_the_index() -> None:
 
 
 @pytest.mark.parametrize("kind", [np.array, list, lambda ids: [np.str_(name) for name in ids]])
-def test_ids_and_index_may_be_numpys(kind) -> None:
-    layer = learned(LABELS, kind(["e", "b", "c", "d", "a"]))
+def test_ids_and_index_may_be_numpy(kind) -> None:
+    layer = random_layer(LABELS, kind(["e", "b", "c", "d", "a"]))
     logits = torch.randn(2, 3)
     assert torch.equal(layer(logits, kind(["a", "e"])), layer(logits, [4, 0]))
     assert torch.equal(layer.matrix("a"), layer.matrix(4))
@@ -155,7 +157,7 @@ def test_ids_and_index_may_be_numpys(kind) -> None:
     assert numbers.ids.positions(torch.tensor([14, 10])).tolist() == [4, 0]
 
 
-def test_arrays_may_be_reversed_or_read_only() -> None:
+def test_arrays_may_be_strided_or_read_only() -> None:
     labels = np.array(LABELS)
     labels.setflags(write=False)
     layer = PermutationLayer(labels[::-1], num_classes=3)
@@ -164,8 +166,8 @@ def test_arrays_may_be_reversed_or_read_only() -> None:
     assert torch.equal(layer(logits, np.arange(5)[::-1]), layer(logits, [4, 3, 2, 1, 0]))
 
 
-def test_loading_forgets_what_waits_for_a_step() -> None:
-    layer = learned(LABELS)
+def test_load_state_dict_discards_pending_gradients() -> None:
+    layer = random_layer(LABELS)
     saved = {name: value.clone() for name, value in layer.state_dict().items()}
     layer(torch.randn(5, 3, requires_grad=True), range(5)).backward()
     layer.load_state_dict(saved)
@@ -173,8 +175,8 @@ def test_loading_forgets_what_waits_for_a_step() -> None:
     assert torch.equal(layer.alpha, saved["alpha"])
 
 
-def test_a_copy_keeps_what_waits_for_a_step_to_itself() -> None:
-    layer = learned(LABELS)
+def test_copy_has_separate_pending_gradients() -> None:
+    layer = random_layer(LABELS)
     layer(torch.randn(5, 3, requires_grad=True), range(5)).backward()
     before = layer.alpha.clone()
     other = pickle.loads(pickle.dumps(copy.deepcopy(layer)))
@@ -185,25 +187,25 @@ def test_a_copy_keeps_what_waits_for_a_step_to_itself() -> None:
     assert not torch.equal(layer.alpha, before)
 
 
-def test_a_state_loads_into_a_layer_of_another_dtype() -> None:
-    saved = learned(LABELS, ["e", "b", "c", "d", "a"])
-    here = PermutationLayer(LABELS, num_classes=3, ids=["e", "b", "c", "d", "a"]).double()
-    here.load_state_dict(saved.state_dict())
-    assert here.alpha.dtype == torch.float64
-    assert torch.equal(here.alpha, saved.alpha.double())
+def test_state_loads_into_another_dtype() -> None:
+    saved = random_layer(LABELS, ["e", "b", "c", "d", "a"])
+    target = PermutationLayer(LABELS, num_classes=3, ids=["e", "b", "c", "d", "a"]).double()
+    target.load_state_dict(saved.state_dict())
+    assert target.alpha.dtype == torch.float64
+    assert torch.equal(target.alpha, saved.alpha.double())
 
 
 @pytest.mark.parametrize(
     ("saved", "message"),
     [
-        (learned([2, 0, 1, 1, 0]), r"other labels: 1 differ, the first is row 4 with 0 in the state and 2 here"),
-        (learned([2, 0, 1]), r"the state holds 3 rows and this layer 5"),
-        (learned(LABELS, num_classes=4), r"shape \(5, 4\), but this layer has 3 classes"),
-        (learned(LABELS, list("abcde")), r"the state names its rows by ids and this layer does not"),
+        (random_layer([2, 0, 1, 1, 0]), r"other labels: 1 differ, the first is row 4 with 0 in the state and 2 here"),
+        (random_layer([2, 0, 1]), r"the state has 3 rows and this layer 5"),
+        (random_layer(LABELS, num_classes=4), r"has shape \(5, 4\), but this layer has 3 classes"),
+        (random_layer(LABELS, list("abcde")), r"the state has ids and this layer does not"),
     ],
 )
-def test_a_state_of_other_labels_is_refused_and_changes_nothing(saved: PermutationLayer, message: str) -> None:
-    layer = learned(LABELS)
+def test_unfitting_state_is_rejected(saved: PermutationLayer, message: str) -> None:
+    layer = random_layer(LABELS)
     before = layer.alpha.clone()
     with pytest.raises(RuntimeError, match=message):
         layer.load_state_dict(saved.state_dict())
@@ -211,15 +213,15 @@ def test_a_state_of_other_labels_is_refused_and_changes_nothing(saved: Permutati
 
 
 @pytest.mark.parametrize("ids", [["x", "y"], [0, 1]])
-def test_a_state_that_knows_no_row_is_refused(ids: list) -> None:
+def test_state_without_common_ids_is_rejected(ids: list) -> None:
     layer = PermutationLayer([0, 1], num_classes=3, ids=["a", "b"])
-    with pytest.raises(RuntimeError, match=r"no id of the state is known here: it holds .* this layer 'a' and others"):
-        layer.load_state_dict(learned([0, 1], ids).state_dict())
-    with pytest.raises(RuntimeError, match="this layer names its rows by ids and the state does not"):
-        layer.load_state_dict(learned([0, 1]).state_dict())
+    with pytest.raises(RuntimeError, match=r"have no id in common: the first ids are .* and 'a'"):
+        layer.load_state_dict(random_layer([0, 1], ids).state_dict())
+    with pytest.raises(RuntimeError, match="this layer has ids and the state does not"):
+        layer.load_state_dict(random_layer([0, 1]).state_dict())
 
 
-def test_a_changed_label_is_named_by_its_id() -> None:
+def test_changed_label_error_names_the_id() -> None:
     layer = PermutationLayer([1, 2], num_classes=3, ids=["x.png", "y.png"])
     with pytest.raises(RuntimeError, match=r"the first is row 'y.png' with 0 in the state and 2 here"):
-        layer.load_state_dict(learned([0, 1], ["y.png", "x.png"]).state_dict())
+        layer.load_state_dict(random_layer([0, 1], ["y.png", "x.png"]).state_dict())

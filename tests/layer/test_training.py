@@ -1,4 +1,4 @@
-"""The layer inside a training loop: what moves α, by how much, and what does not."""
+"""The layer in a training loop: when α is updated, and by how much."""
 
 import shutil
 
@@ -35,15 +35,15 @@ def tiny_net(dtype: torch.dtype = torch.float32) -> nn.Module:
     return nn.Sequential(nn.Linear(D, 16), nn.Tanh(), nn.Linear(16, C)).to(dtype)
 
 
-def own_gradient(layer: PermutationLayer, logits: Tensor, index: Tensor) -> Tensor:
-    """The slow way: autograd through the definition, one sample's loss at a time."""
+def row_gradient(layer: PermutationLayer, logits: Tensor, index: Tensor) -> Tensor:
+    """Gradient of losses sample's loss in its row, by autograd through the definition."""
     alpha = layer.alpha[index].clone().requires_grad_()
     loss = reference_loss(alpha, logits.detach(), layer.labels[index], layer.on, layer.loss)
     return torch.autograd.grad(loss.sum(), alpha)[0]
 
 
 @pytest.mark.parametrize(("on", "loss"), VARIANTS)
-def test_a_hundred_steps_equal_a_plain_implementation(x: Tensor, labels: Tensor, on: str, loss: str) -> None:
+def test_training_matches_plain_implementation(x: Tensor, labels: Tensor, on: str, loss: str) -> None:
     """α as a dense parameter, two SGD optimizers, the loss averaged over the batch, η = lr * B."""
     batch, lr = 8, 0.05
     nets = tiny_net(torch.float64), tiny_net(torch.float64)
@@ -71,38 +71,38 @@ def test_a_hundred_steps_equal_a_plain_implementation(x: Tensor, labels: Tensor,
         assert_close(our_loss, their_loss, rtol=1e-6, atol=1e-6)
 
     assert_close(layer.alpha, alpha.data, rtol=1e-6, atol=1e-6)
-    for mine, other in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
-        assert_close(mine, other, rtol=1e-6, atol=1e-6)
-    assert (layer.alpha - equations.initial_alpha(labels, C, 0.4, torch.float64)).abs().max() > 0.05  # it learned
+    for actual, expected in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert_close(actual, expected, rtol=1e-6, atol=1e-6)
+    assert (layer.alpha - equations.initial_alpha(labels, C, 0.4, torch.float64)).abs().max() > 0.05  # α has changed
 
 
-def test_a_step_moves_the_visited_rows_by_their_own_gradient_and_no_other(layer: PermutationLayer, x: Tensor) -> None:
+def test_step_updates_batch_rows_only(layer: PermutationLayer, x: Tensor) -> None:
     net, index, before = tiny_net(), torch.tensor([3, 7, 20]), layer.alpha.clone()
     logits = net(x[index])
-    expected = before.index_add(0, index, own_gradient(layer, logits, index), alpha=-layer.lr)
+    expected = before.index_add(0, index, row_gradient(layer, logits, index), alpha=-layer.lr)
     layer(logits, index).backward()
-    assert torch.equal(layer.alpha, before)  # backward notes, step moves
+    assert torch.equal(layer.alpha, before)  # backward records, step updates
     layer.step()
     assert_close(layer.alpha, expected)
-    others = torch.ones(N, dtype=torch.bool).index_fill(0, index, False)
-    assert torch.equal(layer.alpha[others], before[others])
+    outside = torch.ones(N, dtype=torch.bool).index_fill(0, index, False)
+    assert torch.equal(layer.alpha[outside], before[outside])
     layer.step()
-    assert_close(layer.alpha, expected)  # nothing is left to apply
+    assert_close(layer.alpha, expected)  # no gradient is left
 
 
-def test_the_network_gets_the_gradient_of_the_batch_mean(layer: PermutationLayer, x: Tensor) -> None:
+def test_network_gradient_is_that_of_batch_mean(layer: PermutationLayer, x: Tensor) -> None:
     net, index = tiny_net(), torch.arange(10)
     layer(net(x[index]), index).backward()
     got = [p.grad.clone() for p in net.parameters()]
     net.zero_grad()
     reference_loss(layer.alpha[index], net(x[index]), layer.labels[index], "prediction", "ce").mean().backward()
-    for mine, other in zip(got, net.parameters(), strict=True):
-        assert_close(mine, other.grad)
+    for actual, expected in zip(got, net.parameters(), strict=True):
+        assert_close(actual, expected.grad)
 
 
 @pytest.mark.parametrize("scale", [1.0, 2.0**16, 1e-3])
-def test_scaling_the_loss_does_not_change_the_step(labels: Tensor, x: Tensor, scale: float) -> None:
-    """As a gradient scaler does, or a division by the number of accumulated batches."""
+def test_loss_scale_does_not_change_step(labels: Tensor, x: Tensor, scale: float) -> None:
+    """As with a gradient scaler, or a division by the number of accumulated batches."""
     net, index = tiny_net(), torch.arange(8)
     plain, scaled = (PermutationLayer(labels, num_classes=C, lr=0.3) for _ in range(2))
     plain(net(x[index]), index).backward()
@@ -112,7 +112,7 @@ def test_scaling_the_loss_does_not_change_the_step(labels: Tensor, x: Tensor, sc
     assert torch.equal(plain.alpha, scaled.alpha)
 
 
-def test_a_grad_scaler_that_skips_the_optimizer_leaves_alpha_sound(layer: PermutationLayer, x: Tensor) -> None:
+def test_skipped_grad_scaler_step_keeps_alpha_finite(layer: PermutationLayer, x: Tensor) -> None:
     net, index = tiny_net(), torch.arange(8)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=1e38)  # overflows: the optimizer's step is skipped
@@ -123,10 +123,10 @@ def test_a_grad_scaler_that_skips_the_optimizer_leaves_alpha_sound(layer: Permut
     layer.step()
     assert torch.equal(net[0].weight, before)
     assert layer.alpha.isfinite().all()
-    assert not torch.equal(layer.alpha, start)  # its own gradient never was scaled: the visit counts
+    assert not torch.equal(layer.alpha, start)  # the row gradient was never scaled
 
 
-def test_accumulated_batches_equal_one_large_batch(labels: Tensor, x: Tensor) -> None:
+def test_accumulated_batches_match_one_large_batch(labels: Tensor, x: Tensor) -> None:
     net = tiny_net()
     large, small = (PermutationLayer(labels, num_classes=C, lr=0.3) for _ in range(2))
     large(net(x), torch.arange(N)).backward()
@@ -138,33 +138,33 @@ def test_accumulated_batches_equal_one_large_batch(labels: Tensor, x: Tensor) ->
     assert_close(large.alpha, small.alpha)
 
 
-def test_an_index_drawn_twice_takes_both_steps(layer: PermutationLayer, x: Tensor) -> None:
+def test_repeated_index_is_updated_twice(layer: PermutationLayer, x: Tensor) -> None:
     net, before = tiny_net(), layer.alpha.clone()
     index = torch.tensor([5, 5, 9])
     logits = net(x[index])
-    step = -layer.lr * own_gradient(layer, logits, index)
+    step = -layer.lr * row_gradient(layer, logits, index)
     layer(logits, index).backward()
     layer.step()
     assert_close(layer.alpha[5], before[5] + step[0] + step[1])
     assert_close(layer.alpha[9], before[9] + step[2])
 
 
-def test_a_weighted_sampler_moves_a_row_as_often_as_it_draws_it(layer: PermutationLayer, x: Tensor) -> None:
+def test_weighted_sampler_updates_row_per_draw(layer: PermutationLayer, x: Tensor) -> None:
     sampler = torch.utils.data.WeightedRandomSampler(torch.arange(1.0, N + 1), num_samples=64, replacement=True)
     draws = torch.tensor(list(sampler))
     logits = torch.zeros(N, C).scatter(1, ((layer.labels + 1) % C)[:, None], 2.0).requires_grad_()
-    per_visit = -layer.lr * own_gradient(layer, logits, torch.arange(N))
+    per_draw = -layer.lr * row_gradient(layer, logits, torch.arange(N))
     before = layer.alpha.clone()
     layer(logits[draws], draws).backward()
     layer.step()
-    visits = draws.bincount(minlength=N)
-    assert visits.max() > 1
-    assert_close(layer.alpha - before, per_visit * visits[:, None], rtol=1e-5, atol=1e-6)
+    counts = draws.bincount(minlength=N)
+    assert counts.max() > 1
+    assert_close(layer.alpha - before, per_draw * counts[:, None], rtol=1e-5, atol=1e-6)
 
 
-def test_a_loss_that_never_met_backward_leaves_no_trace(layer: PermutationLayer, x: Tensor) -> None:
+def test_loss_without_backward_leaves_no_trace(layer: PermutationLayer, x: Tensor) -> None:
     net, before = tiny_net(), layer.alpha.clone()
-    layer(net(x[:8]), torch.arange(8))  # aborted: the loss was computed and thrown away
+    layer(net(x[:8]), torch.arange(8))  # the loss is discarded
     with torch.no_grad():
         layer(net(x[8:16]), torch.arange(8, 16))
     layer(net(x[16:]), torch.arange(16, N)).backward()
@@ -173,7 +173,7 @@ def test_a_loss_that_never_met_backward_leaves_no_trace(layer: PermutationLayer,
     assert not torch.equal(layer.alpha[16:], before[16:])
 
 
-def test_an_index_that_is_filled_anew_before_the_step_is_remembered(layer: PermutationLayer, x: Tensor) -> None:
+def test_index_may_be_overwritten_before_step(layer: PermutationLayer, x: Tensor) -> None:
     net, before, index = tiny_net(), layer.alpha.clone(), torch.tensor([1, 2])
     layer(net(x[index]), index).backward()
     index.copy_(torch.tensor([3, 4]))
@@ -182,7 +182,7 @@ def test_an_index_that_is_filled_anew_before_the_step_is_remembered(layer: Permu
     assert (layer.alpha != before).any(-1).nonzero().flatten().tolist() == [1, 2, 3, 4]
 
 
-def test_a_forgotten_step_is_mentioned(layer: PermutationLayer) -> None:
+def test_missing_step_warns(layer: PermutationLayer) -> None:
     logits = torch.zeros(1, C, requires_grad=True)
     for _ in range(999):
         layer(logits, [0]).backward()
@@ -191,7 +191,7 @@ def test_a_forgotten_step_is_mentioned(layer: PermutationLayer) -> None:
         loss.backward()
 
 
-def test_zero_grad_forgets_a_step_that_is_not_to_be_taken(layer: PermutationLayer, x: Tensor) -> None:
+def test_zero_grad_discards_pending_gradients(layer: PermutationLayer, x: Tensor) -> None:
     net, before = tiny_net(), layer.alpha.clone()
     layer(net(x), torch.arange(N)).backward()
     layer.zero_grad()
@@ -199,7 +199,7 @@ def test_zero_grad_forgets_a_step_that_is_not_to_be_taken(layer: PermutationLaye
     assert torch.equal(layer.alpha, before)
 
 
-def test_a_sample_left_out_of_the_loss_does_not_move(layer: PermutationLayer, x: Tensor) -> None:
+def test_sample_with_zero_weight_does_not_change(layer: PermutationLayer, x: Tensor) -> None:
     net, index, before = tiny_net(), torch.arange(6), layer.alpha.clone()
     keep = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.5, 2.0])
     (layer(net(x[index]), index, reduction="none") * keep).sum().backward()
@@ -208,25 +208,25 @@ def test_a_sample_left_out_of_the_loss_does_not_move(layer: PermutationLayer, x:
     assert moved.tolist() == [True, False, True, False, True, True]
 
 
-def test_a_batch_whose_loss_counts_nothing_does_not_move(layer: PermutationLayer, x: Tensor) -> None:
-    """As in a warm-up by a factor in front of the loss."""
+def test_batch_with_zero_weight_does_not_change(layer: PermutationLayer, x: Tensor) -> None:
+    """As with a loss weight of 0 during warm-up."""
     net, before = tiny_net(), layer.alpha.clone()
     (0.0 * layer(net(x), torch.arange(N))).backward()
     layer.step()
     assert torch.equal(layer.alpha, before)
 
 
-def test_every_backward_is_a_visit(layer: PermutationLayer, x: Tensor) -> None:
+def test_every_backward_is_an_update(layer: PermutationLayer, x: Tensor) -> None:
     net, index, before = tiny_net(), torch.arange(N), layer.alpha.clone()
     loss = layer(net(x), index)
-    step = -layer.lr * own_gradient(layer, net(x), index)
+    step = -layer.lr * row_gradient(layer, net(x), index)
     loss.backward(retain_graph=True)
     loss.backward()
     layer.step()
     assert_close(layer.alpha, before + 2 * step)
 
 
-def test_double_precision_logits_meet_float32_rows(layer: PermutationLayer) -> None:
+def test_float64_logits_with_float32_rows(layer: PermutationLayer) -> None:
     logits = torch.randn(N, C, dtype=torch.float64, requires_grad=True)
     loss = layer(logits, torch.arange(N))
     assert loss.dtype == torch.float64
@@ -239,13 +239,13 @@ def test_double_precision_logits_meet_float32_rows(layer: PermutationLayer) -> N
 
 def test_reductions(layer: PermutationLayer, x: Tensor) -> None:
     logits, index = tiny_net()(x), torch.arange(N)
-    each = layer(logits, index, reduction="none")
-    assert each.shape == (N,)
-    assert_close(layer(logits, index), each.mean())
-    assert_close(layer(logits, index, reduction="sum"), each.sum())
+    losses = layer(logits, index, reduction="none")
+    assert losses.shape == (N,)
+    assert_close(layer(logits, index), losses.mean())
+    assert_close(layer(logits, index, reduction="sum"), losses.sum())
 
 
-def plainly(logits: Tensor, labels: Tensor, loss: str) -> Tensor:
+def slow_plain_loss(logits: Tensor, labels: Tensor, loss: str) -> Tensor:
     if loss in ("ce", "kl"):
         return nn.functional.cross_entropy(logits, labels)
     difference = logits.softmax(-1) - nn.functional.one_hot(labels, C)
@@ -253,12 +253,12 @@ def plainly(logits: Tensor, labels: Tensor, loss: str) -> Tensor:
 
 
 @pytest.mark.parametrize(("on", "loss"), VARIANTS)
-def test_eval_discards_the_layer(labels: Tensor, x: Tensor, on: str, loss: str) -> None:
+def test_eval_mode_disables_layer(labels: Tensor, x: Tensor, on: str, loss: str) -> None:
     layer = PermutationLayer(labels, num_classes=C, lr=0.3, on=on, loss=loss).eval()
     net, before = tiny_net(), layer.alpha.clone()
     logits = net(x)
     got = layer(logits, torch.arange(N))
-    assert_close(got, plainly(logits, labels, loss))
+    assert_close(got, slow_plain_loss(logits, labels, loss))
     got.backward()
     assert net[0].weight.grad is not None
     layer.step()
@@ -267,7 +267,7 @@ def test_eval_discards_the_layer(labels: Tensor, x: Tensor, on: str, loss: str) 
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_logits_are_computed_in_float32(layer: PermutationLayer, dtype: torch.dtype) -> None:
+def test_half_precision_logits_are_upcast(layer: PermutationLayer, dtype: torch.dtype) -> None:
     logits, index = (3 * torch.randn(N, C)).to(dtype).requires_grad_(), torch.arange(N)
     got = layer(logits, index)
     assert got.dtype == torch.float32
@@ -280,14 +280,14 @@ def test_half_precision_logits_are_computed_in_float32(layer: PermutationLayer, 
     assert layer.alpha.dtype == torch.float32
 
 
-def test_under_autocast_the_loss_is_float32(layer: PermutationLayer, x: Tensor) -> None:
+def test_autocast_loss_is_float32(layer: PermutationLayer, x: Tensor) -> None:
     net, index, before = tiny_net(), torch.arange(N), layer.alpha.clone()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = net(x)
         loss = layer(logits, index)
     assert logits.dtype == torch.bfloat16
     assert loss.dtype == torch.float32
-    expected = before.index_add(0, index, own_gradient(layer, logits.float(), index), alpha=-layer.lr)
+    expected = before.index_add(0, index, row_gradient(layer, logits.float(), index), alpha=-layer.lr)
     loss.backward()
     layer.step()
     assert_close(layer.alpha, expected)
@@ -297,8 +297,9 @@ def test_under_autocast_the_loss_is_float32(layer: PermutationLayer, x: Tensor) 
 BACKEND = "inductor" if shutil.which("g++") or shutil.which("c++") else "aot_eager"
 
 
-@pytest.mark.filterwarnings("ignore")  # the compiler's own deprecations are not ours
-def test_a_compiled_training_step_equals_the_eager_one(labels: Tensor, x: Tensor) -> None:
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # deprecations inside the compiler
+def test_compiled_training_step_matches_eager(labels: Tensor, x: Tensor) -> None:
     def train(compiled: bool) -> tuple[Tensor, Tensor]:
         net, layer = tiny_net(), PermutationLayer(labels, num_classes=C, lr=0.3)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -316,5 +317,5 @@ def test_a_compiled_training_step_equals_the_eager_one(labels: Tensor, x: Tensor
             step(x[index], index)
         return layer.alpha, net[0].weight.detach()
 
-    for mine, other in zip(train(compiled=True), train(compiled=False), strict=True):
-        assert_close(mine, other)
+    for actual, expected in zip(train(compiled=True), train(compiled=False), strict=True):
+        assert_close(actual, expected)

@@ -1,4 +1,4 @@
-"""ELR: its memory, visit by visit, and its steps against a straight-line form."""
+"""ELR: targets and training steps against a manual version."""
 
 import pytest
 import torch
@@ -11,27 +11,27 @@ from tests.helpers.toy_training import points
 ROWS = [[0, 3, 3, 7], [3, 1, 0, 3], [7, 7, 7, 2]]  # some samples twice or thrice in a batch
 
 
-def test_steps_are_those_of_the_straight_line() -> None:
+def test_elr_training_matches_manual_steps() -> None:
     data = points(12)
     method = prepare("elr", data, {"beta": 0.6, "lam": 2.0})
-    by_hand, memory = weights(method), torch.zeros(12, 3)
+    manual, target = weights(method), torch.zeros(12, 3)
     for rows in ROWS:
         losses = []
         for row in rows:
             x, y = data.inputs.batch(torch.tensor([row]))[0], int(data.labels[row])
-            p = (by_hand["weight"] @ x + by_hand["bias"]).softmax(0)
+            p = (manual["weight"] @ x + manual["bias"]).softmax(0)
             bounded = p.clamp(1e-4, 1 - 1e-4)
-            memory[row] = 0.6 * memory[row] + 0.4 * bounded.detach() / bounded.detach().sum()
-            losses.append(-p[y].log() + 2.0 * (1 - memory[row].clone() @ bounded).log())
+            target[row] = 0.6 * target[row] + 0.4 * bounded.detach() / bounded.detach().sum()
+            losses.append(-p[y].log() + 2.0 * (1 - target[row].clone() @ bounded).log())
         expected = torch.stack(losses).mean()
-        move(by_hand, expected)
+        move(manual, expected)
         assert take_step(method, batch_of(data, rows)) == pytest.approx(expected.item(), rel=1e-5)
-    assert_close(method.target.values, memory)
+    assert_close(method.target.values, target)
     for name, value in method.networks["net"].named_parameters():
-        assert_close(value.detach(), by_hand[name].detach())
+        assert_close(value.detach(), manual[name].detach())
 
 
-def test_the_memory_does_not_depend_on_how_visits_fall_into_batches() -> None:
+def test_elr_target_is_independent_of_batching() -> None:
     data = points(12)
     together, apart = (prepare("elr", data) for _ in range(2))
     apart.networks["net"].load_state_dict(together.networks["net"].state_dict())
@@ -42,7 +42,7 @@ def test_the_memory_does_not_depend_on_how_visits_fall_into_batches() -> None:
     assert_close(together.target.values, apart.target.values)
 
 
-def test_labels_are_the_memory_and_for_strangers_the_given_ones() -> None:
+def test_elr_corrected_labels_are_normalized_targets() -> None:
     data = points(12)
     method = prepare("elr", data)
     for rows in ROWS:
@@ -51,13 +51,13 @@ def test_labels_are_the_memory_and_for_strangers_the_given_ones() -> None:
     assert_close(labels.sum(1), torch.ones(12))
     expected = method.target.values[visited]
     assert_close(labels[visited], expected / expected.sum(1, keepdim=True))
-    strangers = [row for row in range(12) if row not in visited]
-    assert torch.equal(labels[strangers], torch.nn.functional.one_hot(data.labels[strangers], 3).float())
+    unvisited = [row for row in range(12) if row not in visited]
+    assert torch.equal(labels[unvisited], torch.nn.functional.one_hot(data.labels[unvisited], 3).float())
     turned = (labels.argmax(1) != data.labels).double().mean().item()
-    assert method.metrics()["turned"] == pytest.approx(turned)
+    assert method.metrics()["corrected"] == pytest.approx(turned)
 
 
 @pytest.mark.parametrize(("settings", "message"), [({"beta": 1.0}, "beta must lie"), ({"lam": -1.0}, "lam must be 0")])
-def test_settings_that_cannot_be_are_refused(settings: dict[str, float], message: str) -> None:
+def test_elr_rejects_invalid_settings(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         find_method("elr").build(**settings)

@@ -1,4 +1,4 @@
-"""GLC: doubtful rows alone at first, the matrix from trusted ones, then both with the loss that suits each."""
+"""GLC: training on untrusted samples, matrix from trusted ones, then training on both."""
 
 import copy
 from typing import Any
@@ -12,27 +12,26 @@ from permll.methods import FitInfo, find_method
 from permll.training.recipe_files import load_recipe
 from permll.training.train import train
 from permll.training.trainer import Trainer
-from tests.helpers.toy_training import build_trainer, points
-from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
-from tests.methods.test_contract import idle, run_steps
+from tests.helpers.method_training import assert_weights_close, record_batches, train_manually
+from tests.helpers.toy_training import build_trainer, do_nothing, points, run_steps
 
 EPOCHS = 8
 
 
 def trusted_rows(data: LabeledData) -> Tensor:
-    """Return the rows that ``build_trainer`` calls trusted."""
+    """Return the mask of samples that ``build_trainer`` marks as trusted."""
     return torch.arange(len(data)) % 5 < 2
 
 
-def turned(data: LabeledData) -> LabeledData:
-    """Return the points with all doubtful labels 0 turned into 1, but for one in four."""
-    doubtful = ((data.labels == 0) & ~trusted_rows(data)).nonzero()[:, 0]
+def flip_untrusted(data: LabeledData) -> LabeledData:
+    """Return the points with three of four untrusted labels 0 changed to 1."""
+    untrusted = ((data.labels == 0) & ~trusted_rows(data)).nonzero()[:, 0]
     labels = data.labels.clone()
-    labels[doubtful[torch.arange(len(doubtful)) % 4 != 0]] = 1
+    labels[untrusted[torch.arange(len(untrusted)) % 4 != 0]] = 1
     return data.relabel(labels)
 
 
-def prepared(trusted: list[bool] | None, labels: tuple[int, ...] = (0, 1, 2, 0, 1, 2)) -> Any:
+def prepared_glc(trusted: list[bool] | None, labels: tuple[int, ...] = (0, 1, 2, 0, 1, 2)) -> Any:
     method = find_method("glc").build()
     mask = None if trusted is None else torch.tensor(trusted)
     method.on_fit_start(FitInfo(torch.tensor(labels), tuple("abcdef"), 3, EPOCHS, 4, trusted=mask))
@@ -45,44 +44,44 @@ def end_of_first_stage(trainer: Trainer) -> None:
             return
 
 
-def test_at_first_only_doubtful_rows_are_seen_then_all() -> None:
+def test_glc_first_stage_uses_untrusted_samples() -> None:
     trainer = build_trainer("glc", points(), epochs=EPOCHS)
-    seen = watch(trainer)
+    recorded = record_batches(trainer)
     end_of_first_stage(trainer)
-    doubtful = (~trusted_rows(trainer.data)).nonzero()[:, 0]
-    for_each_epoch = len(seen) // (EPOCHS // 2)
-    first = torch.cat([batch.index for batch, _ in seen[:for_each_epoch]])
-    assert torch.equal(first.sort().values, doubtful)
-    assert set(torch.cat([batch.index for batch, _ in seen]).tolist()) == set(doubtful.tolist())
-    seen.clear()
+    untrusted = (~trusted_rows(trainer.data)).nonzero()[:, 0]
+    batches_per_epoch = len(recorded) // (EPOCHS // 2)
+    first = torch.cat([batch.index for batch, *_ in recorded[:batches_per_epoch]])
+    assert torch.equal(first.sort().values, untrusted)
+    assert set(torch.cat([batch.index for batch, *_ in recorded]).tolist()) == set(untrusted.tolist())
+    recorded.clear()
     run_steps(trainer, trainer.steps_per_epoch)
-    assert torch.equal(torch.cat([batch.index for batch, _ in seen]).sort().values, torch.arange(60))
+    assert torch.equal(torch.cat([batch.index for batch, *_ in recorded]).sort().values, torch.arange(60))
 
 
-def test_the_matrix_is_the_mean_prediction_for_trusted_rows_and_the_weights_are_the_first() -> None:
-    trainer = build_trainer("glc", turned(points()), epochs=EPOCHS)
+def test_glc_matrix_is_mean_prediction_of_trusted_samples() -> None:
+    trainer = build_trainer("glc", flip_untrusted(points()), epochs=EPOCHS)
     initial = copy.deepcopy(trainer.method.networks["net"].module)
     end_of_first_stage(trainer)
     assert torch.equal(trainer.method.T, torch.eye(3))
     p, trusted = trainer.predict_logits().softmax(-1), trusted_rows(trainer.data)
     expected = torch.stack([p[trusted & (trainer.data.labels == i)].mean(0) for i in range(3)])
-    seen = watch(trainer)
+    recorded = record_batches(trainer)
     run_steps(trainer, 6)
     torch.testing.assert_close(trainer.method.T, expected)
 
-    def by_hand(p: Tensor, batch: Batch) -> Tensor:
+    def manual_loss(p: Tensor, batch: Batch) -> Tensor:
         losses = []
         for b, (row, y) in enumerate(zip(batch.index.tolist(), batch.labels.tolist(), strict=True)):
             losses.append(-(p[b, y] if trusted[row] else p[b] @ expected[:, y]).log())
         return torch.stack(losses).mean()
 
-    assert_same_weights(trainer.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
+    assert_weights_close(trainer.method.networks["net"].module, train_manually(initial, recorded, manual_loss))
 
 
-def test_the_class_that_most_labels_hide_is_found() -> None:
+def test_glc_recovers_mostly_mislabeled_class() -> None:
     clean = points(120)
-    trainer = build_trainer("glc", turned(clean), epochs=16)
-    trainer.run(idle, idle)
+    trainer = build_trainer("glc", flip_untrusted(clean), epochs=16)
+    trainer.run(do_nothing, do_nothing)
     assert (trainer.predict(trainer.data).argmax(1) == clean.labels).double().mean() > 0.95
     T = trainer.method.T
     assert T[0, 1] > 0.4
@@ -101,25 +100,25 @@ def test_the_class_that_most_labels_hide_is_found() -> None:
 @pytest.mark.parametrize(
     ("trusted", "message"),
     [
-        (None, "glc needs rows whose labels are known to be right, and there are none: data.trusted says"),
-        ([False] * 6, "glc needs rows whose labels are known to be right, and there are none: data.trusted says"),
+        (None, "glc needs trusted samples, and there are none: set data.trusted"),
+        ([False] * 6, "glc needs trusted samples, and there are none: set data.trusted"),
         (
             [True, False, False, True, False, False],
-            r"trusted rows of every class, and there are none of 2 classes \(number 1, number 2\): data.trusted says",
+            r"trusted samples of every class, and there are none of 2 classes \(number 1, number 2\): set data.trusted",
         ),
-        ([True] * 6, "all rows are trusted, so there is nothing to correct: train with ce"),
+        ([True] * 6, "all samples are trusted, so there is nothing to correct: train with ce"),
     ],
 )
-def test_without_trusted_rows_it_says_how_to_give_some(trusted: list[bool] | None, message: str) -> None:
+def test_glc_rejects_missing_trusted_samples(trusted: list[bool] | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        prepared(trusted)
+        prepared_glc(trusted)
 
 
-def test_its_recipes_keep_some_rows_from_noise(tmp_path: Any) -> None:
+def test_glc_recipes_set_trusted_samples(tmp_path: Any) -> None:
     for name in ("tiny/digits", "mini/sym-60", "lite/cifar10-sym-40", "paper/cifar100-asym-40"):
         assert load_recipe(name, {"method.name": "glc"}).data.trusted == 0.05
         assert load_recipe(name, {"method.name": "ce"}).data.trusted is None
     run = train(method="glc", recipe="tiny/digits", epochs=2, out=tmp_path / "run", overrides={"network.widths": [16]})
     assert run.finished
-    with pytest.raises(ValueError, match=r"data\.trusted says"):
+    with pytest.raises(ValueError, match=r"set data\.trusted"):
         train(points(), "glc", epochs=2, out=tmp_path / "own")

@@ -1,4 +1,4 @@
-"""Joint optimisation: what is remembered of which epoch, when labels follow, and the fresh network that learns them."""
+"""Joint optimization: recorded predictions, label updates, and the second network."""
 
 import pytest
 import torch
@@ -10,73 +10,77 @@ from tests.helpers.manual_steps import batch_of, move, prepare, take_step, weigh
 from tests.helpers.toy_training import build_trainer, points
 
 
-def say(method: Method, row: int) -> torch.Tensor:
-    """Return what the network says of a point."""
+def predict_row(method: Method, row: int) -> torch.Tensor:
+    """Return the network's probabilities for a sample."""
     return method.networks["net"](points(12).inputs.batch(torch.tensor([row])))[0].detach().softmax(-1)
 
 
-def test_the_two_steps_of_the_paper() -> None:
+def test_joint_stages_match_paper() -> None:
     first, second = prepare("joint", points(), {"final_lr": 0.2}, epochs=320).stages(320)
     assert (first.epochs, first.weights, dict(first.schedule)) == (200, "last", {"kind": "constant"})
     assert (second.epochs, second.weights, dict(second.optimizer)) == (120, "fresh", {"lr": 0.2})
 
 
-def test_labels_are_the_mean_of_the_last_words_of_recent_epochs() -> None:
+def test_joint_labels_are_mean_of_recent_predictions() -> None:
     data = points(12)
     method = prepare("joint", data, {"window": 3, "first": 2, "second": 6})
     given = torch.nn.functional.one_hot(data.labels, 3).float()
-    said: dict[int, list[tuple[int, torch.Tensor]]] = {row: [] for row in range(12)}
+    predictions: dict[int, list[tuple[int, torch.Tensor]]] = {row: [] for row in range(12)}
     visits = [[[0, 1, 1]], [[0, 2], [0]], [[0, 1]], [[0, 2]], [[0]]]  # 3 and others are never visited
     for epoch, batches in enumerate(visits):
         method.train_pass(epoch, 0, torch.zeros)
         for rows in batches:
             for row in rows:
-                said[row] = [one for one in said[row] if one[0] != epoch] + [(epoch, say(method, row))]
+                earlier = [one for one in predictions[row] if one[0] != epoch]
+                predictions[row] = [*earlier, (epoch, predict_row(method, row))]
             take_step(method, batch_of(data, rows))
         method.on_epoch_end(epoch, torch.zeros)
         labels = method.corrected_labels(torch.zeros)
         if epoch == 0:
             assert torch.equal(labels, given)
             continue
-        for row, words in said.items():
-            # The place of an epoch is used again after three, by the epochs in which the sample was visited.
-            kept = {number % 3: word for number, word in words}
+        for row, recorded in predictions.items():
+            # Slots are reused after three epochs, for epochs that visit the sample.
+            kept = {number % 3: p for number, p in recorded}
             expected = torch.stack(list(kept.values())).mean(0) if kept else given[row]
             assert_close(labels[row], expected)
 
 
-def test_steps_are_those_of_the_straight_line() -> None:
+def test_joint_training_matches_manual_steps() -> None:
     data = points(12).relabel(torch.arange(12) % 4 % 3)
     method = prepare("joint", data, {"alpha": 0.7, "beta": 0.3, "prior": "given", "window": 2, "first": 1, "second": 4})
-    by_hand, labels, said = weights(method), torch.nn.functional.one_hot(data.labels, 3).float(), torch.zeros(2, 12, 3)
-    x, shares = data.inputs.batch(torch.arange(12)), torch.tensor([6 / 12, 3 / 12, 3 / 12])
+    manual, predictions = weights(method), torch.zeros(2, 12, 3)
+    labels = torch.nn.functional.one_hot(data.labels, 3).float()
+    x, class_prior = data.inputs.batch(torch.arange(12)), torch.tensor([6 / 12, 3 / 12, 3 / 12])
     for epoch in range(4):
         method.train_pass(epoch, 0, torch.zeros)
         for rows in (list(range(7)), list(range(7, 12))):
-            p = (x[rows] @ by_hand["weight"].T + by_hand["bias"]).softmax(-1)
+            p = (x[rows] @ manual["weight"].T + manual["bias"]).softmax(-1)
             fit = -(labels[rows] * p.log()).sum(1).mean()
-            prior = (shares * (shares / p.mean(0)).log()).sum()
-            expected = fit + 0.7 * prior - 0.3 * (p * p.log()).sum(1).mean()
-            said[epoch % 2, rows] = p.detach()
-            move(by_hand, expected)
+            divergence = (class_prior * (class_prior / p.mean(0)).log()).sum()
+            expected = fit + 0.7 * divergence - 0.3 * (p * p.log()).sum(1).mean()
+            predictions[epoch % 2, rows] = p.detach()
+            move(manual, expected)
             assert take_step(method, batch_of(data, rows)) == pytest.approx(expected.item(), rel=1e-5)
         method.on_epoch_end(epoch, torch.zeros)
-        labels = said[: epoch + 1].mean(0)
+        labels = predictions[: epoch + 1].mean(0)
         assert_close(method.corrected_labels(torch.zeros), labels)
     for name, value in method.networks["net"].named_parameters():
-        assert_close(value.detach(), by_hand[name].detach())
+        assert_close(value.detach(), manual[name].detach())
 
 
-def test_a_fresh_network_learns_final_labels_at_rates_of_its_own() -> None:
+def test_joint_second_network_trains_on_final_labels() -> None:
     settings = {"first": 2, "second": 2, "window": 2, "final_lr": 0.2}
     trainer = build_trainer("joint", points(), settings, epochs=10)
     initial = {name: value.clone() for name, value in trainer.method.networks["net"].state_dict().items()}
-    changed, rates, begun = [], [], []
+    changed, rates, first_states = [], [], []
     before = trainer.method.corrected_labels(trainer.predict_logits)
 
     def after_step(trainer: Trainer) -> None:
-        if trainer.epoch == 4 and trainer._losses == 1:
-            begun.append({name: value.clone() for name, value in trainer.method.networks["net"].state_dict().items()})
+        if trainer.epoch == 4 and trainer._epoch_steps == 1:
+            first_states.append(
+                {name: value.clone() for name, value in trainer.method.networks["net"].state_dict().items()}
+            )
 
     def after_epoch(trainer: Trainer) -> None:
         nonlocal before
@@ -89,11 +93,11 @@ def test_a_fresh_network_learns_final_labels_at_rates_of_its_own() -> None:
     assert changed == [False, True, True, True] + [False] * 6
     assert rates == pytest.approx([0.05] * 4 + [0.2] * 2 + [0.02] * 2 + [0.002] * 2)
     batches = next(name for name in initial if name.endswith("num_batches_tracked"))
-    assert int(begun[0][batches]) == 1, "its first step is that of a network that has seen nothing"
+    assert int(first_states[0][batches]) == 1, "the second network starts from new weights"
 
 
-def test_the_prior_keeps_labels_from_becoming_one() -> None:
-    """All that is certain and equal costs nothing but for the prior."""
+def test_joint_prior_penalizes_collapse() -> None:
+    """Confident equal predictions cost only the prior term."""
     data = points(12)
     losses = {}
     for alpha in (0.0, 1.0):
@@ -107,6 +111,6 @@ def test_the_prior_keeps_labels_from_becoming_one() -> None:
     assert losses[1.0] == pytest.approx(2 / 3 * 20 + torch.tensor(1 / 3).log().item(), rel=1e-5)
 
 
-def test_a_window_of_no_epoch_is_refused() -> None:
+def test_joint_rejects_empty_window() -> None:
     with pytest.raises(ValueError, match="window must be one epoch or more"):
         find_method("joint").build(window=0)

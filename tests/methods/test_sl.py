@@ -1,4 +1,4 @@
-"""Symmetric learning: its training is the formula's, step by step."""
+"""Symmetric learning: training steps against the formula."""
 
 import copy
 import math
@@ -8,36 +8,35 @@ from torch import Tensor, nn
 
 from permll.data import Batch
 from permll.methods import find_method
-from tests.helpers.toy_training import build_trainer, points
-from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
-from tests.methods.test_contract import run_steps
+from tests.helpers.method_training import assert_weights_close, record_batches, train_manually
+from tests.helpers.toy_training import build_trainer, points, run_steps
 
 
-def by_hand(p: Tensor, batch: Batch) -> Tensor:
+def manual_loss(p: Tensor, batch: Batch) -> Tensor:
     label = nn.functional.one_hot(batch.labels, 3).float()
-    there = -(label * p.log()).sum(1)
-    back = -(p * label.clamp_min(1e-4).log()).sum(1)  # as the authors' code has it
-    return (0.3 * there + 0.8 * back).mean()
+    cross_entropy = -(label * p.log()).sum(1)
+    reverse = -(p * label.clamp_min(1e-4).log()).sum(1)  # as in the authors' code
+    return (0.3 * cross_entropy + 0.8 * reverse).mean()
 
 
-def test_training_is_a_few_plain_steps() -> None:
+def test_sl_training_matches_manual_steps() -> None:
     trainer = build_trainer("sl", points(), {"alpha": 0.3, "beta": 0.8, "A": math.log(1e-4)})
     initial = copy.deepcopy(trainer.method.networks["net"].module)
-    seen = watch(trainer)
+    recorded = record_batches(trainer)
     run_steps(trainer, 6)
-    assert_same_weights(trainer.method.networks["net"].module, train_by_hand(initial, seen, by_hand))
+    assert_weights_close(trainer.method.networks["net"].module, train_manually(initial, recorded, manual_loss))
 
 
-def test_log_0_of_the_code_is_that_of_the_paper_with_a_larger_beta() -> None:
-    states = []
+def test_sl_larger_a_equals_larger_beta() -> None:
+    networks = []
     for settings in ({"A": math.log(1e-4)}, {"A": -4.0, "beta": -math.log(1e-4) / 4}):
         trainer = build_trainer("sl", points(), settings)
         run_steps(trainer, 6)
-        states.append(trainer.method.networks["net"].module)
-    assert_same_weights(*states)
+        networks.append(trainer.method.networks["net"].module)
+    assert_weights_close(*networks)
 
 
 @pytest.mark.parametrize("settings", [{"alpha": -0.1}, {"beta": -1.0}, {"A": 0.0}])
-def test_weights_that_reward_wrong_labels_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must not be negative, and A must be"):
+def test_sl_rejects_invalid_weights(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="alpha and beta must be 0 or more and A negative"):
         find_method("sl").build(**settings)

@@ -1,4 +1,4 @@
-"""T-Revision: three stages with a loss each, the slack that only the last one learns, and its bounds."""
+"""T-Revision: stages, reweighting, and the slack."""
 
 import copy
 from typing import Any
@@ -11,15 +11,14 @@ from permll.data import Batch
 from permll.functional.transition import anchor_transition
 from permll.methods import FitInfo, find_method
 from permll.training.trainer import Trainer
-from tests.helpers.toy_training import build_trainer, points
-from tests.methods.test_bootstrap import assert_same_weights, train_by_hand, watch
-from tests.methods.test_contract import run_steps
+from tests.helpers.method_training import assert_weights_close, record_batches, train_manually
+from tests.helpers.toy_training import build_trainer, points, run_steps
 
 SETTINGS = {"estimate": 2, "reweight": 4, "quantile": 0.9, "revision_lr": 1e-3}
 EPOCHS, STEPS = 8, 4  # two, four and two epochs of four steps
 
 
-def noisy_loop(**settings: Any) -> Trainer:
+def noisy_trainer(**settings: Any) -> Trainer:
     data = points()
     wrong = torch.arange(len(data)) % 5 == 0
     data = data.relabel(torch.where(wrong, (data.labels + 1) % 3, data.labels))
@@ -47,12 +46,12 @@ def beta(p: Tensor, y: int, T: Tensor) -> Tensor:
     return p[y] / sum((p[i] * T[i, y] for i in range(3)), torch.zeros(()))
 
 
-def test_each_stage_has_its_loss_its_weights_and_its_optimizer() -> None:
-    trainer = noisy_loop(estimate_lr=0.01)
-    losses = {name: watch(trainer, name) for name in ("loss", "reweighted_loss", "revised_loss")}
+def test_t_revision_stages_have_own_loss_and_optimizer() -> None:
+    trainer = noisy_trainer(estimate_lr=0.01)
+    losses = {name: record_batches(trainer, name) for name in ("loss", "reweighted_loss", "revised_loss")}
     counts, kinds, rates, momenta = [], [], [], []
     for _ in trainer.each_epoch():
-        counts.append([len(seen) // STEPS for seen in losses.values()])
+        counts.append([len(recorded) // STEPS for recorded in losses.values()])
         optimizer = trainer.optimizers["net"].optimizer
         kinds.append(type(optimizer).__name__)
         rates.append(optimizer.param_groups[0]["lr"])
@@ -63,35 +62,35 @@ def test_each_stage_has_its_loss_its_weights_and_its_optimizer() -> None:
     assert momenta == [0] * 2 + [0.9] * 4 + [None] * 2
 
 
-def test_the_matrix_is_read_off_the_best_network_which_goes_on_with_constant_weights() -> None:
-    trainer = noisy_loop()
+def test_t_revision_reweighting_matches_manual_steps() -> None:
+    trainer = noisy_trainer()
     finish_epochs(trainer, 2)
     assert torch.equal(trainer.method.T, torch.eye(3))
     expected, best = anchor_transition(trainer.predict_logits(best=True).softmax(-1), 0.9), best_of(trainer)
-    seen = watch(trainer, "reweighted_loss")
+    recorded = record_batches(trainer, "reweighted_loss")
     run_steps(trainer, 6)
     torch.testing.assert_close(trainer.method.T, expected)
 
-    def by_hand(p: Tensor, batch: Batch) -> Tensor:
+    def manual_loss(p: Tensor, batch: Batch) -> Tensor:
         losses = [-beta(p[b].detach(), y, expected) * p[b, y].log() for b, y in enumerate(batch.labels.tolist())]
         return torch.stack(losses).mean()
 
-    assert_same_weights(network_of(trainer), train_by_hand(best, seen, by_hand))
+    assert_weights_close(network_of(trainer), train_manually(best, recorded, manual_loss))
 
 
-def test_only_the_last_stage_moves_the_slack_and_it_moves_with_the_network() -> None:
-    trainer = noisy_loop()
+def test_t_revision_slack_matches_manual_steps() -> None:
+    trainer = noisy_trainer()
     finish_epochs(trainer, 6)
     assert torch.equal(trainer.method.D, torch.zeros(3, 3))
     network, T = best_of(trainer).train(), trainer.method.T.clone()
-    seen = watch(trainer, "revised_loss")
+    recorded = record_batches(trainer, "revised_loss")
     run_steps(trainer, 5)
     assert torch.equal(trainer.method.T, T)
 
     D = torch.zeros(3, 3, requires_grad=True)
     optimizer = torch.optim.Adam([{"params": network.parameters(), "weight_decay": 1e-4}, {"params": [D]}], lr=1e-3)
-    for batch, random in seen:
-        torch.set_rng_state(random)
+    for batch, rng_state, _ in recorded:
+        torch.set_rng_state(rng_state)
         optimizer.zero_grad()
         p = network(batch.x).softmax(1)
         losses = [-beta(p[b], y, T + D) * p[b, y].log() for b, y in enumerate(batch.labels.tolist())]
@@ -103,14 +102,14 @@ def test_only_the_last_stage_moves_the_slack_and_it_moves_with_the_network() -> 
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
-def prepared() -> Any:
+def prepared_revision() -> Any:
     method = find_method("t_revision").build()
     method.on_fit_start(FitInfo(torch.tensor([0, 1, 2]), ("a", "b", "c"), 3, 10, 4))
     return method
 
 
-def test_the_score_is_how_often_the_label_that_the_revised_matrix_expects_is_given() -> None:
-    method = prepared()
+def test_t_revision_score_is_noisy_accuracy() -> None:
+    method = prepared_revision()
     p, labels = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.0, 1.0]]), torch.tensor([1, 2])
     assert method.score(p, labels) == 0.5
     with torch.no_grad():
@@ -120,8 +119,8 @@ def test_the_score_is_how_often_the_label_that_the_revised_matrix_expects_is_giv
     assert method.metrics()["T_diagonal"] == pytest.approx((0.4 + 1 + 1) / 3)
 
 
-def test_a_revised_matrix_with_negative_entries_still_gives_probabilities() -> None:
-    method = prepared()
+def test_t_revision_negative_entries_give_probabilities() -> None:
+    method = prepared_revision()
     method.set_transition(torch.eye(3))
     with torch.no_grad():
         method.D[:] = torch.tensor([[-0.2, 0.2, 0.0], [-0.1, 0.0, 0.1], [-0.3, -0.3, -1.5]])
@@ -129,11 +128,11 @@ def test_a_revised_matrix_with_negative_entries_still_gives_probabilities() -> N
     corrected = method.corrected_labels(lambda: logits)
     assert corrected.min() >= 0
     torch.testing.assert_close(corrected.sum(1), torch.ones(3))
-    assert corrected[2, 2] == 0, "class 2 turns into no label 2 now"
+    assert corrected[2, 2] == 0, "label 2 is impossible for class 2"
 
 
-def test_training_goes_on_when_the_slack_makes_the_matrix_negative() -> None:
-    trainer = noisy_loop()
+def test_t_revision_trains_with_negative_matrix() -> None:
+    trainer = noisy_trainer()
     finish_epochs(trainer, 6)
     with torch.no_grad():
         trainer.method.D.fill_(-1.0)
@@ -143,6 +142,6 @@ def test_training_goes_on_when_the_slack_makes_the_matrix_negative() -> None:
 
 
 @pytest.mark.parametrize("quantile", [0.0, 1.5])
-def test_a_quantile_that_is_none_is_refused(quantile: float) -> None:
+def test_t_revision_rejects_invalid_quantile(quantile: float) -> None:
     with pytest.raises(ValueError, match=r"quantile must lie in \(0, 1\]"):
         find_method("t_revision").build(quantile=quantile)

@@ -1,4 +1,4 @@
-"""UniCon: which rows it believes, how large its batches are, and what a step costs by loops."""
+"""UniCon: uniform selection, batch sizes, and the loss of a step."""
 
 import math
 from typing import Any
@@ -9,20 +9,18 @@ from torch import Tensor, nn
 
 from permll.data import Batch, LabeledData
 from permll.data.transforms import mixup
-from permll.data.transforms.counter_rng import fold
+from permll.data.transforms.counter_rng import fold_in
 from permll.methods import METHODS
 from permll.methods.unicon import UniCon
 from permll.training.trainer import Trainer
-from tests.helpers.toy_training import build_trainer, points
-from tests.methods.test_contract import idle, run_steps, same
-from tests.methods.test_dividemix import confident, scans, softmax
-from tests.methods.test_selc import noisy_points
+from tests.helpers.method_training import fake_predict_logits, logits_for_labels, noisy_points, slow_softmax
+from tests.helpers.toy_training import build_trainer, do_nothing, equal_states, points, run_steps
 
 VIEWS = ("weak", "weak:2", "strong", "strong:2")
 
 
 def divided(settings: dict[str, Any] | None = None, data: LabeledData | None = None) -> tuple[Trainer, UniCon]:
-    """Return a training after its warm-up of one epoch, with linear networks that say the same in all modes."""
+    """Return a training with a warm-up of one epoch, and linear networks, whose outputs do not depend on the mode."""
     trainer = build_trainer("unicon", data or points(), {"warm_up": 1, **(settings or {})}, epochs=10)
     method = trainer.method
     assert isinstance(method, UniCon)
@@ -38,206 +36,210 @@ def batch_of(data: LabeledData, rows: list[int], seed: int) -> Batch:
 
 
 def slow_divergence(p: list[float], y: int, base: float) -> float:
-    found = 0.0
+    divergence = 0.0
     for k, q in enumerate(p):
         m = (q + (k == y)) / 2
         for one in (q, float(k == y)):
-            found += one * math.log(one / m, base) / 2 if one > 0 else 0.0
-    return found
+            divergence += one * math.log(one / m, base) / 2 if one > 0 else 0.0
+    return divergence
 
 
-# --- Division ------------------------------------------------------------------------------------------------------
+# Division
 
 
 @pytest.mark.parametrize(("units", "base"), [("bits", 2.0), ("nats", math.e)])
 @pytest.mark.parametrize("right", [0.7, 0.1])
-def test_the_division_is_what_loops_make(units: str, base: float, right: float) -> None:
+def test_unicon_division_matches_loops(units: str, base: float, right: float) -> None:
     trainer, method = divided({"units": units})
     labels = trainer.data.labels
-    said = [confident(labels, torch.rand(60) < right, gap=6.0) for _ in range(2)]
-    predict_logits, asked = scans(*said)
+    logits = [logits_for_labels(labels, torch.rand(60) < right, gap=6.0) for _ in range(2)]
+    predict_logits, calls = fake_predict_logits(*logits)
     train_pass = method.train_pass(1, 0, predict_logits)
     p = [
-        [(a + b) / 2 for a, b in zip(*map(softmax, rows), strict=True)]
-        for rows in zip(*(s.tolist() for s in said), strict=True)
+        [(a + b) / 2 for a, b in zip(*map(slow_softmax, rows), strict=True)]
+        for rows in zip(*(one.tolist() for one in logits), strict=True)
     ]
     d = [slow_divergence(row, y, base) for row, y in zip(p, labels.tolist(), strict=True)]
     assert method.divergence.values.tolist() == pytest.approx(d, abs=1e-5)
     mean = sum(d) / 60
-    assert (mean >= 0.7) is (units == "bits" and right == 0.1), "in nats it never is"
+    assert (mean >= 0.7) is (units == "bits" and right == 0.1), "never in nats"
     cutoff = mean if mean < 0.7 else mean - (mean - min(d)) / 5
-    share = sum(one < cutoff for one in d) / 60
-    assert method.metrics()["R"] == pytest.approx(share)
-    chosen = []
+    fraction = sum(one < cutoff for one in d) / 60
+    assert method.metrics()["R"] == pytest.approx(fraction)
+    selected = []
     for label in range(3):
         rows = sorted((row for row in range(60) if labels[row] == label), key=lambda row: d[row])
-        chosen += rows[: max(int(share * 60 / 3), 1)]
+        selected += rows[: max(int(fraction * 60 / 3), 1)]
     assert train_pass is not None
-    labeled, unlabeled = train_pass.streams["labeled"], train_pass.streams["unlabeled"]
+    labeled, unlabeled = train_pass.streams["labelled"], train_pass.streams["unlabelled"]
     assert labeled.rows is not None
     assert unlabeled.rows is not None
-    assert labeled.rows.tolist() == sorted(chosen)
-    assert unlabeled.rows.tolist() == [row for row in range(60) if row not in chosen]
-    assert method.metrics()["kept"] == pytest.approx(len(chosen) / 60)
+    assert labeled.rows.tolist() == sorted(selected)
+    assert unlabeled.rows.tolist() == [row for row in range(60) if row not in selected]
+    assert method.metrics()["kept"] == pytest.approx(len(selected) / 60)
     assert labeled.batch_factor == 0.5
-    assert unlabeled.batch_factor == pytest.approx(min(0.25 / share, 4.0))
+    assert unlabeled.batch_factor == pytest.approx(min(0.25 / fraction, 4.0))
     assert labeled.views == unlabeled.views == VIEWS
     assert train_pass.networks == ("net0", "own")
-    assert asked == [("net0", 60), ("net1", 60)]
+    assert calls == [("net0", 60), ("net1", 60)]
     method.train_pass(1, 1, predict_logits)
-    assert len(asked) == 4, "both look again before the second turn"
+    assert len(calls) == 4, "both networks predict again before the second pass"
 
 
-def test_a_class_with_few_rows_gives_what_it_has() -> None:
+def test_unicon_small_class_contributes_all_samples() -> None:
     data = points(60)
     labels = torch.where((data.labels == 2) & (torch.arange(60) > 10), 1, data.labels)
     rare = LabeledData(data.inputs, labels, data.classes, data.ids)
     _, method = divided(data=rare)
-    predict_logits, _ = scans(*(confident(labels, torch.arange(60) < 45, gap=6.0) for _ in range(2)))
+    predict_logits, _ = fake_predict_logits(
+        *(logits_for_labels(labels, torch.arange(60) < 45, gap=6.0) for _ in range(2))
+    )
     train_pass = method.train_pass(1, 0, predict_logits)
     assert train_pass is not None
-    rows = train_pass.streams["labeled"].rows
+    rows = train_pass.streams["labelled"].rows
     assert rows is not None
     assert (labels == 2).sum() == 3
     assert torch.bincount(labels[rows]).tolist() == [15, 15, 3]
     assert len(rows.unique()) == len(rows)
 
 
-def test_labels_weigh_by_their_divergence() -> None:
+def test_unicon_label_weights_follow_divergence() -> None:
     _, method = divided()
     method.divergence.values[:4] = torch.tensor([0.0, 0.49, 0.5, 0.9])
-    assert method.right(torch.arange(4)).tolist() == pytest.approx([1.0, 1.0, 0.5, 0.1])
+    assert method.label_weights(torch.arange(4)).tolist() == pytest.approx([1.0, 1.0, 0.5, 0.1])
     method.labeled.values[:3] = True
-    assert method.trust()[:5].tolist() == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0])
+    assert method.final_label_weights()[:5].tolist() == pytest.approx([1.0, 1.0, 0.5, 0.0, 0.0])
 
 
-def test_the_less_is_labelled_the_larger_are_unlabelled_batches() -> None:
-    _, method = divided({"unlabeled": 1.0})
-    found = []
-    for share in (1.0, 0.5, 0.25, 0.01, 0.0):
-        method.share.fill_(share)
-        found.append(method.unlabeled_factor())
-    assert found == pytest.approx([0.5, 1.0, 2.0, 4.0, 4.0])
+def test_unicon_unlabeled_batch_size() -> None:
+    _, method = divided({"unlabeled_ratio": 1.0})
+    actual = []
+    for fraction in (1.0, 0.5, 0.25, 0.01, 0.0):
+        method.selected_fraction.fill_(fraction)
+        actual.append(method.unlabeled_factor())
+    assert actual == pytest.approx([0.5, 1.0, 2.0, 4.0, 4.0])
 
 
 @pytest.mark.parametrize(("classes", "expected"), [(2, 6.0), (10, 30.0), (100, 30.0)])
-def test_the_error_of_few_classes_weighs_no_more_than_that_of_ten(classes: int, expected: float) -> None:
+def test_unicon_default_lambda_u(classes: int, expected: float) -> None:
     trainer = build_trainer("unicon", points(200, classes), epochs=4)
     assert trainer.method.resolved_params() == {"lambda_u": expected}
     given = build_trainer("unicon", points(200, classes), {"lambda_u": 1.5}, epochs=4)
     assert given.method.resolved_params() == {"lambda_u": 1.5}
 
 
-def test_rows_are_drawn_anew_for_each_turn() -> None:
+def test_unicon_draws_are_independent_by_pass() -> None:
     trainer, method = divided({"draws": 21})
-    predict_logits, asked = scans(*(torch.randn(60, 3) for _ in range(2)))
+    predict_logits, calls = fake_predict_logits(*(torch.randn(60, 3) for _ in range(2)))
     drawn = []
     for number in (0, 1):
         train_pass = method.train_pass(1, number, predict_logits)
         assert train_pass is not None
-        rows = torch.cat([draw.rows for draw in train_pass.streams.values()]).sort().values  # type: ignore[misc]
+        rows = torch.cat([spec.rows for spec in train_pass.streams.values()]).sort().values  # type: ignore[misc]
         assert torch.bincount(trainer.data.labels[rows]).tolist() == [7, 7, 7]
         drawn.append(rows)
-    assert asked == [("net0", 21), ("net1", 21)] * 2
+    assert calls == [("net0", 21), ("net1", 21)] * 2
     assert not torch.equal(*drawn)
 
 
-# --- A step --------------------------------------------------------------------------------------------------------
+# Loss
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_step_costs_what_loops_make(number: int) -> None:
-    trainer, method = divided({"lambda_u": 7.0, "lambda_c": 0.5, "contrast": 0.3, "ramp": 0.0})
+def test_unicon_loss_matches_loops(number: int) -> None:
+    trainer, method = divided({"lambda_u": 7.0, "lambda_c": 0.5, "contrast_temperature": 0.3, "ramp": 0.0})
     labels = trainer.data.labels
-    predict_logits, _ = scans(*(confident(labels, torch.rand(60) < 0.5, gap=1.0) for _ in range(2)))
+    predict_logits, _ = fake_predict_logits(
+        *(logits_for_labels(labels, torch.rand(60) < 0.5, gap=1.0) for _ in range(2))
+    )
     method.train_pass(2, number, predict_logits)
     method.train()
-    own, peer = method.networks[f"net{number}"], method.networks[f"net{1 - number}"]
+    network, peer = method.networks[f"net{number}"], method.networks[f"net{1 - number}"]
     labeled, unlabeled = batch_of(trainer.data, [3, 8, 20], 1), batch_of(trainer.data, [40, 1], 2)
     inputs, targets = [], []
     for strong in VIEWS[2:]:
         for i, row in enumerate(labeled.index.tolist()):
             d, y = method.divergence.values[row].item(), int(labels[row])
             w = 1.0 if d < 0.5 else 1 - d
-            said = [softmax(own(labeled.views[v][i]).tolist()) for v in VIEWS[:2]]
-            mixed = [w * (k == y) + (1 - w) * (said[0][k] + said[1][k]) / 2 for k in range(3)]
+            probs = [slow_softmax(network(labeled.views[v][i]).tolist()) for v in VIEWS[:2]]
+            mixed = [w * (k == y) + (1 - w) * (probs[0][k] + probs[1][k]) / 2 for k in range(3)]
             targets.append([t**2 / sum(u**2 for u in mixed) for t in mixed])
             inputs.append(labeled.views[strong][i])
     for strong in VIEWS[2:]:
         for i in range(2):
-            said = [softmax(network(unlabeled.views[v][i]).tolist()) for network in (own, peer) for v in VIEWS[:2]]
-            mean = [sum(p[k] for p in said) / 4 for k in range(3)]
+            probs = [slow_softmax(one(unlabeled.views[v][i]).tolist()) for one in (network, peer) for v in VIEWS[:2]]
+            mean = [sum(p[k] for p in probs) / 4 for k in range(3)]
             targets.append([t**2 / sum(u**2 for u in mean) for t in mean])
             inputs.append(unlabeled.views[strong][i])
-    keys = [fold(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
+    keys = [fold_in(batch.keys, n) for batch in (labeled, unlabeled) for n in (0, 1)]
     mix = mixup(torch.cat(keys), 4.0, keep_first=True)
-    share = mix.share[0].item()
+    fraction = mix.lam[0].item()
     expected, predictions = 0.0, []
     for i, j in enumerate(mix.partner.tolist()):
-        p = softmax(own(share * inputs[i] + (1 - share) * inputs[j]).tolist())
-        t = [share * targets[i][k] + (1 - share) * targets[j][k] for k in range(3)]
+        p = slow_softmax(network(fraction * inputs[i] + (1 - fraction) * inputs[j]).tolist())
+        t = [fraction * targets[i][k] + (1 - fraction) * targets[j][k] for k in range(3)]
         predictions.append(p)
         if i < 6:
             expected -= sum(t[k] * math.log(p[k]) for k in range(3)) / 6
         else:
             expected += 7.0 * sum((p[k] - t[k]) ** 2 for k in range(3)) / 3 / 4
     expected += sum(math.log(1 / 3 / (sum(p[k] for p in predictions) / 10)) / 3 for k in range(3))
-    # The inputs of a linear network's head are its own inputs.
-    seen = torch.cat([unlabeled.views[v] for v in VIEWS[2:]])
+    # The features of a linear network are its inputs.
+    features = torch.cat([unlabeled.views[v] for v in VIEWS[2:]])
     linear, norm = method.projections[f"net{number}"]  # type: ignore[misc]
-    values = linear(seen)
+    values = linear(features)
     values = (values - values.mean(0)) / (values.var(0, correction=0) + norm.eps).sqrt()
     values = values / values.norm(dim=1, keepdim=True)
     contrast = 0.0
     for i in range(4):
         similar = [math.exp((values[i] @ values[k]).item() / 0.3) for k in range(4)]
         contrast -= math.log(similar[(i + 2) % 4] / (sum(similar) - similar[i])) / 4
-    found = method.learn(labeled, unlabeled)
-    assert found.item() == pytest.approx(expected + 0.5 * contrast, rel=1e-4)
-    found.backward()
+    actual = method.mixmatch_loss(labeled, unlabeled)
+    assert actual.item() == pytest.approx(expected + 0.5 * contrast, rel=1e-4)
+    actual.backward()
     assert linear.weight.grad is not None
     other = method.projections[f"net{1 - number}"]
     assert all(value.grad is None for value in [*peer.parameters(), *other.parameters()])
 
 
-def test_without_unlabelled_rows_there_is_no_contrast() -> None:
+def test_unicon_trains_without_unlabeled_samples() -> None:
     trainer, method = divided()
-    predict_logits, _ = scans(*(torch.randn(60, 3) for _ in range(2)))
+    predict_logits, _ = fake_predict_logits(*(torch.randn(60, 3) for _ in range(2)))
     method.train_pass(1, 0, predict_logits)
-    loss = method.learn(batch_of(trainer.data, [1, 2, 3], 1))
+    loss = method.mixmatch_loss(batch_of(trainer.data, [1, 2, 3], 1))
     loss.backward()
     assert all(value.grad is None for value in method.projections.parameters())
 
 
-def test_projections_take_turns_too() -> None:
+def test_unicon_projections_alternate() -> None:
     trainer = build_trainer("unicon", noisy_points(60)[0], {"warm_up": 1}, epochs=3)
-    begin = {key: value.clone() for key, value in trainer.method.projections.state_dict().items()}
-    turns: list[tuple[str, ...]] = []
-    while trainer.epoch < 2 or trainer.number == 0:
+    initial = {key: value.clone() for key, value in trainer.method.projections.state_dict().items()}
+    trained: list[tuple[str, ...]] = []
+    while trainer.epoch < 2 or trainer.pass_number == 0:
         before = {key: value.clone() for key, value in trainer.method.projections.state_dict().items()}
         run_steps(trainer, 1)
-        assert trainer._sweep is None or trainer._sweep.networks is not None
+        assert trainer._pass is None or trainer._pass.networks is not None
         moved = {
             key.split(".")[0]
             for key, value in trainer.method.projections.state_dict().items()
             if not torch.equal(value, before[key])
         }
-        if trainer._sweep is not None and trainer._sweep.loss == "learn":
-            assert moved == {f"net{trainer.number}"}
-            turns.append(tuple(moved))
+        if trainer._pass is not None and trainer._pass.loss == "mixmatch_loss":
+            assert moved == {f"net{trainer.pass_number}"}
+            trained.append(tuple(moved))
         elif trainer.epoch == 0:
-            assert not moved, "the warm-up does not know them"
-    assert set(turns) == {("net0",), ("net1",)}
-    assert not same(trainer.method.projections.state_dict(), begin)
+            assert not moved, "constant in the warm-up"
+    assert set(trained) == {("net0",), ("net1",)}
+    assert not equal_states(trainer.method.projections.state_dict(), initial)
 
 
-# --- All together --------------------------------------------------------------------------------------------------
+# Training
 
 
-def test_wrong_labels_are_found_and_corrected() -> None:
+def test_unicon_corrects_wrong_labels() -> None:
     data, wrong = noisy_points()
-    trainer = build_trainer("unicon", data, epochs=30)
-    trainer.run(idle, idle)
+    trainer = build_trainer("unicon", data, epochs=14)
+    trainer.run(do_nothing, do_nothing)
     truth = points(240).labels
     corrected = (trainer.method.corrected_labels(trainer.predict_logits).argmax(1) == truth).float().mean()
     quality = trainer.method.label_quality(trainer.predict_logits)
@@ -246,7 +248,7 @@ def test_wrong_labels_are_found_and_corrected() -> None:
     assert (trainer.predict(data).argmax(1) == truth).float().mean() > 0.9
 
 
-def test_quality_is_what_the_networks_think_now() -> None:
+def test_unicon_label_quality_uses_current_networks() -> None:
     trainer, method = divided()
     p: Tensor = torch.stack([trainer.predict_logits(name).softmax(1) for name in method.network_names]).mean(0)
     quality = method.label_quality(trainer.predict_logits)
@@ -259,14 +261,14 @@ def test_quality_is_what_the_networks_think_now() -> None:
     [
         ({"lambda_u": -1.0}, "lambda_u and lambda_c must be 0"),
         ({"lambda_c": -1.0}, "lambda_u and lambda_c must be 0"),
-        ({"contrast": 0.0}, "contrast, unlabelled and projection must be positive"),
-        ({"unlabeled": 0.0}, "contrast, unlabelled and projection must be positive"),
-        ({"projection": 0}, "contrast, unlabelled and projection must be positive"),
+        ({"contrast_temperature": 0.0}, "contrast_temperature, unlabeled_ratio and projection must be positive"),
+        ({"unlabeled_ratio": 0.0}, "contrast_temperature, unlabeled_ratio and projection must be positive"),
+        ({"projection": 0}, "contrast_temperature, unlabeled_ratio and projection must be positive"),
         ({"d_mu": 0.0}, "d_mu must be positive"),
         ({"tau": 0.5}, "tau one or more"),
         ({"units": "bans"}, "the setting units of unicon"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_unicon_rejects_invalid_settings(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         METHODS["unicon"].build(**settings)

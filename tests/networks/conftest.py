@@ -6,7 +6,7 @@ import torch
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """Small convolutions on threads that wait for each other are slower than on one, by far where tests run abreast."""
+    """Use one thread: small convolutions on several threads are slower, above all with parallel tests."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

@@ -1,48 +1,48 @@
-"""The residual networks compute what their equations say, and have as many parameters as they should."""
+"""Residual networks: equations, parameter counts and initialization."""
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from permll.networks import build_network
-from permll.networks._parts import conv1x1, he_normal
+from permll.networks._layers import conv1x1, init_he_normal
 from permll.networks.preact import PreActResNet
 from permll.networks.resnet import ResNet
-from tests.networks import slow
+from tests.helpers import slow_networks
 
 BLOCKS, WIDTHS = (1, 2), (4, 6)
 FORMS = {
-    "post": (lambda: ResNet(3, 5, BLOCKS, WIDTHS), slow.resnet),
-    "pre": (lambda: PreActResNet(3, 5, BLOCKS, WIDTHS), slow.preact),
-    "wide": (lambda: PreActResNet(3, 5, BLOCKS, WIDTHS, stem=3), slow.preact),
-    "pre, DivideMix": (lambda: PreActResNet(3, 5, BLOCKS, WIDTHS, dividemix=True), slow.preact_dividemix),
+    "post": (lambda: ResNet(3, 5, BLOCKS, WIDTHS), slow_networks.resnet),
+    "pre": (lambda: PreActResNet(3, 5, BLOCKS, WIDTHS), slow_networks.preact),
+    "wide": (lambda: PreActResNet(3, 5, BLOCKS, WIDTHS, stem=3), slow_networks.preact),
+    "pre, DivideMix": (lambda: PreActResNet(3, 5, BLOCKS, WIDTHS, dividemix=True), slow_networks.preact_dividemix),
 }
 
 
 @pytest.mark.parametrize("size", [(8, 8), (7, 10)])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("form", FORMS)
-def test_forward_is_the_equations(form: str, training: bool, size: tuple[int, int]) -> None:
+def test_residual_forward_matches_equations(form: str, training: bool, size: tuple[int, int]) -> None:
     build, expected = FORMS[form]
-    net = slow.scrambled(build()).train(training)
+    net = slow_networks.randomize_weights(build()).train(training)
     images = torch.randn(3, 3, *size, dtype=torch.float64)
-    state = {name: tensor.clone() for name, tensor in net.state_dict().items()}  # training moves running statistics
+    state = {name: tensor.clone() for name, tensor in net.state_dict().items()}  # training updates running statistics
     torch.testing.assert_close(net(images), expected(images, state, training))
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_gradients_are_those_of_the_equations(form: str) -> None:
+def test_residual_gradients_match_equations(form: str) -> None:
     build, expected = FORMS[form]
-    net = slow.scrambled(build())
+    net = slow_networks.randomize_weights(build())
     images = torch.randn(3, 3, 8, 8, dtype=torch.float64)
     weights = dict(net.named_parameters())
     state = {name: tensor.clone() for name, tensor in net.state_dict().items()} | weights
-    ours = torch.autograd.grad(net(images).square().sum(), list(weights.values()))
-    theirs = torch.autograd.grad(expected(images, state, True).square().sum(), list(weights.values()))
-    torch.testing.assert_close(ours, theirs)
+    actual = torch.autograd.grad(net(images).square().sum(), list(weights.values()))
+    manual = torch.autograd.grad(expected(images, state, True).square().sum(), list(weights.values()))
+    torch.testing.assert_close(actual, manual)
 
 
-def test_the_two_forms_differ_where_the_docstring_says() -> None:
+def test_preact_forms_differ_in_norm_layers() -> None:
     standard, other = (dict(FORMS[form][0]().named_parameters()) for form in ("pre", "pre, DivideMix"))
     assert standard.keys() - other.keys() == {"last.0.weight", "last.0.bias"}
     assert other.keys() - standard.keys() == {"stem.1.weight", "stem.1.bias"}
@@ -64,34 +64,34 @@ def test_the_two_forms_differ_where_the_docstring_says() -> None:
         ("cnn9", 4_432_522, 129),
     ],
 )
-def test_parameters(name: str, ten: int, per_class: int) -> None:
+def test_network_parameter_count(name: str, ten: int, per_class: int) -> None:
     for num_classes in (10, 14):
         net = build_network(name, input_shape=(3, 32, 32), num_classes=num_classes, seed=0)
         assert sum(weights.numel() for weights in net.parameters()) == ten + (num_classes - 10) * per_class
 
 
 @pytest.mark.parametrize(("name", "layers"), [("resnet8", 8), ("resnet32", 32), ("preact_resnet32", 32)])
-def test_a_name_counts_convolutions_and_head(name: str, layers: int) -> None:
+def test_resnet_name_is_number_of_layers(name: str, layers: int) -> None:
     net = build_network(name, input_shape=(3, 32, 32), num_classes=10, seed=0)
     convolutions = [one for one in net.modules() if isinstance(one, nn.Conv2d) and one.kernel_size == (3, 3)]
     assert len(convolutions) + 1 == layers
 
 
-def standard_deviations(net: nn.Module) -> list[tuple[Tensor, float]]:
-    """Return measured and He's standard deviation of each large convolution."""
+def weight_stds(net: nn.Module) -> list[tuple[Tensor, float]]:
+    """Return the actual and the expected standard deviation of each large convolution."""
     large = [one for one in net.modules() if isinstance(one, nn.Conv2d) and one.weight.numel() > 10_000]
     assert large
     return [(one.weight.detach().std(), (2 / (one.out_channels * one.kernel_size[0] ** 2)) ** 0.5) for one in large]
 
 
 @pytest.mark.parametrize("name", ["cnn", "resnet32", "preact_resnet32"])
-def test_convolutions_start_as_he_says(name: str) -> None:
+def test_convolutions_have_he_initialization(name: str) -> None:
     net = build_network(name, input_shape=(3, 32, 32), num_classes=10, seed=0)
-    for measured, wanted in standard_deviations(net):
-        assert float(measured) == pytest.approx(wanted, rel=0.05)
+    for actual, expected in weight_stds(net):
+        assert float(actual) == pytest.approx(expected, rel=0.05)
 
 
-def test_dividemix_starts_as_torch_does() -> None:
+def test_dividemix_form_has_torch_initialization() -> None:
     net = build_network("preact_resnet18_dividemix", input_shape=(3, 32, 32), num_classes=10, seed=0)
     for one in net.modules():
         if isinstance(one, nn.Conv2d):
@@ -99,7 +99,7 @@ def test_dividemix_starts_as_torch_does() -> None:
             assert float(one.weight.detach().abs().max()) <= fan_in**-0.5  # uniform in ± 1 / sqrt(fan in)
 
 
-def test_he_normal_goes_by_channels_out() -> None:
+def test_he_normal_uses_output_channels() -> None:
     net = conv1x1(10, 1000)
-    he_normal(net)
+    init_he_normal(net)
     assert float(net.weight.detach().std()) == pytest.approx((2 / 1000) ** 0.5, rel=0.05)

@@ -1,4 +1,4 @@
-"""Sentence embeddings: a tiny language model, saved to a folder, stands for texts."""
+"""Sentence embeddings: values, saving and error messages, with a tiny language model."""
 
 import importlib
 import importlib.util
@@ -12,72 +12,43 @@ import torch
 
 from permll.data import Table, Texts
 from permll.networks.sentences import SentenceEncoder
-from tests.networks.test_vision import import_torchvision
-
-WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "the", "is", "of", "this", "label")
+from tests.helpers.tiny_encoders import tiny_sentence_model
 
 
-def tiny_model(folder: Path, seed: int = 0) -> Path:
-    """Save a random BERT with a dozen words and means of them, as sentence-transformers does it."""
-    if importlib.util.find_spec("sentence_transformers") is None:
-        pytest.skip("sentence-transformers is not installed (pip install 'permll[text]')")
-    if importlib.util.find_spec("torchvision") is not None:
-        import_torchvision()
-    transformers = importlib.import_module("transformers")
-    bare = folder / "bare"
-    bare.mkdir(parents=True)
-    (bare / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    config = transformers.BertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=16,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        transformers.BertModel(config).save_pretrained(bare)
-    transformers.BertTokenizerFast(str(bare / "vocab.txt"), model_max_length=16).save_pretrained(bare)
-    model = importlib.import_module("sentence_transformers").SentenceTransformer(str(bare), device="cpu")
-    model.save(str(folder / "model"))
-    return folder / "model"
-
-
-def test_embeddings_are_those_of_the_model(tmp_path: Path) -> None:
-    folder = tiny_model(tmp_path)
-    said = ("good film", "the film is bad " * 9, "")
+def test_sentence_encoder_matches_model(tmp_path: Path) -> None:
+    folder = tiny_sentence_model(tmp_path)
+    texts = ("good film", "the film is bad " * 9, "")
     encoder = SentenceEncoder.load(str(folder))
-    values = encoder(Texts(said)).values
+    values = encoder(Texts(texts)).values
     model = importlib.import_module("sentence_transformers").SentenceTransformer(str(folder), device="cpu")
-    expected = torch.from_numpy(np.stack([model.encode(text) for text in said]))
+    expected = torch.from_numpy(np.stack([model.encode(text) for text in texts]))
     assert torch.allclose(values, expected / expected.norm(dim=1, keepdim=True), atol=1e-5)
     with pytest.raises(TypeError, match="takes texts, it cannot encode Table of 1 column"):
         encoder(Table({"x": np.zeros(2)}))
 
 
-def test_an_encoder_survives_its_file_and_knows_its_model_again(tmp_path: Path) -> None:
-    folder = tiny_model(tmp_path)
-    said = Texts(("good film", "bad film"))
+def test_sentence_encoder_verifies_restored_model(tmp_path: Path) -> None:
+    folder = tiny_sentence_model(tmp_path)
+    texts = Texts(("good film", "bad film"))
     encoder = SentenceEncoder.load(str(folder))
     np.savez(tmp_path / "encoder.npz", **encoder.to_arrays())
     with np.load(tmp_path / "encoder.npz", allow_pickle=False) as file:
         arrays = dict(file)
-    assert torch.equal(SentenceEncoder.from_arrays(arrays)(said).values, encoder(said).values)
+    assert torch.equal(SentenceEncoder.from_arrays(arrays)(texts).values, encoder(texts).values)
     shutil.rmtree(folder)
-    tiny_model(tmp_path / "other", seed=1).rename(folder)
-    with pytest.raises(ValueError, match=r"is not the model that the texts were encoded with: put that one back"):
-        SentenceEncoder.from_arrays(arrays)(said)
+    tiny_sentence_model(tmp_path / "other", seed=1).rename(folder)
+    with pytest.raises(ValueError, match=r"is not the model that the texts were encoded with: restore that model"):
+        SentenceEncoder.from_arrays(arrays)(texts)
 
 
-def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
-    tiny_model(tmp_path)
+def test_sentence_encoder_rejects_empty_folder(tmp_path: Path) -> None:
+    tiny_sentence_model(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"empty is no folder with a sentence model, and cannot be had by that name"):
+    with pytest.raises(ValueError, match=r"empty is not a folder of a sentence model, and no model"):
         SentenceEncoder.load(str(tmp_path / "empty"))
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentence_encoder_names_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     with pytest.raises(ImportError, match=r"need sentence-transformers: pip install 'permll\[text\]'$"):
         SentenceEncoder.load("all-MiniLM-L6-v2")

@@ -1,4 +1,4 @@
-"""Networks from timm and torchvision: built for our classes, trained a step, refused in one sentence."""
+"""Networks of timm and torchvision: training steps, weights, options and error messages."""
 
 import importlib
 import importlib.util
@@ -13,24 +13,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from permll.networks import build_network
+from tests.helpers.tiny_encoders import import_torchvision, need_timm
 
-FOURTEEN: dict[str, Any] = {"num_classes": 14, "seed": 0}
-COLOUR, GREY = {"input_shape": (3, 64, 64)}, {"input_shape": (1, 64, 64)}
-_DEFINED: list[torch.library.Library] = []  # a schema lives as long as its library
-
-
-def import_torchvision() -> None:
-    """Import torchvision; one whose operators were compiled for another torch gets their schemas, which suffice."""
-    try:
-        importlib.import_module("torchvision")
-    except RuntimeError:
-        library = torch.library.Library("torchvision", "DEF")
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        _DEFINED.append(library)
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        importlib.import_module("torchvision")
+CLASSES: dict[str, Any] = {"num_classes": 14, "seed": 0}
+COLOR, GRAY = {"input_shape": (3, 64, 64)}, {"input_shape": (1, 64, 64)}
 
 
 @pytest.fixture
@@ -41,40 +27,40 @@ def torchvision() -> None:
 
 
 @pytest.fixture
-def timm(torchvision: None) -> None:
-    if importlib.util.find_spec("timm") is None:
-        pytest.skip("timm is not installed (pip install 'permll[vision]')")
+def timm() -> None:
+    need_timm()
 
 
-def takes_a_step(net: nn.Module, shape: tuple[int, ...]) -> None:
+def check_training_step(net: nn.Module, shape: tuple[int, ...]) -> None:
+    """Take a step, which must change the stem and the head."""
     assert net.training
     images, labels = torch.rand(2, *shape), torch.tensor([0, 13])
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    ends = [next(net.parameters()), list(net.parameters())[-1]]  # of the stem and of the head
-    before = [weights.detach().clone() for weights in ends]
+    stem_and_head = [next(net.parameters()), list(net.parameters())[-1]]
+    before = [weights.detach().clone() for weights in stem_and_head]
     logits = net(images)
     assert logits.shape == (2, 14)
     cross_entropy(logits, labels).backward()
     optimizer.step()
-    assert all(not torch.equal(old, new) for old, new in zip(before, ends, strict=True))
+    assert all(not torch.equal(old, new) for old, new in zip(before, stem_and_head, strict=True))
 
 
 @pytest.mark.usefixtures("torchvision")
-def test_a_torchvision_resnet50_takes_a_step() -> None:
-    takes_a_step(build_network("torchvision:resnet50", **FOURTEEN, **COLOUR), (3, 64, 64))
+def test_torchvision_network_trains() -> None:
+    check_training_step(build_network("torchvision:resnet50", **CLASSES, **COLOR), (3, 64, 64))
 
 
 @pytest.mark.usefixtures("timm")
-@pytest.mark.parametrize("images", [COLOUR, GREY])
-def test_a_timm_resnet18_takes_a_step(images: dict[str, Any]) -> None:
-    takes_a_step(build_network("timm:resnet18", **FOURTEEN, **images), images["input_shape"])
+@pytest.mark.parametrize("images", [COLOR, GRAY])
+def test_timm_network_trains(images: dict[str, Any]) -> None:
+    check_training_step(build_network("timm:resnet18", **CLASSES, **images), images["input_shape"])
 
 
 @pytest.mark.usefixtures("timm")
 @pytest.mark.parametrize("name", ["timm:resnet18", "torchvision:resnet18"])
-def test_the_seed_decides(name: str) -> None:
+def test_vision_network_weights_depend_on_seed_only(name: str) -> None:
     before = torch.get_rng_state()
-    first, again, other = (build_network(name, num_classes=14, seed=seed, **COLOUR).state_dict() for seed in (0, 0, 1))
+    first, again, other = (build_network(name, num_classes=14, seed=seed, **COLOR).state_dict() for seed in (0, 0, 1))
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
@@ -82,34 +68,34 @@ def test_the_seed_decides(name: str) -> None:
 
 @pytest.mark.usefixtures("timm")
 @pytest.mark.parametrize("name", ["timm:resnet18", "torchvision:resnet18"])
-def test_weights_from_a_file_get_a_new_head(name: str, tmp_path: Path) -> None:
-    donor = build_network(name, num_classes=1000, seed=1, **COLOUR).state_dict()
+def test_vision_network_loads_weights_with_new_head(name: str, tmp_path: Path) -> None:
+    donor = build_network(name, num_classes=1000, seed=1, **COLOR).state_dict()
     save_file(donor, tmp_path / "w.safetensors")
-    fresh = build_network(name, **FOURTEEN, **COLOUR).state_dict()
-    loaded = build_network(name, **FOURTEEN, **COLOUR, pretrained=tmp_path / "w.safetensors").state_dict()
+    fresh = build_network(name, **CLASSES, **COLOR).state_dict()
+    loaded = build_network(name, **CLASSES, **COLOR, pretrained=tmp_path / "w.safetensors").state_dict()
     for key, tensor in loaded.items():
         assert torch.equal(tensor, fresh[key] if key.startswith("fc.") else donor[key]), key
 
 
 @pytest.mark.usefixtures("torchvision")
-def test_published_weights_of_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchvision_network_loads_published_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models = importlib.import_module("torchvision.models")
     published = models.get_model_weights("resnet18").DEFAULT.url
-    donor = models.resnet18(weights=None).state_dict()  # lies where a download would have put it
+    donor = models.resnet18(weights=None).state_dict()  # in the place of the download
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     folder = tmp_path / "hub" / "checkpoints"
     folder.mkdir(parents=True)
     torch.save(donor, folder / published.rpartition("/")[2])
-    loaded = build_network("torchvision:resnet18", **FOURTEEN, **COLOUR, pretrained=True).state_dict()
+    loaded = build_network("torchvision:resnet18", **CLASSES, **COLOR, pretrained=True).state_dict()
     assert loaded["fc.weight"].shape == (14, 512)
     assert all(torch.equal(loaded[key], donor[key]) for key in donor if not key.startswith("fc."))
 
 
 @pytest.mark.usefixtures("timm")
-def test_options_reach_the_network() -> None:
-    net = build_network("timm:vit_tiny_patch16_224", **FOURTEEN, input_shape=(3, 32, 32), img_size=32, depth=2)
+def test_vision_network_passes_options() -> None:
+    net = build_network("timm:vit_tiny_patch16_224", **CLASSES, input_shape=(3, 32, 32), img_size=32, depth=2)
     assert len(net.blocks) == 2  # type: ignore[arg-type]
-    net = build_network("torchvision:mobilenet_v3_small", **FOURTEEN, **COLOUR, dropout=0.7)
+    net = build_network("torchvision:mobilenet_v3_small", **CLASSES, **COLOR, dropout=0.7)
     assert [one.p for one in net.modules() if isinstance(one, nn.Dropout)] == [0.7]
 
 
@@ -120,14 +106,14 @@ def test_options_reach_the_network() -> None:
         ("timm:resnt18", {}, ValueError, r"^timm has no classifier 'resnt18', did you mean resnet18\?$"),
         ("torchvision:resnt18", {}, ValueError, r"^torchvision has no classifier 'resnt18', did you mean resnet18\?$"),
         ("torchvision:deeplabv3_resnet50", {}, ValueError, r"has no classifier 'deeplabv3_resnet50'"),
-        ("torchvision:inception_v3", {}, ValueError, r"gives more than logits while it trains: take one from timm"),
-        ("torchvision:resnet18", GREY, ValueError, r"takes images of 3 channels, these have 1: take one from timm\.$"),
+        ("torchvision:inception_v3", {}, ValueError, r"returns more than logits in training: use a network of timm"),
+        ("torchvision:resnet18", GRAY, ValueError, r"takes images with 3 channels, not 1: use a network of timm\.$"),
         ("torchvision:vit_b_16", {}, ValueError, r"fails on an image of shape \(3, 64, 64\): Wrong image height"),
         ("timm:resnet18", {"drop_rat": 0.1}, TypeError, r"has no option 'drop_rat', did you mean drop_rate\? It takes"),
         ("torchvision:resnet18", {"group": 2}, TypeError, r"has no option 'group', did you mean groups\? It takes"),
-        ("timm:resnet18", {"in_chans": 3}, TypeError, r"no option 'in_chans' here: say it with input_shape\.$"),
-        ("torchvision:resnet18", {"weights": "DEFAULT"}, TypeError, r"'weights' here: say it with pretrained\.$"),
-        ("timm:resnet18", {"features_only": True}, ValueError, r"logits of shape \(1, 14\) .* it gives list\.$"),
+        ("timm:resnet18", {"in_chans": 3}, TypeError, r"the option 'in_chans' here: use input_shape\.$"),
+        ("torchvision:resnet18", {"weights": "DEFAULT"}, TypeError, r"'weights' here: use pretrained\.$"),
+        ("timm:resnet18", {"features_only": True}, ValueError, r"logits of shape \(1, 14\) .* it returns list\.$"),
         (
             "timm:resnet18",
             {"drop_rate": "a"},
@@ -137,25 +123,27 @@ def test_options_reach_the_network() -> None:
         ("torchvision:resnet50", {"width_per_group": "a"}, TypeError, r"^unsupported operand"),
     ],
 )
-def test_wrong_settings(name: str, settings: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_vision_network_rejects_invalid_arguments(
+    name: str, settings: dict[str, Any], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
-        build_network(name, **FOURTEEN, **(COLOUR | settings))
+        build_network(name, **CLASSES, **(COLOR | settings))
 
 
 @pytest.mark.parametrize("name", ["timm:resnet18", "torchvision:resnet18"])
-def test_a_missing_extra_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    collection = name.partition(":")[0]
-    for module in (collection, f"{collection}.models"):
-        monkeypatch.setitem(sys.modules, module, None)  # how Python notes that there is no such module
-    with pytest.raises(ImportError, match=rf"networks from {collection} need it .* pip install 'permll\[vision\]'"):
-        build_network(name, **FOURTEEN, **COLOUR)
+def test_vision_network_names_missing_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = name.partition(":")[0]
+    for module in (library, f"{library}.models"):
+        monkeypatch.setitem(sys.modules, module, None)  # makes the import fail
+    with pytest.raises(ImportError, match=rf"networks of {library} need {library}: pip install 'permll\[vision\]'"):
+        build_network(name, **CLASSES, **COLOR)
 
 
-def test_a_torchvision_for_another_torch_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vision_network_names_incompatible_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         monkeypatch.delitem(sys.modules, name)
     (tmp_path / "torchvision").mkdir()
     (tmp_path / "torchvision" / "__init__.py").write_text("raise RuntimeError('operator nms does not exist')\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ImportError, match="torchvision was built for another torch than 2"):
-        build_network("torchvision:resnet18", **FOURTEEN, **COLOUR)
+        build_network("torchvision:resnet18", **CLASSES, **COLOR)

@@ -1,9 +1,8 @@
-"""Noise by sample: rates, what it depends on, and the published formulas recomputed one sample at a time."""
+"""Instance-dependent noise: rates, dependence on the sample, and the published formulas."""
 
 import numpy as np
 import pytest
 
-from permll.noise.annotators import majority, one_answer
 from permll.noise.instance import part_dependent, poly_margin
 
 
@@ -16,19 +15,19 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("rate", [0.0, 0.2, 0.4])
 @pytest.mark.parametrize("shared", [True, False])
-def test_part_dependent_noise_has_its_rate_and_depends_on_the_sample(blobs, rate: float, shared: bool) -> None:
+def test_part_dependent_rate_and_seed(blobs, rate: float, shared: bool) -> None:
     x, labels = blobs
     record = part_dependent(x, labels, 4, rate, seed=1, shared=shared)
     if rate:
         assert record.rate == pytest.approx(rate, abs=0.03)
     else:
-        assert record.rate < 0.1  # the mean of a normal around 0 that is cut at 0 is not 0
+        assert record.rate < 0.1  # the mean of a normal distribution around 0 truncated at 0 is positive
     assert (part_dependent(x, labels, 4, rate, seed=1, shared=shared).noisy == record.noisy).all()
     assert (part_dependent(x, labels, 4, rate, seed=2, shared=shared).noisy != record.noisy).any()
 
 
-def test_large_features_give_each_sample_one_wrong_class(blobs) -> None:
-    """As raw pixels do: who errs depends on the flip rate, whither on the sample."""
+def test_part_dependent_large_features_give_one_wrong_class(blobs) -> None:
+    """With a nearly one-hot softmax, as for raw pixels, the wrong class depends on the sample only."""
     x, labels = blobs
     x = np.repeat(x[:50], 40, axis=0)
     labels = np.repeat(labels[:50], 40)
@@ -39,44 +38,17 @@ def test_large_features_give_each_sample_one_wrong_class(blobs) -> None:
 
 
 @pytest.mark.parametrize("kind", ["I", "II", "III"])
-def test_poly_margin_follows_its_formula(kind: str) -> None:
-    """20,000 copies of each of a few predictions: the share that keeps the likeliest class is (1 - tau) / factor."""
+def test_poly_margin_matches_formula(kind: str) -> None:
+    """The fraction of samples that get the most probable class is (1 - tau) / factor."""
     margins = np.array([0.05, 0.3, 0.7, 1.0])
     p = np.stack([(1 + margins) / 2, (1 - margins) / 2], 1)
     record = poly_margin(np.repeat(p, 20_000, axis=0), np.zeros(80_000, dtype=int), kind, 1.25, seed=0)
-    kept = (record.noisy.reshape(4, -1) == 0).mean(1)
-    for share, m in zip(kept, margins, strict=True):
+    fractions = (record.noisy.reshape(4, -1) == 0).mean(1)
+    for fraction, m in zip(fractions, margins, strict=True):
         tau = {"I": 0.5 - 0.5 * m * m, "II": 1 - m**3, "III": 1 - (m**3 + m**2 + m) / 3}[kind]
         keep = max(1 - tau, 0.5) if kind == "I" else 1 - tau
-        assert share == pytest.approx(keep / 1.25, abs=0.015)
+        assert fraction == pytest.approx(keep / 1.25, abs=0.015)
     assert set(record.noisy) == {0, 1}
-
-
-def test_one_answer_is_one_of_the_given_ones() -> None:
-    random = np.random.default_rng(0)
-    answers = np.where(random.random((500, 8)) < 0.3, random.integers(0, 5, (500, 8)), -1)
-    labels = one_answer(answers, seed=1)
-    for label, row in zip(labels, answers, strict=True):
-        assert label in (set(row[row >= 0]) or {-1})
-    assert (one_answer(answers, seed=1) == labels).all()
-    assert (one_answer(answers, seed=2) != labels).any()
-    # Each answer is as likely as any other.
-    counts = np.bincount(one_answer(np.tile([[0, 1, 1, -1]], (30_000, 1)), seed=0))
-    assert counts / 30_000 == pytest.approx([1 / 3, 2 / 3], abs=0.02)
-
-
-def test_majority_counts_votes() -> None:
-    random = np.random.default_rng(0)
-    answers = random.integers(-1, 4, (300, 7))
-    for label, row in zip(majority(answers, 4), answers, strict=True):
-        given = row[row >= 0]
-        if len(given) == 0:
-            assert label == -1
-        else:
-            assert np.count_nonzero(given == label) == np.bincount(given).max()
-    tied = np.tile([[0, 1]], (1000, 1))
-    assert 400 < (majority(tied, 2) == 0).sum() < 600
-    assert (majority(tied, 2, ties="lowest") == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -85,10 +57,8 @@ def test_majority_counts_votes() -> None:
         (lambda: part_dependent([[np.nan], [0.0]], [0, 1], 2, 0.2, 0), "features of sample 0 are NaN or infinite"),
         (lambda: part_dependent([[1.0], [0.0]], [0, 1], 2, 1.2, 0), "rate must lie in"),
         (lambda: poly_margin([[0.5, 0.5]], [0], "IV", 1.0, 0), "kind must be one of I, II, III; got 'IV'"),
-        (lambda: majority([[0, 5]], 4), "an answer is 5, outside 0..3"),
-        (lambda: one_answer([0, 1], 0), "answers must be class numbers, -1 for none, of shape"),
     ],
 )
-def test_bad_input(build, message: str) -> None:
+def test_instance_noise_refuses_invalid_input(build, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build()

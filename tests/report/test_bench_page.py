@@ -1,134 +1,108 @@
-"""The page of a benchmark as a file: whole, by itself, and without a word that could be taken for markup."""
+"""The benchmark page as a file: self-contained, complete and escaped."""
 
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 from permll.report.bench_page import write_page
-from permll.report.page.accuracy_curves import read_metrics
-from permll.report.page.heat_map import luminance, shade
+from permll.report.bench_plots import luminance, read_metrics, shade
 from tests.helpers.bench_rows import grid, row, write_runs
-
-VOID = {"meta", "input", "img", "polyline", "polygon", "path", "circle", "rect"}
-
-
-class Tags(HTMLParser):
-    """Notes the tags of a page and refuses what does not close."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+from tests.helpers.html_pages import PageParser, parse_page
 
 
-def parsed(path: Path) -> Tags:
-    tags = Tags()
-    tags.feed(path.read_text(encoding="utf-8"))
-    tags.close()
-    assert tags.open == []
-    return tags
+def write(rows: list[dict[str, Any]], folder: Path, **more: Any) -> PageParser:
+    return parse_page(write_page(rows, folder / "report", **{"failures": [], "title": "A benchmark", **more}))
 
 
-def written(rows: list[dict[str, Any]], folder: Path, **more: Any) -> Tags:
-    return parsed(write_page(rows, folder / "report", **{"failures": [], "title": "A benchmark", **more}))
-
-
-def test_everything_is_inside_and_every_name_is_there_once(tmp_path: Path) -> None:
+def test_bench_page_is_self_contained(tmp_path: Path) -> None:
     rows = write_runs(grid(("ce", "elr", "permll"), ("sym-60", "asym-40"), seeds=2), tmp_path / "mini") + [
         row("permll", variant=f"m{m:g}-eta{eta:g}", right_after=m) for m in (0.25, 0.5) for eta in (6, 24)
     ]
-    page = written(rows, tmp_path)
+    page = write(rows, tmp_path)
     for tag, attributes in page.tags:
         assert tag not in ("link", "img", "iframe")
         assert "src" not in attributes
         assert not (attributes.get("href") or "").startswith(("http", "/", "file"))
     names = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(names) == len(set(names))
-    asked = [str(attributes["aria-labelledby"]) for _, attributes in page.tags if "aria-labelledby" in attributes]
-    asked += [str(attributes["href"])[1:] for _, attributes in page.tags if str(attributes.get("href")).startswith("#")]
-    assert set(asked) <= set(names)
-    heads = [tag for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
-    assert heads[0] == "h1"
-    assert set(heads[1:]) == {"h2"}
+    references = [str(attributes["aria-labelledby"]) for _, attributes in page.tags if "aria-labelledby" in attributes]
+    references += [
+        str(attributes["href"])[1:] for _, attributes in page.tags if str(attributes.get("href")).startswith("#")
+    ]
+    assert set(references) <= set(names)
+    headings = [tag for tag, _ in page.tags if re.fullmatch(r"h\d", tag)]
+    assert headings[0] == "h1"
+    assert set(headings[1:]) == {"h2"}
 
 
-def test_each_run_has_its_folder_and_its_command(tmp_path: Path) -> None:
+def test_bench_page_lists_runs_with_commands(tmp_path: Path) -> None:
     rows = write_runs(grid(("ce", "permll"), ("sym-60",), seeds=2), tmp_path / "a b#c")
     lost = row("elr")
-    page = written([*rows, lost], tmp_path)
+    page = write([*rows, lost], tmp_path)
     text = (tmp_path / "report" / "index.html").read_text()
-    for one in rows:
-        assert one["command"] in page.text
-        assert f'href="../a%20b%23c/{Path(one["folder"]).name}"' in text
+    for job in rows:
+        assert job["command"] in page.text
+        assert f'href="../a%20b%23c/{Path(job["folder"]).name}"' in text
     assert lost["command"] in page.text
-    assert f'title="{lost["folder"]}"' in text  # a run that is not there is named, not linked
+    assert f'title="{lost["folder"]}"' in text  # a missing run is named, not linked
 
 
-def test_curves_are_drawn_where_runs_can_be_read(tmp_path: Path) -> None:
+def test_bench_page_draws_available_curves(tmp_path: Path) -> None:
     rows = write_runs(grid(("ce", "permll"), ("sym-60", "asym-40")), tmp_path / "mini")
-    page = written([*rows, row("elr", "sym-60")], tmp_path)
-    said = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg" and "aria-label" in attributes]
-    assert len(said) == 4  # two methods in two settings, none of the one that has no file
-    ce = next(text for text in said if text and text.startswith("Cross-entropy"))
+    page = write([*rows, row("elr", "sym-60")], tmp_path)
+    labels = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg" and "aria-label" in attributes]
+    assert len(labels) == 4  # two methods in two settings; ELR has no file
+    ce = next(text for text in labels if text and text.startswith("Cross-entropy"))
     assert re.fullmatch(r"Cross-entropy: test accuracy over 40 epochs, best [\d.]+ % in epoch 13, last [\d.]+ %", ce)
-    assert "Accuracy over the epochs" not in written([row()], tmp_path).text
+    assert "Accuracy over the epochs" not in write([row()], tmp_path).text
 
 
-def test_a_line_that_was_being_written_ends_what_is_read(tmp_path: Path) -> None:
+def test_read_metrics_stops_at_damaged_line(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"epoch": 1}\n{"epoch": 2}\n{"epo')
     assert read_metrics(tmp_path) == [{"epoch": 1}, {"epoch": 2}]
     assert read_metrics(tmp_path / "nowhere") == []
 
 
-def test_failures_come_first_with_what_to_do(tmp_path: Path) -> None:
+def test_bench_page_lists_failures_first(tmp_path: Path) -> None:
     failure = {"tier": "mini", "data": "digits", "noise": "sym-80", "method": "sop", "seed": 2,
                "sentence": "the loss is not finite.", "command": "permll train x", "traceback": None}  # fmt: skip
-    page = written(grid(("ce", "permll"), ("sym-60",)), tmp_path, failures=[failure])
-    heads = re.findall(r'<h2 id="(\w+)"', (tmp_path / "report" / "index.html").read_text())
-    assert heads[0] == "failures"
+    page = write(grid(("ce", "permll"), ("sym-60",)), tmp_path, failures=[failure])
+    headings = re.findall(r'<h2 id="(\w+)"', (tmp_path / "report" / "index.html").read_text())
+    assert headings[0] == "failures"
     assert "the loss is not finite." in page.text
     assert "permll train x" in page.text
     assert "; 1 failed." in page.text
 
 
-def test_without_rows_it_says_so(tmp_path: Path) -> None:
-    page = written([], tmp_path)
-    assert "No cell is finished yet." in page.text
+def test_bench_page_without_rows(tmp_path: Path) -> None:
+    page = write([], tmp_path)
+    assert "No job is finished yet." in page.text
     assert not [tag for tag, _ in page.tags if tag in ("table", "section")]
 
 
-def test_no_name_is_taken_for_markup(tmp_path: Path) -> None:
+def test_bench_page_escapes_names(tmp_path: Path) -> None:
     bad = '<script>alert("x")</script>&amp;'
-    one = row("ce", data=bad, command=bad, folder=bad, variant=bad, tier=bad)
-    page = written([one], tmp_path, title=bad, failures=[{"method": bad, "sentence": bad, "command": bad}])
+    job = row("ce", data=bad, command=bad, folder=bad, variant=bad, tier=bad)
+    page = write([job], tmp_path, title=bad, failures=[{"method": bad, "sentence": bad, "command": bad}])
     assert [tag for tag, _ in page.tags].count("script") == 1
     assert page.text.count(bad) > 8
 
 
-def test_the_map_shows_every_cell_and_frames_the_best_of_each_m(tmp_path: Path) -> None:
+def test_heat_map_marks_best_eta(tmp_path: Path) -> None:
     shares = {(6, 0.25): 0.5, (24, 0.25): 0.75, (6, 0.5): 0.625, (24, 0.5): 0.5625}
-    written([row(variant=f"m{m:g}-eta{eta:g}", right_after=share) for (eta, m), share in shares.items()], tmp_path)
+    write([row(variant=f"m{m:g}-eta{eta:g}", right_after=share) for (eta, m), share in shares.items()], tmp_path)
     text = (tmp_path / "report" / "index.html").read_text()
-    cells = re.findall(r'<td( class="ridge")? style="background:#\w+;color:#\w+">([\d.]+)</td>', text)
-    assert cells == [(' class="ridge"', "75.0"), ("", "56.2"), ("", "50.0"), (' class="ridge"', "62.5")]  # η downwards
-    assert 'id="table1"' not in text  # they are no lines of a table
+    cells = re.findall(r'<td( class="best-eta")? style="background:#\w+;color:#\w+">([\d.]+)</td>', text)
+    assert cells == [
+        (' class="best-eta"', "75.0"),
+        ("", "56.2"),
+        ("", "50.0"),
+        (' class="best-eta"', "62.5"),
+    ]  # rows by descending η
+    assert 'id="table1"' not in text  # points of Figure 3 are not lines of a table
 
 
-def test_letters_on_the_map_are_legible() -> None:
+def test_heat_map_text_has_contrast() -> None:
     for step in range(101):
         back, letters = (luminance([int(color[k : k + 2], 16) for k in (1, 3, 5)]) for color in shade(step / 100))
         assert (max(back, letters) + 0.05) / (min(back, letters) + 0.05) >= 4.5

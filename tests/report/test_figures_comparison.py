@@ -1,10 +1,10 @@
-"""Methods side by side: every score is a dot at its place, in one order for all panels."""
+"""Comparison figure: order of methods, dots, highlight."""
 
 from typing import Any
 
 import pytest
 
-from permll.report.figures.comparison import Scores, draw_comparison, ranking
+from permll.report.figures.comparison import Scores, draw_comparison, rank_by_accuracy
 
 PANELS = {
     "Symmetric": {"ce": Scores([0.5, 0.52], [0.8, 0.8]), "permll": Scores([0.82, 0.83], [0.83, 0.84])},
@@ -18,7 +18,7 @@ def dots(axes: Any) -> list[tuple[float, float]]:
     return [(round(x, 6), round(y, 6)) for line in lines for x, y in line.get_xydata().tolist()]
 
 
-def test_every_seed_is_a_dot_in_the_row_of_its_method() -> None:
+def test_comparison_draws_every_seed() -> None:
     figure = draw_comparison(PANELS, {"ce": "Cross-entropy", "permll": "PermLL", "elr": "ELR"})
     first, second = figure.axes
     assert [label.get_text() for label in first.get_yticklabels()] == ["ELR", "PermLL", "Cross-entropy"]
@@ -29,13 +29,13 @@ def test_every_seed_is_a_dot_in_the_row_of_its_method() -> None:
     )
 
 
-def test_ours_is_set_off_and_titles_are_optional() -> None:
+def test_comparison_highlights_permll() -> None:
     figure = draw_comparison(PANELS, {})
     weights = {label.get_text(): label.get_fontweight() for label in figure.axes[0].get_yticklabels()}
     assert weights == {"elr": "normal", "permll": "bold", "ce": "normal"}
 
 
-def test_the_order_is_that_of_what_remains_in_the_last_epoch() -> None:
-    assert ranking({"a": {"best": Scores([0.1], [0.9]), "last": Scores([0.2], [0.3])}}) == ["last", "best"]
+def test_comparison_orders_by_last_epoch() -> None:
+    assert rank_by_accuracy({"a": {"best": Scores([0.1], [0.9]), "last": Scores([0.2], [0.3])}}) == ["last", "best"]
     with pytest.raises(ValueError, match="nothing to draw"):
         draw_comparison({}, {})

@@ -1,4 +1,4 @@
-"""The confidence figure: its data against autograd of the definition, its claims, and the files it becomes."""
+"""Confidence figure: curves against autograd, properties, files."""
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -15,12 +15,12 @@ LABEL_PANELS = [panel for panel in PANELS if panel[0] == "label"]
 PREDICTION_PANELS = [panel for panel in PANELS if panel[0] == "prediction"]
 
 
-def test_panels_are_those_of_the_paper() -> None:
+def test_confidence_panels_match_paper() -> None:
     assert PANELS == (("label", "l2"), ("prediction", "l2"), ("label", "kl"), ("prediction", "kl"))
 
 
 @pytest.mark.parametrize("panel", PANELS)
-def test_curves_equal_autograd_of_the_definition(panel: Panel) -> None:
+def test_confidence_curves_equal_autograd(panel: Panel) -> None:
     # Odd, so that no point is a zero of the L2 norm's argument, where autograd has nothing to say.
     curves = confidence_curves(resolution=37)
     assert curves.norms[panel].shape == (len(WEIGHTS), 36)
@@ -34,7 +34,7 @@ def test_curves_equal_autograd_of_the_definition(panel: Panel) -> None:
 
 
 @pytest.mark.parametrize("panel", PREDICTION_PANELS)
-def test_on_the_prediction_zero_at_one_half_and_growing_with_confidence(panel: Panel) -> None:
+def test_prediction_side_gradient_grows_with_confidence(panel: Panel) -> None:
     curves = confidence_curves()
     half = int((curves.p == 0.5).nonzero())
     norms = curves.norms[panel]
@@ -44,7 +44,7 @@ def test_on_the_prediction_zero_at_one_half_and_growing_with_confidence(panel: P
 
 
 @pytest.mark.parametrize("panel", LABEL_PANELS)
-def test_on_the_label_zero_exactly_where_p_is_a(panel: Panel) -> None:
+def test_label_side_gradient_is_zero_only_at_agreement(panel: Panel) -> None:
     curves = confidence_curves()
     agrees = curves.p == curves.weights[:, None]
     assert agrees.sum() == len(WEIGHTS)
@@ -54,13 +54,13 @@ def test_on_the_label_zero_exactly_where_p_is_a(panel: Panel) -> None:
 
 
 @pytest.mark.parametrize("panel", LABEL_PANELS)
-def test_on_the_label_a_network_that_does_not_know_still_moves_alpha(panel: Panel) -> None:
+def test_label_side_gradient_of_uncertain_network(panel: Panel) -> None:
     curves = confidence_curves()
     at_half = curves.norms[panel][:, curves.p == 0.5].squeeze(-1)
     assert (at_half[curves.weights != 0.5] > 0.25).all()
 
 
-def test_every_panel_shows_every_curve_and_a_mark_on_each_zero() -> None:
+def test_confidence_figure_marks_zeros() -> None:
     figure = draw_confidence(confidence_curves())
     assert len(figure.axes) == 4
     for axes, (side, _) in zip(figure.axes, PANELS, strict=True):
@@ -72,7 +72,7 @@ def test_every_panel_shows_every_curve_and_a_mark_on_each_zero() -> None:
         assert zeros == (set(WEIGHTS) if side == "label" else {0.5})
 
 
-def test_saves_png_and_svg_the_latter_byte_for_byte_the_same(tmp_path: Path) -> None:
+def test_confidence_svg_is_reproducible(tmp_path: Path) -> None:
     before = dict(matplotlib.rcParams)
     png, svg = save(draw_confidence(confidence_curves()), tmp_path / "new" / "folder", "confidence")
     _, again = save(draw_confidence(confidence_curves()), tmp_path, "confidence")

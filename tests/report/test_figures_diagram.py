@@ -1,4 +1,4 @@
-"""The diagram: what it shows is Definition 1 and Proposition 1 on the paper's samples, and nothing of it is cut."""
+"""Diagram of Figure 1: samples, layout, marks."""
 
 import subprocess
 import sys
@@ -13,37 +13,37 @@ from matplotlib.colors import to_rgb
 
 from permll.layer.equations import permuted_prediction
 from permll.report.figures.diagram import DiagramSample, diagram_samples, draw_diagram
-from permll.report.figures.style import STROKES, save, shades
+from permll.report.figures.style import LINE_STYLES, probability_colormap, save
 
 SAMPLES = diagram_samples()
 each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 
 
-def test_samples_are_those_of_the_paper() -> None:
+def test_diagram_samples_match_paper() -> None:
     assert [(sample.given, sample.clean) for sample in SAMPLES] == [(2, 1), (0, 0), (3, 2)]
 
 
 @each_sample
-def test_the_network_is_confident_and_right(sample: DiagramSample) -> None:
+def test_diagram_predictions_are_confident(sample: DiagramSample) -> None:
     assert sample.prediction.sum() == pytest.approx(1, abs=1e-12)
     assert sample.prediction.argmax() == sample.clean
     assert 0.7 < sample.prediction.max() < 1
 
 
 @each_sample
-def test_on_the_label_the_given_label_becomes_the_clean_one(sample: DiagramSample) -> None:
+def test_diagram_corrected_label(sample: DiagramSample) -> None:
     torch.testing.assert_close(sample.corrected_label, sample.alpha.softmax(0), rtol=0, atol=1e-12)
     assert sample.corrected_label.argmax() == sample.clean
 
 
 @each_sample
-def test_on_the_prediction_the_prediction_becomes_as_wrong_as_the_label(sample: DiagramSample) -> None:
+def test_diagram_noisified_prediction(sample: DiagramSample) -> None:
     (expected,) = permuted_prediction(sample.alpha[None], sample.prediction[None], torch.tensor([sample.given]))
     torch.testing.assert_close(sample.noisified_prediction, expected, rtol=0, atol=1e-12)
     assert sample.noisified_prediction.argmax() == sample.given
 
 
-def test_no_text_is_cut_or_overlaps_another() -> None:
+def test_diagram_texts_do_not_overlap() -> None:
     figure = draw_diagram(SAMPLES)
     renderer = FigureCanvasAgg(figure).get_renderer()
     boxes = [text.get_window_extent(renderer) for text in figure.axes[0].texts if text.get_text()]
@@ -54,7 +54,7 @@ def test_no_text_is_cut_or_overlaps_another() -> None:
         assert box.count_overlaps(boxes[k + 1 :]) == 0
 
 
-def test_a_wrong_given_label_is_marked_without_colour_too() -> None:
+def test_diagram_marks_wrong_labels() -> None:
     texts = [text.get_text() for text in draw_diagram(SAMPLES).axes[0].texts]
     wrong = sum(sample.given != sample.clean for sample in SAMPLES)
     assert texts.count("✗") == 2 * wrong  # once in each half
@@ -65,20 +65,24 @@ def test_a_wrong_given_label_is_marked_without_colour_too() -> None:
     ]
 
 
-def test_strokes_and_shades_are_told_apart_in_grey() -> None:
+def test_line_styles_differ_in_grayscale() -> None:
     def gray(color: object) -> float:
         red, green, blue = to_rgb(color)
         return 0.299 * red + 0.587 * green + 0.114 * blue
 
-    strokes = [gray(stroke.color) for stroke in STROKES]
+    strokes = [gray(stroke.color) for stroke in LINE_STYLES]
     assert all(lighter - darker > 0.07 for darker, lighter in pairwise(strokes))
-    assert len({stroke.linestyle for stroke in STROKES}) == len({stroke.marker for stroke in STROKES}) == len(STROKES)
-    cells = [gray(shades()(k / 20)[:3]) for k in range(21)]
+    assert (
+        len({stroke.linestyle for stroke in LINE_STYLES})
+        == len({stroke.marker for stroke in LINE_STYLES})
+        == len(LINE_STYLES)
+    )
+    cells = [gray(probability_colormap()(k / 20)[:3]) for k in range(21)]
     assert cells == sorted(cells, reverse=True)
     assert len(set(cells)) == len(cells)
 
 
-def test_saves_png_and_svg_the_latter_byte_for_byte_the_same(tmp_path: Path) -> None:
+def test_diagram_svg_is_reproducible(tmp_path: Path) -> None:
     png, svg = save(draw_diagram(SAMPLES), tmp_path / "one", "diagram")
     _, again = save(draw_diagram(SAMPLES), tmp_path / "two", "diagram")
     assert png.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
@@ -87,7 +91,7 @@ def test_saves_png_and_svg_the_latter_byte_for_byte_the_same(tmp_path: Path) -> 
     assert svg.read_bytes() == again.read_bytes()
 
 
-def test_without_matplotlib_the_data_are_there_and_drawing_says_what_to_install() -> None:
+def test_figures_without_matplotlib() -> None:
     # A fresh interpreter in which importing matplotlib fails as it does where it is not installed.
     script = """
 import sys

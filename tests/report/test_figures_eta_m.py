@@ -1,4 +1,4 @@
-"""Figure 3: what is drawn is what was trained, the smooth map is the formula's, and the order is seen in grey."""
+"""Figure 3: correction curves, smoothed map, ridge."""
 
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from permll.report.figures.eta_m import (
     Point,
     Setting,
     best_eta,
+    draw_correction_curves,
     draw_heat_map,
-    draw_turned,
-    shades_of_order,
+    ordered_colors,
     smooth_map,
 )
 from permll.report.figures.style import save
@@ -37,8 +37,8 @@ def curves(axes: Any) -> dict[str, Any]:
     return {line.get_label(): line for line in axes.get_lines() if not line.get_label().startswith("_")}
 
 
-def test_panels_hold_the_settings_of_their_m_and_their_eta() -> None:
-    left, right = draw_turned(SERIES, m=0.75, eta=24, given=0.46).axes
+def test_correction_curves_select_settings() -> None:
+    left, right = draw_correction_curves(SERIES, m=0.75, eta=24, given=0.46).axes
     assert list(curves(left)) == [f"η = {eta:g}" for eta in ETAS]
     assert list(curves(right)) == [f"m = {m:g}" for m in MS]
     drawn = curves(left)["η = 6"].get_xydata()
@@ -47,25 +47,25 @@ def test_panels_hold_the_settings_of_their_m_and_their_eta() -> None:
     assert levels == [46]
 
 
-def test_a_panel_may_be_empty_but_not_both() -> None:
-    left, right = draw_turned({Setting(6, 0.75): {1: 0.5}}, m=0.75, eta=24).axes
+def test_correction_curves_refuse_no_data() -> None:
+    left, right = draw_correction_curves({Setting(6, 0.75): {1: 0.5}}, m=0.75, eta=24).axes
     assert (len(curves(left)), len(curves(right))) == (1, 0)
-    with pytest.raises(ValueError, match=r"nothing to draw: no training has m = 0.5 or η = 24\."):
-        draw_turned({Setting(6, 0.75): {1: 0.5}}, m=0.5, eta=24)
+    with pytest.raises(ValueError, match=r"nothing to draw: no run has m = 0.5 or η = 24\."):
+        draw_correction_curves({Setting(6, 0.75): {1: 0.5}}, m=0.5, eta=24)
 
 
-def test_settings_are_told_apart_without_colour() -> None:
-    left, _ = draw_turned(SERIES, m=0.75, eta=24).axes
+def test_correction_curves_differ_by_marker() -> None:
+    left, _ = draw_correction_curves(SERIES, m=0.75, eta=24).axes
     lines = curves(left).values()
     assert len({(line.get_marker(), line.get_markerfacecolor() == "white") for line in lines}) == len(ETAS)
     grays = [
-        sum(w * int(c[k : k + 2], 16) for w, k in ((0.299, 1), (0.587, 3), (0.114, 5))) for c in shades_of_order(10)
+        sum(w * int(c[k : k + 2], 16) for w, k in ((0.299, 1), (0.587, 3), (0.114, 5))) for c in ordered_colors(10)
     ]
     assert grays == sorted(grays)
     assert min(np.diff(grays)) > 5
 
 
-def test_the_smooth_map_is_the_weighted_mean_of_all_cells() -> None:
+def test_smooth_map_equals_weighted_mean() -> None:
     cells = [
         Point(1.0, 0.2, 0.1),
         Point(4.0, 0.2, 0.5),
@@ -74,24 +74,25 @@ def test_the_smooth_map_is_the_weighted_mean_of_all_cells() -> None:
         Point(2.0, 0.6, 0.7),
     ]
     logs, ms = np.log([1.0, 3.0, 4.0]), np.array([0.2, 0.5])
-    found = smooth_map(cells, logs, ms)
+    smoothed = smooth_map(cells, logs, ms)
     across, along = 0.7 * np.log(4) / 2, 0.7 * 0.4
     for i, x in enumerate(logs):
         for j, m in enumerate(ms):
             above = below = 0.0
             for cell in cells:
                 weight = np.exp(-(((x - np.log(cell.eta)) / across) ** 2) / 2 - (((m - cell.m) / along) ** 2) / 2)
-                above, below = above + weight * cell.share, below + weight
-            assert found[i, j] == pytest.approx(above / below)
+                above, below = above + weight * cell.fraction, below + weight
+            assert smoothed[i, j] == pytest.approx(above / below)
 
 
-def test_the_map_marks_every_training_the_best_and_the_ridge(tmp_path: Path) -> None:
+def test_heat_map_marks_runs_and_ridge(tmp_path: Path) -> None:
     figure = draw_heat_map([*POINTS, Point(24, 0.75, share(24, 0.75) + 0.02)])
     axes = figure.axes[0]
     dots = axes.collections[-1]
     assert len(dots.get_offsets()) == len(POINTS) == 80
     values = {
-        tuple(place): value for place, value in zip(dots.get_offsets().tolist(), dots.get_array().tolist(), strict=True)
+        tuple(position): value
+        for position, value in zip(dots.get_offsets().tolist(), dots.get_array().tolist(), strict=True)
     }
     assert values[0.25, 6.0] == pytest.approx(100 * share(6, 0.25))
     assert values[0.75, 24.0] == pytest.approx(100 * (share(24, 0.75) + 0.01))  # the mean of both
@@ -107,12 +108,12 @@ def test_the_map_marks_every_training_the_best_and_the_ridge(tmp_path: Path) -> 
     assert path.stat().st_size > 20_000
 
 
-def test_the_best_eta_stays_within_those_tried() -> None:
+def test_best_eta_stays_in_range() -> None:
     rising = [Point(eta, m, eta / 10) for eta in (1.0, 10.0) for m in (0.2, 0.8)]
     np.testing.assert_allclose(best_eta(rising, np.array([0.2, 0.5, 0.8])), 10.0)
 
 
 @pytest.mark.parametrize("points", [[], [Point(1, 0.5, 0.5)], [Point(eta, 0.5, 0.5) for eta in (1, 2, 3)]])
-def test_a_map_needs_two_values_of_each(points: list[Point]) -> None:
+def test_heat_map_needs_two_values(points: list[Point]) -> None:
     with pytest.raises(ValueError, match="a map needs two values of η and two of m: there are"):
         draw_heat_map(points)

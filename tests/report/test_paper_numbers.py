@@ -1,4 +1,4 @@
-"""What is said to be printed in the paper is printed there, and nothing is left out."""
+"""The paper's numbers against its LaTeX source."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from permll.methods import METHODS
-from permll.report.paper_numbers import PRINTED, TABLE1_NOISE
+from permll.report.paper_numbers import PAPER_RESULTS, TABLE1_NOISE
 
 # The paper's sources lie beside a checkout, never in it.
 PAPER = Path(__file__).resolve().parents[3] / "shared" / "paper" / "permll.tex"
@@ -16,7 +16,7 @@ NAMES = {
     "DivideMix*": ("dividemix",),
     "UniCon*": ("unicon",),
 }
-Found = dict[tuple[str, str, str, str], tuple[float, float | None]]
+Results = dict[tuple[str, str, str, str], tuple[float, float | None]]
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def plain(cell: str) -> str:
     return re.sub(r"\\(textbf|textit)\{(.*?)\}", r"\2", cell).strip()
 
 
-def first_table(text: str) -> Found:
-    found: Found = {}
+def first_table(text: str) -> Results:
+    results: Results = {}
     data = ""
     for line in text.splitlines():
         if match := re.search(r"multirow\{\d\}\{\*\}\{\\textbf\{(CIFAR\d+)\}\}", line):
@@ -50,28 +50,28 @@ def first_table(text: str) -> Found:
             numbers = [float(number) for number in re.findall(r"\d+\.\d+", cell)]
             assert numbers or cell in ("-", "fail")
             for method in methods(name) if numbers else ():
-                found["table1", method, data, noise] = (numbers[0], numbers[1] if len(numbers) > 1 else None)
-    return found
+                results["table1", method, data, noise] = (numbers[0], numbers[1] if len(numbers) > 1 else None)
+    return results
 
 
-def second_table(text: str) -> Found:
-    found: Found = {}
+def second_table(text: str) -> Results:
+    results: Results = {}
     for line in text.splitlines():
         cells = [plain(cell) for cell in line.split("\\\\")[0].split("&")]
         if len(cells) == 4 and re.fullmatch(r"\d+\.\d+", cells[1]):
             for name, value in (cells[:2], cells[2:]):
-                found["table2", methods(name)[0], "clothing1m", "real"] = (float(value), None)
-    return found
+                results["table2", methods(name)[0], "clothing1m", "real"] = (float(value), None)
+    return results
 
 
-def test_every_number_is_the_printed_one(tables: list[str]) -> None:
+def test_paper_results_match_source(tables: list[str]) -> None:
     first, second = tables
-    assert first_table(first) | second_table(second) == PRINTED
+    assert first_table(first) | second_table(second) == PAPER_RESULTS
 
 
-def test_the_numbers_are_all_there_and_belong_to_methods_of_ours() -> None:
-    by_table = {table: [key for key in PRINTED if key[0] == table] for table in ("table1", "table2")}
+def test_paper_results_are_complete() -> None:
+    by_table = {table: [key for key in PAPER_RESULTS if key[0] == table] for table in ("table1", "table2")}
     # CIFAR-10: ten rows of six, three numbers not printed; CIFAR-100: eleven rows of six, five not printed.
     assert (len(by_table["table1"]), len(by_table["table2"])) == (10 * 6 - 3 + 11 * 6 - 5, 10)
-    assert {method for _, method, _, _ in PRINTED} <= set(METHODS)
-    assert PRINTED["table1", "permll", "cifar10", "sym-60"] == (87.94, 0.21)
+    assert {method for _, method, _, _ in PAPER_RESULTS} <= set(METHODS)
+    assert PAPER_RESULTS["table1", "permll", "cifar10", "sym-60"] == (87.94, 0.21)

@@ -1,4 +1,4 @@
-"""The application, asked as its page asks it, on four kinds of data."""
+"""The review application through its API, on four kinds of data."""
 
 import re
 from collections.abc import Callable
@@ -10,55 +10,55 @@ import numpy as np
 import pytest
 
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.findings import Findings
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
+from permll.findings import Findings
 from permll.review.app import ASSETS, make_app
 from permll.review.queue import Filter
 from permll.review.session import ReviewSession
 from permll.training.run import Run
-from tests.helpers.review_runs import KINDS, ROWS, make_desk
-from tests.review.conftest import TOKEN, open_client
+from tests.helpers.review_client import TOKEN, open_client
+from tests.helpers.review_runs import KINDS, ROWS, make_session
 
-LOOKS = {"images": "image", "texts": "text", "table": "cells", "vectors": "vector"}
+PREVIEWS = {"images": "image", "texts": "text", "table": "cells", "vectors": "vector"}
 
 
 def decide(client: Any, samples: list[tuple[int, int]], verdict: str, label: str = "", who: str = "Ada") -> Any:
-    rows = [{"row": row, "seen": seen} for row, seen in samples]
+    rows = [{"row": row, "last_entry": last_entry} for row, last_entry in samples]
     return client.post("/api/decide", json={"samples": rows, "verdict": verdict, "label": label, "reviewer": who})
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_data_is_shown_decided_and_remembered(
-    kind: str, run_of: Callable[[str], Run], tmp_path: Path
-) -> None:
-    session = make_desk(run_of(kind), tmp_path)
+def test_app_serves_all_kinds_of_data(kind: str, run_of: Callable[[str], Run], tmp_path: Path) -> None:
+    session = make_session(run_of(kind), tmp_path)
     with open_client(make_app(session, token=TOKEN, port=8000, title=kind)) as client:
-        format_list = client.get("/api/list").json()
-        assert format_list["matching"] == int(session.findings.flagged.sum()) == len(format_list["items"])
-        first = format_list["items"][0]
-        detail = client.get(f"/api/sample/{first['row']}").json()["item"]
-        assert detail["look"]["kind"] == LOOKS[kind]
+        page = client.get("/api/samples").json()
+        assert page["matching"] == int(session.findings.is_issue.sum()) == len(page["items"])
+        first = page["items"][0]
+        detail = client.get(f"/api/samples/{first['row']}").json()["item"]
+        assert detail["preview"]["kind"] == PREVIEWS[kind]
         assert detail["candidates"][0]["label"] == detail["proposed"]
         assert len(detail["neighbors"]) == 3
         assert detail["reason"] == "the training corrected it; the network sees another class"
         for side in (160, 320, 1200):
-            picture = client.get(f"/picture/{first['row']}/{side}")
+            picture = client.get(f"/images/{first['row']}/{side}")
             assert picture.status_code == (200 if kind == "images" else 404)
             if kind == "images":
                 assert picture.headers["content-type"] == "image/jpeg"
                 assert "max-age" in picture.headers["cache-control"]
         assert decide(client, [(first["row"], 0)], "accept").json()["progress"]["decided"] == 1
-    again = make_desk(run_of(kind), tmp_path)
+    again = make_session(run_of(kind), tmp_path)
     assert again.item(first["row"])["decision"]["label"] == first["proposed"]
     assert first["row"] not in [item["row"] for item in again.page(Filter())["items"]]
 
 
-def test_verdicts_and_the_labels_they_mean(client: Any, session: ReviewSession) -> None:
+def test_app_normalizes_verdicts(client: Any, session: ReviewSession) -> None:
     row = int(session.findings.order[0])
-    item = client.get(f"/api/sample/{row}").json()["item"]
-    third = next(one["label"] for one in item["candidates"] if one["label"] not in (item["given"], item["proposed"]))
-    said = [
+    item = client.get(f"/api/samples/{row}").json()["item"]
+    third = next(
+        entry["label"] for entry in item["candidates"] if entry["label"] not in (item["given"], item["proposed"])
+    )
+    cases = [
         ("accept", "", "accept", item["proposed"]),
         ("keep", "", "keep", item["given"]),
         ("choose", third, "choose", third),
@@ -66,119 +66,118 @@ def test_verdicts_and_the_labels_they_mean(client: Any, session: ReviewSession) 
         ("choose", item["proposed"], "accept", item["proposed"]),
         ("unsure", "not a class", "unsure", item["given"]),
     ]
-    seen = 0
-    for verdict, label, meant, holds in said:
-        answer = decide(client, [(row, seen)], verdict, label)
-        assert answer.status_code == 200
-        fresh = answer.json()["items"][0]
+    last_entry = 0
+    for verdict, label, meant, holds in cases:
+        response = decide(client, [(row, last_entry)], verdict, label)
+        assert response.status_code == 200
+        fresh = response.json()["items"][0]
         assert (fresh["decision"]["verdict"], fresh["decision"]["label"]) == (meant, holds)
         assert fresh["state"] == ("unsure" if verdict == "unsure" else "decided")
-        seen = fresh["seen"]
-    assert decide(client, [(row, seen)], "choose", "no such class").status_code == 400
-    assert len(session.decisions.log()) == len(said)
+        last_entry = fresh["last_entry"]
+    assert decide(client, [(row, last_entry)], "choose", "no such class").status_code == 400
+    assert len(session.decisions.log()) == len(cases)
     trusted = int(session.findings.order[-1])  # nothing else is proposed
-    assert session.findings[trusted].given == session.findings[trusted].proposed
+    assert session.findings[trusted].given_label == session.findings[trusted].proposed_label
     assert decide(client, [(trusted, 0)], "accept").json()["items"][0]["decision"]["verdict"] == "keep"
 
 
-def test_undo_goes_back_one_at_a_time_and_only_over_ones_own(client: Any, session: ReviewSession) -> None:
+def test_undo_is_per_reviewer(client: Any, session: ReviewSession) -> None:
     rows = session.findings.order[:3].tolist()
     for row, who in zip(rows, ("Ada", "Bob", "Ada"), strict=True):
         decide(client, [(row, 0)], "accept", who=who)
     undone = [client.post("/api/undo", json={"reviewer": "Ada"}).json() for _ in range(3)]
-    assert [one["item"]["row"] if one["item"] else None for one in undone] == [rows[2], rows[0], None]
+    assert [entry["item"]["row"] if entry["item"] else None for entry in undone] == [rows[2], rows[0], None]
     assert undone[0]["item"]["state"] == "open"
     assert undone[2]["undone"] is None
     assert list(session.decisions.current()) == [session.findings.ids[rows[1]]]
-    history = client.get(f"/api/sample/{rows[0]}").json()["item"]["history"]
+    history = client.get(f"/api/samples/{rows[0]}").json()["item"]["history"]
     assert [entry["verdict"] for entry in history] == ["accept", "undo"]
 
 
-def test_a_stale_verdict_changes_nothing_and_brings_the_fresh_state(client: Any, session: ReviewSession) -> None:
+def test_stale_verdict_is_a_conflict(client: Any, session: ReviewSession) -> None:
     row = int(session.findings.order[0])
     Decisions(session.decisions.path.parent).add(
-        session.findings.ids[row], "keep", session.findings[row].given, "Bob", expected=0
+        session.findings.ids[row], "keep", session.findings[row].given_label, "Bob", expected=0
     )
-    answer = decide(client, [(row, 0)], "accept")
-    assert answer.status_code == 409
-    (sentence,) = answer.json()["conflicts"]
+    response = decide(client, [(row, 0)], "accept")
+    assert response.status_code == 409
+    (sentence,) = response.json()["conflicts"]
     assert "Bob kept" in sentence
-    fresh = answer.json()["items"][0]
-    assert (fresh["decision"]["reviewer"], fresh["seen"]) == ("Bob", 1)
+    fresh = response.json()["items"][0]
+    assert (fresh["decision"]["reviewer"], fresh["last_entry"]) == ("Bob", 1)
     assert len(session.decisions.log()) == 1
-    assert decide(client, [(row, fresh["seen"])], "accept").status_code == 200
+    assert decide(client, [(row, fresh["last_entry"])], "accept").status_code == 200
     assert decide(client, [(int(session.findings.order[1]), 99)], "keep").status_code == 409
 
 
-def test_of_many_tabs_at_once_one_decides_and_the_others_are_told(session: ReviewSession) -> None:
+def test_concurrent_verdicts_conflict(session: ReviewSession) -> None:
     row = int(session.findings.order[0])
-    seen = [{"row": row, "seen": 0}]
+    samples = [{"row": row, "last_entry": 0}]
 
     def decide_as(who: str) -> list[str]:
-        return session.decide_all(seen, "keep", "", who)[1]
+        return session.decide_all(samples, "keep", "", who)[1]
 
     people = [f"reviewer {number}" for number in range(8)]
     with ThreadPoolExecutor(len(people)) as pool:
         conflicts = dict(zip(people, pool.map(decide_as, people), strict=True))
-    (first,) = [who for who, told in conflicts.items() if not told]
+    (first,) = [who for who, messages in conflicts.items() if not messages]
     (entry,) = session.decisions.log()
     assert entry.reviewer == first
-    assert all(told == [f"{first} kept “{entry.label}” for {entry.id} in the meantime; nothing was overwritten."]
-               for who, told in conflicts.items() if who != first)  # fmt: skip
+    assert all(messages == [f"{first} kept “{entry.label}” for {entry.id} in the meantime; nothing was overwritten."]
+               for who, messages in conflicts.items() if who != first)  # fmt: skip
 
 
-def test_several_at_once_and_those_that_were_too_late(client: Any, session: ReviewSession) -> None:
+def test_batch_verdict_reports_conflicts(client: Any, session: ReviewSession) -> None:
     rows = session.findings.order[:4].tolist()
     decide(client, [(rows[1], 0)], "keep", who="Bob")
-    answer = decide(client, [(row, 0) for row in rows], "accept")
-    assert answer.status_code == 409
-    assert len(answer.json()["conflicts"]) == 1
-    verdicts = [item["decision"]["verdict"] for item in answer.json()["items"]]
+    response = decide(client, [(row, 0) for row in rows], "accept")
+    assert response.status_code == 409
+    assert len(response.json()["conflicts"]) == 1
+    verdicts = [item["decision"]["verdict"] for item in response.json()["items"]]
     assert verdicts == ["accept", "keep", "accept", "accept"]
 
 
-def test_filters_and_progress(client: Any, session: ReviewSession) -> None:
+def test_app_filters_and_counts(client: Any, session: ReviewSession) -> None:
     rows = session.findings.order[:3].tolist()
     decide(client, [(rows[0], 0)], "accept")
     decide(client, [(rows[1], 0)], "unsure")
     counts = {
-        state: client.get("/api/list", params={"state": state}).json() for state in ("open", "decided", "unsure", "any")
+        state: client.get("/api/samples", params={"state": state}).json()
+        for state in ("open", "decided", "unsure", "any")
     }
-    flagged = int(session.findings.flagged.sum())
-    assert {state: one["matching"] for state, one in counts.items()} == {
+    flagged = int(session.findings.is_issue.sum())
+    assert {state: entry["matching"] for state, entry in counts.items()} == {
         "open": flagged - 2,
         "decided": 1,
         "unsure": 1,
         "any": flagged,
     }
     assert counts["open"]["progress"] == {"total": flagged, "decided": 1, "unsure": 1, "open": flagged - 2}
-    assert client.get("/api/list", params={"all": "1", "state": "any"}).json()["matching"] == ROWS
+    assert client.get("/api/samples", params={"all": "1", "state": "any"}).json()["matching"] == ROWS
     pairs = client.get("/api/pairs", params={"query": "bad"}).json()["pairs"]
-    assert {one["given"] for one in pairs} | {one["proposed"] for one in pairs} >= {"bad"}
-    assert all("bad" in (one["given"], one["proposed"]) for one in pairs)
-    format_list = client.get("/api/list", params={"pair": pairs[0]["pair"]}).json()
-    assert len(format_list["items"]) == pairs[0]["open"]
-    assert {(item["given"], item["proposed"]) for item in format_list["items"]} == {
-        (pairs[0]["given"], pairs[0]["proposed"])
-    }
-    beside = client.get(f"/api/sample/{rows[0]}", params={"state": "open"}).json()
-    assert beside["place"] is None
-    assert client.get(f"/api/sample/{rows[2]}", params={"state": "any"}).json()["place"] == 3
+    assert {entry["given"] for entry in pairs} | {entry["proposed"] for entry in pairs} >= {"bad"}
+    assert all("bad" in (entry["given"], entry["proposed"]) for entry in pairs)
+    page = client.get("/api/samples", params={"pair": pairs[0]["pair"]}).json()
+    assert len(page["items"]) == pairs[0]["open"]
+    assert {(item["given"], item["proposed"]) for item in page["items"]} == {(pairs[0]["given"], pairs[0]["proposed"])}
+    beside = client.get(f"/api/samples/{rows[0]}", params={"state": "open"}).json()
+    assert beside["position"] is None
+    assert client.get(f"/api/samples/{rows[2]}", params={"state": "any"}).json()["position"] == 3
 
 
-def test_classes_are_searched(client: Any) -> None:
+def test_app_searches_classes(client: Any) -> None:
     assert client.get("/api/classes", params={"query": "GO"}).json() == {"classes": ["good"]}
     assert len(client.get("/api/classes").json()["classes"]) == 3
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "query",
     ["state=maybe", "after=-1", "after=x", "limit=1e3", "pair=1", "pair=a-b", "pair=1-2-3", "after=" + "9" * 40],
 )
-def test_nonsense_in_an_address_is_a_sentence(client: Any, asked: str) -> None:
-    answer = client.get(f"/api/list?{asked}")
-    assert answer.status_code == 400
-    assert re.fullmatch(r"[^\n]+\.", answer.json()["message"])
+def test_app_refuses_invalid_query(client: Any, query: str) -> None:
+    response = client.get(f"/api/samples?{query}")
+    assert response.status_code == 400
+    assert re.fullmatch(r"[^\n]+\.", response.json()["message"])
 
 
 @pytest.mark.parametrize(
@@ -186,12 +185,12 @@ def test_nonsense_in_an_address_is_a_sentence(client: Any, asked: str) -> None:
     [
         {"samples": []},
         {"samples": None},
-        {"samples": [{"row": 0, "seen": 0}] * 101},
-        {"samples": [{"row": "0", "seen": 0}]},
-        {"samples": [{"row": True, "seen": 0}]},
+        {"samples": [{"row": 0, "last_entry": 0}] * 101},
+        {"samples": [{"row": "0", "last_entry": 0}]},
+        {"samples": [{"row": True, "last_entry": 0}]},
         {"samples": [{"row": 0}]},
-        {"samples": [{"row": -1, "seen": 0}]},
-        {"samples": [{"row": ROWS, "seen": 0}]},
+        {"samples": [{"row": -1, "last_entry": 0}]},
+        {"samples": [{"row": ROWS, "last_entry": 0}]},
         {"verdict": "undo"},
         {"verdict": ["keep"]},
         {"label": 3},
@@ -202,68 +201,68 @@ def test_nonsense_in_an_address_is_a_sentence(client: Any, asked: str) -> None:
         {"reviewer": None},
     ],
 )
-def test_nonsense_in_a_verdict_is_refused_and_not_written(
-    client: Any, session: ReviewSession, change: dict[str, Any]
-) -> None:
-    body = {"samples": [{"row": 0, "seen": 0}], "verdict": "keep", "label": "", "reviewer": "Ada"} | change
+def test_app_refuses_invalid_verdict(client: Any, session: ReviewSession, change: dict[str, Any]) -> None:
+    body = {"samples": [{"row": 0, "last_entry": 0}], "verdict": "keep", "label": "", "reviewer": "Ada"} | change
     assert client.post("/api/decide", json=body).status_code in (400, 404)
     assert session.decisions.log() == []
 
 
-def test_bodies_that_are_no_verdict(client: Any, session: ReviewSession) -> None:
+def test_app_refuses_invalid_body(client: Any, session: ReviewSession) -> None:
     for content, status in [(b"", 400), (b"[1]", 400), (b"{", 400), (b"[" * 9000, 400), (b" " * 70_000, 413)]:
-        answer = client.post("/api/decide", content=content, headers={"Content-Type": "application/json"})
-        assert answer.status_code == status
+        response = client.post("/api/decide", content=content, headers={"Content-Type": "application/json"})
+        assert response.status_code == status
     assert session.decisions.log() == []
 
 
-def test_the_page_does_not_grow_with_the_findings(tmp_path: Path) -> None:
+def test_page_size_is_independent_of_findings(tmp_path: Path) -> None:
     import torch
 
     sizes = []
     for rows in (10, 100_000):
         posterior = np.full((rows, 2), 0.5, np.float32) + np.array([[-0.4, 0.4]], np.float32)
         ids = [f"row {number}" for number in range(rows)]
-        found = Findings.of_posterior(ids, ["cat", "dog"], np.zeros(rows, int), posterior)
+        findings = Findings.from_posterior(ids, ["cat", "dog"], np.zeros(rows, int), posterior)
         data = LabeledData(
             Vectors(torch.zeros(rows, 3)), torch.zeros(rows, dtype=torch.int64), ("cat", "dog"), tuple(ids)
         )
-        session = ReviewSession(found, data, Decisions(tmp_path / str(rows)))
+        session = ReviewSession(findings, data, Decisions(tmp_path / str(rows)))
         with open_client(make_app(session, token=TOKEN, port=8000, title="run")) as client:
             sizes.append(len(client.get("/").content))
-            page = client.get("/api/list", params={"limit": "100000", "after": str(rows // 2)})
+            page = client.get("/api/samples", params={"limit": "100000", "after": str(rows // 2)})
             assert len(page.json()["items"]) == min(rows // 2, 100)
             assert page.json()["matching"] == rows
             assert len(page.content) < 60_000
     assert sizes[0] == sizes[1]
 
 
-def test_a_sample_that_is_gone_and_an_image_that_is_damaged(run_of: Callable[[str], Run], tmp_path: Path) -> None:
-    session = make_desk(run_of("images"), tmp_path)
+def test_app_handles_missing_sample_and_damaged_image(run_of: Callable[[str], Run], tmp_path: Path) -> None:
+    session = make_session(run_of("images"), tmp_path)
     fewer = ReviewSession(session.findings, session.samples.take(list(range(1, ROWS))), Decisions(tmp_path))
-    assert fewer.item(0)["look"] == {"kind": "none"}
-    assert fewer.picture(0, 160) is None
+    assert fewer.item(0)["preview"] == {"kind": "none"}
+    assert fewer.thumbnail(0, 160) is None
     source = Path(session.samples.inputs.open.root) / session.samples.ids[5]  # type: ignore[attr-defined]
     before = source.read_bytes()
     try:
         source.write_bytes(before[: len(before) // 2])
         with open_client(make_app(session, token=TOKEN, port=8000, title="run")) as client:
-            assert client.get("/picture/5/160").status_code == 404
-            assert client.get("/api/sample/5").status_code == 200
+            assert client.get("/images/5/160").status_code == 404
+            assert client.get("/api/samples/5").status_code == 200
     finally:
         source.write_bytes(before)
-    assert session.picture(5, 160) is not None
+    assert session.thumbnail(5, 160) is not None
 
 
-def test_assets_are_what_the_page_asks_for_and_share_the_look_of_reports(client: Any) -> None:
+def test_assets_are_complete_and_share_colors_with_reports(client: Any) -> None:
     from importlib.resources import files
 
-    pages = {name: client.get(f"/page/{name}") for name in ASSETS}
+    pages = {name: client.get(f"/assets/{name}") for name in ASSETS}
     assert {page.status_code for page in pages.values()} == {200}
     scripts = "".join(page.text for name, page in pages.items() if name.endswith(".js"))
-    asked = set(re.findall(r'from "\./([\w.]+)"', scripts)) | set(re.findall(r'"/page/([\w.]+)"', client.get("/").text))
-    assert asked == set(ASSETS)
-    report = files("permll.report").joinpath("page", "base.css").read_text()
+    imported = set(re.findall(r'from "\./([\w.]+)"', scripts)) | set(
+        re.findall(r'"/assets/([\w.]+)"', client.get("/").text)
+    )
+    assert imported == set(ASSETS)
+    report = files("permll.report").joinpath("templates", "base.css").read_text()
     for name in ("ink", "muted", "paper", "raised", "edge", "accent", "link", "best", "good"):
         colors = re.findall(rf"--{name}: (#\w+)", report)[:2]
         assert re.findall(rf"--{name}: (#\w+)", pages["style.css"].text) == colors

@@ -1,4 +1,4 @@
-"""The queue against a slow version: plain loops over findings."""
+"""The review queue against plain loops over findings."""
 
 from collections import Counter
 
@@ -7,30 +7,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permll.cleaning.findings import Findings
-from permll.review.queue import MOST, Filter, Queue
+from permll.findings import Findings
+from permll.review.queue import MAX_PAGE_SIZE, Filter, Queue
 from permll.review.state import STATES
 
 
-def some(rows: int, classes: int, seed: int) -> tuple[Findings, np.ndarray]:
+def make_findings(rows: int, classes: int, seed: int) -> tuple[Findings, np.ndarray]:
     rng = np.random.default_rng(seed)
     posterior = rng.dirichlet(np.full(classes, 0.5), rows)
     names = [f"class {number}" for number in range(classes)]
-    found = Findings.of_posterior([str(row) for row in range(rows)], names, rng.integers(0, classes, rows), posterior)
-    return found, rng.integers(0, 3, rows).astype(np.uint8)
+    findings = Findings.from_posterior(
+        [str(row) for row in range(rows)], names, rng.integers(0, classes, rows), posterior
+    )
+    return findings, rng.integers(0, 3, rows).astype(np.uint8)
 
 
-def slow(found: Findings, state: np.ndarray, wish: Filter) -> list[int]:
+def matching_rows(findings: Findings, codes: np.ndarray, filter_: Filter) -> list[int]:
     return [
         row
-        for row in found.order.tolist()
-        if (wish.everything or found.flagged[row])
-        and (wish.pair is None or (int(found.given[row]), int(found.proposed[row])) == wish.pair)
-        and wish.state in ("any", STATES[state[row]])
+        for row in findings.order.tolist()
+        if (filter_.include_unflagged or findings.is_issue[row])
+        and (
+            filter_.pair is None
+            or (int(findings.given_labels[row]), int(findings.proposed_labels[row])) == filter_.pair
+        )
+        and filter_.state in ("any", STATES[codes[row]])
     ]
 
 
-wishes = st.builds(
+filters = st.builds(
     Filter,
     st.sampled_from([*STATES, "any"]),
     st.booleans(),
@@ -38,59 +43,63 @@ wishes = st.builds(
 )
 
 
-@given(st.integers(1, 80), st.integers(2, 5), st.integers(0, 1000), wishes, st.integers(1, 9))
+@given(st.integers(1, 80), st.integers(2, 5), st.integers(0, 1000), filters, st.integers(1, 9))
 @settings(max_examples=40)
-def test_pages_forwards_and_backwards_are_what_was_wished_for(
-    rows: int, classes: int, seed: int, wish: Filter, limit: int
-) -> None:
-    found, state = some(rows, classes, seed)
-    queue, expected = Queue(found), slow(found, state, wish)
+def test_queue_pages_equal_loops(rows: int, classes: int, seed: int, filter_: Filter, limit: int) -> None:
+    findings, codes = make_findings(rows, classes, seed)
+    queue, expected = Queue(findings), matching_rows(findings, codes, filter_)
     forwards: list[int] = []
-    while page := queue.page(wish, state, after=int(found.rank[forwards[-1]]) if forwards else 0, limit=limit).tolist():
+    while page := queue.page(
+        filter_, codes, after=int(findings.rank[forwards[-1]]) if forwards else 0, limit=limit
+    ).tolist():
         assert len(page) <= limit
         forwards += page
     assert forwards == expected
     backwards: list[int] = []
     while page := queue.page(
-        wish, state, before=int(found.rank[backwards[0]]) if backwards else rows + 1, limit=limit
+        filter_, codes, before=int(findings.rank[backwards[0]]) if backwards else rows + 1, limit=limit
     ).tolist():
         backwards = page + backwards
     assert backwards == expected
-    assert queue.count(wish, state) == len(expected)
-    for place, row in enumerate(expected, 1):
-        assert queue.count(wish, state, until=int(found.rank[row])) == place
+    assert queue.count(filter_, codes) == len(expected)
+    for position, row in enumerate(expected, 1):
+        assert queue.count(filter_, codes, max_rank=int(findings.rank[row])) == position
 
 
 @given(st.integers(1, 80), st.integers(2, 5), st.integers(0, 1000), st.booleans())
 @settings(max_examples=40)
-def test_pairs_and_progress_count_what_is_there(rows: int, classes: int, seed: int, everything: bool) -> None:
-    found, state = some(rows, classes, seed)
-    queue, wish = Queue(found), Filter("any", everything)
-    scope = slow(found, state, wish)
-    pairs = Counter((found.classes[found.given[row]], found.classes[found.proposed[row]]) for row in scope)
-    format_list = queue.pairs(wish, state, limit=1000)
-    assert {(one["given"], one["proposed"]): one["count"] for one in format_list} == {
+def test_queue_pairs_and_progress(rows: int, classes: int, seed: int, everything: bool) -> None:
+    findings, codes = make_findings(rows, classes, seed)
+    queue, filter_ = Queue(findings), Filter("any", everything)
+    scope = matching_rows(findings, codes, filter_)
+    pairs = Counter(
+        (findings.classes[findings.given_labels[row]], findings.classes[findings.proposed_labels[row]]) for row in scope
+    )
+    pairs_of_queue = queue.pairs(filter_, codes, limit=1000)
+    assert {(pair_info["given"], pair_info["proposed"]): pair_info["count"] for pair_info in pairs_of_queue} == {
         pair: count for pair, count in pairs.items() if pair[0] != pair[1]
     }
-    assert [one["count"] for one in format_list] == sorted((one["count"] for one in format_list), reverse=True)
-    for one in format_list:
-        first, second = map(int, one["pair"].split("-"))
-        assert one["count"] == queue.count(Filter("any", everything, (first, second)), state)
-        assert one["open"] == queue.count(Filter("open", everything, (first, second)), state)
-    progress = queue.progress(wish, state)
+    assert [pair_info["count"] for pair_info in pairs_of_queue] == sorted(
+        (pair_info["count"] for pair_info in pairs_of_queue), reverse=True
+    )
+    for pair_info in pairs_of_queue:
+        first, second = map(int, pair_info["pair"].split("-"))
+        assert pair_info["count"] == queue.count(Filter("any", everything, (first, second)), codes)
+        assert pair_info["open"] == queue.count(Filter("open", everything, (first, second)), codes)
+    progress = queue.progress(filter_, codes)
     assert progress["total"] == len(scope) == progress["open"] + progress["decided"] + progress["unsure"]
-    assert progress["decided"] == len(slow(found, state, Filter("decided", everything)))
+    assert progress["decided"] == len(matching_rows(findings, codes, Filter("decided", everything)))
 
 
-def test_a_hundred_thousand_findings_come_in_pages() -> None:
-    found, state = some(100_000, 10, 0)
-    queue = Queue(found)
-    assert len(queue.page(Filter("any", True), state, limit=10**6)) == MOST
-    seen = queue.page(Filter("any", True), state, after=99_990)
-    assert seen.tolist() == found.order[99_990:].tolist()
-    assert len(queue.pairs(Filter("any", True), state)) == 50
+def test_queue_limits_page_size() -> None:
+    findings, codes = make_findings(100_000, 10, 0)
+    queue = Queue(findings)
+    assert len(queue.page(Filter("any", True), codes, limit=10**6)) == MAX_PAGE_SIZE
+    page = queue.page(Filter("any", True), codes, after=99_990)
+    assert page.tolist() == findings.order[99_990:].tolist()
+    assert len(queue.pairs(Filter("any", True), codes)) == 50
 
 
-def test_a_state_nobody_knows() -> None:
+def test_filter_refuses_unknown_state() -> None:
     with pytest.raises(ValueError, match="open, decided, unsure or any"):
         Filter("maybe")

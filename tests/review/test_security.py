@@ -1,15 +1,13 @@
-"""Attacks on a review. Each test tries to break one promise, with requests that a browser would not even send."""
+"""Attacks on the review server, with requests that browsers would not send."""
 
-import asyncio
 import json
 import os
 import re
 import struct
 import zlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,75 +15,41 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from permll.review.app import ASSETS, make_app
-from permll.review.security import HEADERS, is_own_name
+from permll.review.security import SECURITY_HEADERS, is_allowed_host
 from permll.review.session import ReviewSession
 from permll.training.run import Run
-from tests.helpers.review_runs import SCRIPT, add_findings, make_desk, make_run
-from tests.review.conftest import HOME, TOKEN
-
-HOST = "127.0.0.1:8000"
-COOKIE = ("cookie", f"permll-review-8000={TOKEN}")
-OWN = [
-    ("host", HOST),
+from tests.helpers.review_client import (
     COOKIE,
-    ("origin", HOME),
-    ("sec-fetch-site", "same-origin"),
-    ("content-type", "application/json"),
+    HOST,
+    PAGE_HEADERS,
+    TOKEN,
+    Headers,
+    RawResponse,
+    headers_without,
+    send_raw,
+)
+from tests.helpers.review_runs import SCRIPT, add_findings, make_run, make_session
+
+VERDICT = json.dumps({"samples": [{"row": 0, "last_entry": 0}], "verdict": "keep", "reviewer": "Ada"}).encode()
+
+
+def decide(app: Any, headers: Headers, **options: Any) -> RawResponse:
+    return send_raw(app, "/api/decide", headers, method="POST", body=VERDICT, **options)
+
+
+ROUTES = [
+    "/",
+    "/assets/style.css",
+    "/assets/main.js",
+    "/images/0/160",
+    "/api/samples",
+    "/api/pairs",
+    "/api/classes",
 ]
-VERDICT = json.dumps({"samples": [{"row": 0, "seen": 0}], "verdict": "keep", "reviewer": "Ada"}).encode()
 
 
-class Answer(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-
-def ask(
-    app: Any, path: str, headers: list[tuple[str, str]], *, method: str = "GET", query: str = "", body: bytes = b""
-) -> Answer:
-    """Send exactly these headers and this path, as a program that is not a browser could."""
-    sent: list[dict[str, Any]] = []
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": query.encode("latin-1"),
-        "root_path": "",
-        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers],
-        "client": ("127.0.0.1", 50_000),
-        "server": ("127.0.0.1", 8000),
-    }
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    with ThreadPoolExecutor(1) as alone:  # in this thread Playwright may have a loop of its own
-        alone.submit(lambda: asyncio.run(app(scope, receive, send))).result()
-    found = [(name.decode(), value.decode("latin-1")) for name, value in sent[0]["headers"]]
-    return Answer(sent[0]["status"], dict(found), b"".join(message.get("body", b"") for message in sent[1:]))
-
-
-def without(*names: str) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in OWN if name not in names]
-
-
-def decide(app: Any, headers: list[tuple[str, str]], **more: Any) -> Answer:
-    return ask(app, "/api/decide", headers, method="POST", body=VERDICT, **more)
-
-
-EVERYTHING = ["/", "/page/style.css", "/page/main.js", "/picture/0/160", "/api/list", "/api/pairs", "/api/classes"]
-
-
-@pytest.mark.parametrize("path", [*EVERYTHING, "/api/sample/0", "/api/decide", "/api/undo", "/nothing"])
-def test_nothing_is_answered_without_the_token(app: Any, session: ReviewSession, path: str) -> None:
+@pytest.mark.parametrize("path", [*ROUTES, "/api/samples/0", "/api/decide", "/api/undo", "/nothing"])
+def test_requests_need_token(app: Any, session: ReviewSession, path: str) -> None:
     wrong = [
         [],
         [("cookie", "permll-review-8000=")],
@@ -98,41 +62,41 @@ def test_nothing_is_answered_without_the_token(app: Any, session: ReviewSession,
     ]
     for method in ("GET", "POST"):
         for headers in wrong:
-            answer = ask(app, path, [*without("cookie"), *headers], method=method, body=VERDICT)
-            assert answer.status == 403
-            assert "set-cookie" not in answer.headers
+            response = send_raw(app, path, [*headers_without("cookie"), *headers], method=method, body=VERDICT)
+            assert response.status == 403
+            assert "set-cookie" not in response.headers
             for secret in (b"film", b"Review 1", TOKEN.encode()):
-                assert secret not in answer.body
+                assert secret not in response.body
     assert session.decisions.log() == []
 
 
-def test_the_token_in_an_address_opens_the_first_page_alone(app: Any, session: ReviewSession) -> None:
-    bare = without("cookie")
+def test_token_in_url_opens_only_first_page(app: Any, session: ReviewSession) -> None:
+    bare = headers_without("cookie")
     query = f"token={TOKEN}"
-    opened = ask(app, "/", bare, query=query)
+    opened = send_raw(app, "/", bare, query=query)
     assert opened.status == 200
     assert opened.headers["set-cookie"] == f"permll-review-8000={TOKEN}; HttpOnly; SameSite=Strict; Path=/"
     assert TOKEN.encode() not in opened.body
     for wrong in ("token=", "token=x", f"token={TOKEN}x", f"token={TOKEN}&token=x", f"Token={TOKEN}", "token=%ff%00"):
-        assert ask(app, "/", bare, query=wrong).status == 403
-    assert ask(app, "/api/list", bare, query=query).status == 403
-    assert ask(app, "/api/decide", bare, query=query, method="POST", body=VERDICT).status == 403
-    assert ask(app, "/", bare, query=query, method="POST", body=VERDICT).status == 403
+        assert send_raw(app, "/", bare, query=wrong).status == 403
+    assert send_raw(app, "/api/samples", bare, query=query).status == 403
+    assert send_raw(app, "/api/decide", bare, query=query, method="POST", body=VERDICT).status == 403
+    assert send_raw(app, "/", bare, query=query, method="POST", body=VERDICT).status == 403
     assert session.decisions.log() == []
 
 
 @given(st.text(max_size=50))
 @settings(max_examples=10)
-def test_no_other_token_opens_it(text: str) -> None:
+def test_wrong_token_is_refused(text: str) -> None:
     app = _Lonely.app()
     if text != TOKEN:
         from urllib.parse import quote
 
-        assert ask(app, "/", [("host", HOST)], query=f"token={quote(text, errors='replace')}").status == 403
+        assert send_raw(app, "/", [("host", HOST)], query=f"token={quote(text, errors='replace')}").status == 403
 
 
 class _Lonely:
-    """A guard before nothing: whoever comes through is an error."""
+    """A guarded application that fails on every request it gets."""
 
     @staticmethod
     def app() -> Any:
@@ -161,18 +125,18 @@ class _Lonely:
         "local host",
     ],
 )
-def test_a_foreign_name_that_points_here_is_not_answered(app: Any, session: ReviewSession, host: str) -> None:
+def test_foreign_host_is_refused(app: Any, session: ReviewSession, host: str) -> None:
     for headers in (
-        [*without("host"), ("host", host)],
-        [*OWN, ("host", host)],
+        [*headers_without("host"), ("host", host)],
+        [*PAGE_HEADERS, ("host", host)],
     ):  # instead of the right one, and beside it
-        assert ask(app, "/", headers, query=f"token={TOKEN}").status == 421
+        assert send_raw(app, "/", headers, query=f"token={TOKEN}").status == 421
         assert decide(app, headers).status == 421
-    assert ask(app, "/", without("host")).status == 421
+    assert send_raw(app, "/", headers_without("host")).status == 421
     assert session.decisions.log() == []
 
 
-def test_own_names_are_answered(app: Any, session: ReviewSession) -> None:
+def test_local_hosts_are_allowed(app: Any, session: ReviewSession) -> None:
     for host in (
         "127.0.0.1:8000",
         "localhost:8000",
@@ -180,90 +144,90 @@ def test_own_names_are_answered(app: Any, session: ReviewSession) -> None:
         "localhost:9000",
         "[::1]:8000",
     ):  # through a tunnel, too
-        assert ask(app, "/", [("host", host), COOKIE]).status == 200
-    assert is_own_name("lab.example:80", "lab.example")
-    assert not is_own_name("lab.example:80", "127.0.0.1")
+        assert send_raw(app, "/", [("host", host), COOKIE]).status == 200
+    assert is_allowed_host("lab.example:80", "lab.example")
+    assert not is_allowed_host("lab.example:80", "127.0.0.1")
     for bound in ("0.0.0.0", "::"):
-        assert is_own_name("10.0.0.5:80", bound)
-        assert is_own_name("[fe80::1]:80", bound)
-        assert not is_own_name("evil.example", bound)
-        assert not is_own_name("", bound)
+        assert is_allowed_host("10.0.0.5:80", bound)
+        assert is_allowed_host("[fe80::1]:80", bound)
+        assert not is_allowed_host("evil.example", bound)
+        assert not is_allowed_host("", bound)
     other = make_app(session, token=TOKEN, host="0.0.0.0", port=8000, title="run")
-    assert ask(other, "/", [("host", "10.0.0.5:8000"), COOKIE]).status == 200
-    assert ask(other, "/", [("host", "evil.example"), COOKIE]).status == 421
+    assert send_raw(other, "/", [("host", "10.0.0.5:8000"), COOKIE]).status == 200
+    assert send_raw(other, "/", [("host", "evil.example"), COOKIE]).status == 421
 
 
 @pytest.mark.parametrize(
     "headers",
     [
-        without("origin"),
-        [*without("origin"), ("origin", "null")],
-        [*without("origin"), ("origin", "http://evil.example")],
-        [*without("origin"), ("origin", "http://127.0.0.1:9000")],  # another program of this machine
-        [*without("origin"), ("origin", "http://localhost:8000")],
-        [*without("origin"), ("origin", "http://127.0.0.1:8000.evil.example")],
-        [*without("origin"), ("origin", "file://")],
-        [*without("sec-fetch-site"), ("sec-fetch-site", "cross-site")],
-        [*without("sec-fetch-site"), ("sec-fetch-site", "same-site")],
-        [*without("sec-fetch-site"), ("sec-fetch-site", "none")],
+        headers_without("origin"),
+        [*headers_without("origin"), ("origin", "null")],
+        [*headers_without("origin"), ("origin", "http://evil.example")],
+        [*headers_without("origin"), ("origin", "http://127.0.0.1:9000")],  # another program of this machine
+        [*headers_without("origin"), ("origin", "http://localhost:8000")],
+        [*headers_without("origin"), ("origin", "http://127.0.0.1:8000.evil.example")],
+        [*headers_without("origin"), ("origin", "file://")],
+        [*headers_without("sec-fetch-site"), ("sec-fetch-site", "cross-site")],
+        [*headers_without("sec-fetch-site"), ("sec-fetch-site", "same-site")],
+        [*headers_without("sec-fetch-site"), ("sec-fetch-site", "none")],
     ],
 )
-def test_another_page_cannot_decide_or_undo(app: Any, session: ReviewSession, headers: list[tuple[str, str]]) -> None:
+def test_cross_origin_post_is_refused(app: Any, session: ReviewSession, headers: list[tuple[str, str]]) -> None:
     assert decide(app, headers).status == 403
-    assert ask(app, "/api/undo", headers, method="POST", body=b'{"reviewer": "Ada"}').status == 403
+    assert send_raw(app, "/api/undo", headers, method="POST", body=b'{"reviewer": "Ada"}').status == 403
     assert session.decisions.log() == []
-    assert decide(app, OWN).status == 200  # the review's own page can
+    assert decide(app, PAGE_HEADERS).status == 200  # the review's own page can
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_another_page_cannot_load_samples_but_may_link_here(app: Any, site: str) -> None:
+def test_cross_site_get_is_refused(app: Any, site: str) -> None:
     there = [("host", HOST), COOKIE, ("sec-fetch-site", site)]
-    for path in EVERYTHING[1:]:
-        assert ask(app, path, [*there, ("sec-fetch-mode", "no-cors")]).status == 403
-        assert ask(app, path, [*there, ("sec-fetch-mode", "navigate")]).status == 403
-    assert ask(app, "/", [*there, ("sec-fetch-mode", "no-cors")]).status == 403
-    assert ask(app, "/", [*there, ("sec-fetch-mode", "navigate")]).status == 200
+    for path in ROUTES[1:]:
+        assert send_raw(app, path, [*there, ("sec-fetch-mode", "no-cors")]).status == 403
+        assert send_raw(app, path, [*there, ("sec-fetch-mode", "navigate")]).status == 403
+    assert send_raw(app, "/", [*there, ("sec-fetch-mode", "no-cors")]).status == 403
+    assert send_raw(app, "/", [*there, ("sec-fetch-mode", "navigate")]).status == 200
 
 
 @pytest.mark.parametrize(
     "kind",
     ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/json", "application/jsonp"],
 )
-def test_what_a_form_can_send_decides_nothing(app: Any, session: ReviewSession, kind: str) -> None:
-    assert decide(app, [*without("content-type"), ("content-type", kind)]).status == 415
-    assert decide(app, without("content-type")).status == 415
+def test_form_content_types_are_refused(app: Any, session: ReviewSession, kind: str) -> None:
+    assert decide(app, [*headers_without("content-type"), ("content-type", kind)]).status == 415
+    assert decide(app, headers_without("content-type")).status == 415
     assert session.decisions.log() == []
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "X"])
-def test_only_post_decides(app: Any, session: ReviewSession, method: str) -> None:
-    assert ask(app, "/api/decide", OWN, method=method, body=VERDICT).status == 405
+def test_only_post_is_allowed(app: Any, session: ReviewSession, method: str) -> None:
+    assert send_raw(app, "/api/decide", PAGE_HEADERS, method=method, body=VERDICT).status == 405
     assert session.decisions.log() == []
 
 
-def test_every_answer_carries_the_headers_of_caution(app: Any) -> None:
-    asked = [
-        *(ask(app, path, OWN) for path in EVERYTHING),
-        ask(app, "/", []),
-        ask(app, "/", [("host", HOST)]),
-        ask(app, "/nothing", OWN),
-        ask(app, "/api/list", OWN, query="state=x"),
-        decide(app, without("origin")),
-        decide(app, OWN),
+def test_responses_have_security_headers(app: Any) -> None:
+    responses = [
+        *(send_raw(app, path, PAGE_HEADERS) for path in ROUTES),
+        send_raw(app, "/", []),
+        send_raw(app, "/", [("host", HOST)]),
+        send_raw(app, "/nothing", PAGE_HEADERS),
+        send_raw(app, "/api/samples", PAGE_HEADERS, query="state=x"),
+        decide(app, headers_without("origin")),
+        decide(app, PAGE_HEADERS),
     ]
-    for answer in asked:
-        for name, value in HEADERS.items():
-            assert answer.headers[name.lower()] == value
-        assert answer.headers["cache-control"]
-        assert "access-control-allow-origin" not in answer.headers
-    policy = HEADERS["Content-Security-Policy"]
+    for response in responses:
+        for name, value in SECURITY_HEADERS.items():
+            assert response.headers[name.lower()] == value
+        assert response.headers["cache-control"]
+        assert "access-control-allow-origin" not in response.headers
+    policy = SECURITY_HEADERS["Content-Security-Policy"]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert rules["default-src"] == rules["frame-ancestors"] == rules["base-uri"] == rules["form-action"] == "'none'"
     assert rules["script-src"] == rules["style-src"] == "'self'"
     assert "unsafe" not in policy
-    assert HEADERS["X-Content-Type-Options"] == "nosniff"
-    assert HEADERS["Referrer-Policy"] == "no-referrer"
-    page = ask(app, "/", OWN).body.decode()
+    assert SECURITY_HEADERS["X-Content-Type-Options"] == "nosniff"
+    assert SECURITY_HEADERS["Referrer-Policy"] == "no-referrer"
+    page = send_raw(app, "/", PAGE_HEADERS).body.decode()
     assert not re.findall(r"<script(?![^>]*\bsrc=)|\bon\w+=|style=|https?://", page)  # the policy would break them
 
 
@@ -279,12 +243,12 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize("name", [*OUTSIDE, "style.css/..", "style.css\x00.js", "", "STYLE.CSS", "../page/style.css"])
-def test_no_name_leads_out_of_the_page(app: Any, name: str) -> None:
-    answer = ask(app, f"/page/{name}", OWN)
-    assert answer.status == 404
-    assert b"import " not in answer.body
-    assert b"root:" not in answer.body
+@pytest.mark.parametrize("name", [*OUTSIDE, "style.css/..", "style.css\x00.js", "", "STYLE.CSS", "../assets/style.css"])
+def test_assets_prevent_path_traversal(app: Any, name: str) -> None:
+    response = send_raw(app, f"/assets/{name}", PAGE_HEADERS)
+    assert response.status == 404
+    assert b"import " not in response.body
+    assert b"root:" not in response.body
 
 
 @pytest.mark.parametrize(
@@ -302,64 +266,68 @@ def test_no_name_leads_out_of_the_page(app: Any, name: str) -> None:
         "1.0",
     ],
 )
-def test_samples_have_numbers_and_never_paths(run_of: Callable[[str], Run], tmp_path: Path, path: str) -> None:
-    app = make_app(make_desk(run_of("images"), tmp_path), token=TOKEN, port=8000, title="run")
+def test_samples_are_addressed_by_row(run_of: Callable[[str], Run], tmp_path: Path, path: str) -> None:
+    app = make_app(make_session(run_of("images"), tmp_path), token=TOKEN, port=8000, title="run")
     known = path == "0"
-    assert ask(app, f"/picture/{path}/160", OWN).status == (200 if known else 404)
-    assert ask(app, f"/api/sample/{path}", OWN).status == (200 if known else 404)
+    assert send_raw(app, f"/images/{path}/160", PAGE_HEADERS).status == (200 if known else 404)
+    assert send_raw(app, f"/api/samples/{path}", PAGE_HEADERS).status == (200 if known else 404)
     for side in ("0", "161", "99999", "-1"):
-        assert ask(app, f"/picture/{path}/{side}", OWN).status in (400, 404)
+        assert send_raw(app, f"/images/{path}/{side}", PAGE_HEADERS).status in (400, 404)
 
 
-def test_links_are_followed_only_where_the_data_set_lists_them(tmp_path: Path) -> None:
+def test_symlinks_are_served_only_if_listed(tmp_path: Path) -> None:
     run = make_run("images", tmp_path)
     source = tmp_path / "pictures"
     Image.new("RGB", (30, 30), "red").save(tmp_path / "listed.png")
     Image.new("RGB", (30, 30), "blue").save(tmp_path / "beside.png")
     os.symlink(tmp_path / "listed.png", source / "bad" / "link.png")
-    found = add_findings(run)
-    app = make_app(make_desk(run), token=TOKEN, port=8000, title="run")
-    (row,) = [row for row, id in enumerate(found.ids) if id == "bad/link.png"]
-    assert ask(app, f"/picture/{row}/160", OWN).status == 200
-    assert not any("beside" in id for id in found.ids)
+    findings = add_findings(run)
+    app = make_app(make_session(run), token=TOKEN, port=8000, title="run")
+    (row,) = [row for row, id in enumerate(findings.ids) if id == "bad/link.png"]
+    assert send_raw(app, f"/images/{row}/160", PAGE_HEADERS).status == 200
+    assert not any("beside" in id for id in findings.ids)
     for path in ("beside.png", "../beside.png", "bad/link.png", "pictures/bad/00.png"):
-        for route in ("/picture/", "/page/", "/api/sample/", "/"):
-            assert ask(app, route + path, OWN).status == 404
+        for route in ("/images/", "/assets/", "/api/samples/", "/"):
+            assert send_raw(app, route + path, PAGE_HEADERS).status == 404
 
 
-def test_an_image_that_would_fill_the_memory_is_not_opened(tmp_path: Path) -> None:
+def test_decompression_bomb_is_refused(tmp_path: Path) -> None:
     """A few bytes that say they are 30,000 pixels a side, put where an image was when the data were read."""
-    session = make_desk(make_run("images", tmp_path))
+    session = make_session(make_run("images", tmp_path))
     app = make_app(session, token=TOKEN, port=8000, title="run")
     image = tmp_path / "pictures" / session.findings.ids[0]
     small = image.read_bytes()
     head = b"IHDR" + struct.pack(">II", 30_000, 30_000) + small[24:29]
     image.write_bytes(small[:12] + head + struct.pack(">I", zlib.crc32(head)) + small[33:])
-    answer = ask(app, "/picture/0/160", OWN)
-    assert answer.status == 404
-    assert "no picture that can be read" in json.loads(answer.body)["message"]
-    assert ask(app, "/api/sample/0", OWN).status == 200
+    response = send_raw(app, "/images/0/160", PAGE_HEADERS)
+    assert response.status == 404
+    assert "no readable image" in json.loads(response.body)["message"]
+    assert send_raw(app, "/api/samples/0", PAGE_HEADERS).status == 200
 
 
 @pytest.mark.parametrize("name", ["title", "reviewer"])
-def test_names_in_the_page_are_escaped(session: ReviewSession, name: str) -> None:
+def test_page_escapes_names(session: ReviewSession, name: str) -> None:
     names = {"title": "run", name: f'"><img src=x onerror=alert(1)>{SCRIPT}'}
-    page = ask(make_app(session, token=TOKEN, port=8000, **names), "/", OWN).body.decode()
+    page = send_raw(make_app(session, token=TOKEN, port=8000, **names), "/", PAGE_HEADERS).body.decode()
     assert "<img src=x" not in page
     assert SCRIPT not in page
     assert "&#34;&gt;&lt;img src=x" in page
 
 
-def test_markup_in_samples_ids_classes_and_reviewers_travels_as_json(app: Any) -> None:
-    body = json.dumps({"samples": [{"row": 0, "seen": 0}], "verdict": "keep", "reviewer": SCRIPT}).encode()
-    decided = ask(app, "/api/decide", OWN, method="POST", body=body)
-    for answer in (decided, ask(app, "/api/sample/0", OWN), ask(app, "/api/classes", OWN)):
-        assert answer.headers["content-type"] == "application/json"
-        json.loads(answer.body)
+def test_markup_is_sent_as_json(app: Any) -> None:
+    body = json.dumps({"samples": [{"row": 0, "last_entry": 0}], "verdict": "keep", "reviewer": SCRIPT}).encode()
+    decided = send_raw(app, "/api/decide", PAGE_HEADERS, method="POST", body=body)
+    for response in (
+        decided,
+        send_raw(app, "/api/samples/0", PAGE_HEADERS),
+        send_raw(app, "/api/classes", PAGE_HEADERS),
+    ):
+        assert response.headers["content-type"] == "application/json"
+        json.loads(response.body)
     assert json.loads(decided.body)["items"][0]["decision"]["reviewer"] == SCRIPT
 
 
-def test_scripts_never_read_markup() -> None:
+def test_scripts_never_parse_markup() -> None:
     from importlib.resources import files
 
     for name in ASSETS:
@@ -372,10 +340,10 @@ def test_scripts_never_read_markup() -> None:
             assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)  # nothing is fetched from elsewhere
 
 
-def test_a_failure_inside_is_a_sentence_under_the_same_headers(app: Any, session: ReviewSession) -> None:
+def test_server_error_is_one_sentence(app: Any, session: ReviewSession) -> None:
     session.decisions.path.parent.joinpath("decisions.sqlite").write_bytes(b"no database" * 100)
-    answer = decide(app, OWN)
-    assert answer.status == 500
-    assert "cannot be used" in json.loads(answer.body)["message"]
-    assert b"Traceback" not in answer.body
-    assert answer.headers["x-content-type-options"] == "nosniff"
+    response = decide(app, PAGE_HEADERS)
+    assert response.status == 500
+    assert "cannot be used" in json.loads(response.body)["message"]
+    assert b"Traceback" not in response.body
+    assert response.headers["x-content-type-options"] == "nosniff"

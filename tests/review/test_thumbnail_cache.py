@@ -1,12 +1,12 @@
-"""Pictures that were asked for are kept, as many as fit."""
+"""Size limit of the thumbnail cache."""
 
-from permll.cleaning.thumbnails import Picture
+from permll.cleaning.thumbnails import Thumbnail
 from permll.review.thumbnail_cache import ThumbnailCache
 
 
-def test_only_as_much_is_kept_as_fits() -> None:
-    kept = ThumbnailCache(most=100)
+def test_thumbnail_cache_is_bounded() -> None:
+    cache = ThumbnailCache(max_bytes=100)
     for row in range(50):
-        kept.put((row, 160), Picture(bytes(10), "image/png"))
-        assert kept.get((0, 160)) is not None  # asked for again and again
-    assert [row for row in range(50) if kept.get((row, 160))] == [0, *range(41, 50)]
+        cache.put((row, 160), Thumbnail(bytes(10), "image/png"))
+        assert cache.get((0, 160)) is not None  # asked for again and again
+    assert [row for row in range(50) if cache.get((row, 160))] == [0, *range(41, 50)]

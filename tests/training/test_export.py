@@ -1,4 +1,4 @@
-"""A trained network comes back from its run, and leaves it in files that need no permll."""
+"""``load_predictor`` and ``export_model``: the networks of a run, and their files without permll."""
 
 import json
 import subprocess
@@ -16,14 +16,14 @@ from permll.data import LabeledData, Table
 from permll.methods import METHODS, FitInfo, MethodInfo, SampleBuffer
 from permll.methods.ce import CrossEntropy
 from permll.training import Recipe, Run
-from permll.training.data_preparation import Experiment, prepare
-from permll.training.export.export import export_network
-from permll.training.predictor import load_predictor, write_model_card
-from permll.training.train import build_trainer, train
-from tests.helpers.toy_training import points, quick_recipe, small_net
+from permll.training.build import build_trainer
+from permll.training.data_preparation import PreparedData
+from permll.training.export.export import export_model
+from permll.training.predictor import load_predictor
+from tests.helpers.toy_training import newest_state, points, points_recipe, quick_recipe, small_net, train_run
 
-# Runs where permll cannot be imported. The network is built by hand, from what model.json lists.
-STRANGER = """
+# permll cannot be imported here. The network is built by hand from the layers in model.json.
+WITHOUT_PERMLL = """
 import sys
 sys.modules["permll"] = None
 import json
@@ -33,10 +33,10 @@ from torch import nn
 
 samples, expected = np.load("samples.npy"), np.load("expected.npy")
 session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
-found = {"onnx": torch.from_numpy(session.run(["probabilities"], {"input": samples})[0])}
-found["one"] = torch.from_numpy(session.run(None, {"input": samples[:1]})[0])
+outputs = {"onnx": torch.from_numpy(session.run(["probabilities"], {"input": samples})[0])}
+outputs["one"] = torch.from_numpy(session.run(None, {"input": samples[:1]})[0])
 graph = torch.export.load("model.pt2").module()
-found["torch_export"] = graph(torch.from_numpy(samples))
+outputs["torch_export"] = graph(torch.from_numpy(samples))
 with safe_open("model.safetensors", "pt") as file:
     weights = {key: file.get_tensor(key) for key in file.keys()}
     (step,) = json.loads(file.metadata()["preprocessing"])
@@ -44,34 +44,25 @@ with safe_open("model.safetensors", "pt") as file:
 network = nn.Sequential(
     nn.Flatten(), nn.Linear(64, 32, bias=False), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, len(classes))
 ).eval()
-places = {"hidden.0": "1", "hidden.1": "2", "head": "4"}
-network.load_state_dict({places[k.rpartition(".")[0]] + "." + k.rpartition(".")[2]: w for k, w in weights.items()})
+layers = {"hidden.0": "1", "hidden.1": "2", "head": "4"}
+network.load_state_dict({layers[k.rpartition(".")[0]] + "." + k.rpartition(".")[2]: w for k, w in weights.items()})
 x = (torch.from_numpy(samples) / 255 - torch.tensor(step["mean"])) / torch.tensor(step["std"])
 with torch.no_grad():
-    found["safetensors"] = network(x).softmax(-1)
-differ = {name: (p - torch.from_numpy(expected[: len(p)])).abs().max().item() for name, p in found.items()}
+    outputs["safetensors"] = network(x).softmax(-1)
+differ = {name: (p - torch.from_numpy(expected[: len(p)])).abs().max().item() for name, p in outputs.items()}
 print(json.dumps({"differ": differ, "classes": json.loads(session.get_modelmeta().custom_metadata_map["classes"]),
                   "input": [session.get_inputs()[0].name, session.get_inputs()[0].shape]}))
 """
 
 
-def trained_run(recipe: Recipe, folder: Path, data: LabeledData | None = None, **more: Any) -> tuple[Run, Experiment]:
-    """Train, and write the card of the network."""
-    experiment = prepare(recipe, data)
-    run = train(data, recipe=recipe, out=folder, **more)
-    write_model_card(run, build_trainer(run.recipe, experiment, **more), experiment)
-    return run, experiment
-
-
-def own(**overrides: Any) -> Recipe:
-    plain = {"data__noise": "", "data__validation": None, "views__weak": None, "views__strong": None}
-    return quick_recipe(**{"data__source": "own", "training__epochs": 2, **plain, **overrides})
+def two_epochs(**overrides: Any) -> Recipe:
+    return points_recipe(**{"training__epochs": 2, **overrides})
 
 
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Experiment]:
+def digits(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, PreparedData]:
     torch.set_num_threads(1)
-    return trained_run(quick_recipe(), tmp_path_factory.mktemp("digits") / "run")
+    return train_run(quick_recipe(), tmp_path_factory.mktemp("digits") / "run")
 
 
 def onnx_probabilities(path: Path, samples: Tensor) -> Tensor:
@@ -80,62 +71,61 @@ def onnx_probabilities(path: Path, samples: Tensor) -> Tensor:
     return torch.from_numpy(session.run(None, {"input": samples.numpy()})[0])
 
 
-def test_what_is_loaded_predicts_what_the_training_predicted(digits: tuple[Run, Experiment]) -> None:
-    run, experiment = digits
-    assert experiment.test is not None
-    trainer = build_trainer(run.recipe, experiment)
-    state = run.checkpoints.newest()
-    assert state is not None
-    trainer.load_state_dict(state)
-    trained = load_predictor(run)
-    assert torch.equal(trained.predict(experiment.test.inputs, batch_size=256), trainer.predict(experiment.test))
-    assert trained.classes == experiment.train.classes
-    assert trained.epoch == 3
-    assert not any(network.training for network in trained.networks.values())
-    assert (trained.card["method"], trained.encoder) == ("permll", None)
+def test_predictor_predicts_as_the_trainer(digits: tuple[Run, PreparedData]) -> None:
+    run, prepared = digits
+    assert prepared.test is not None
+    trainer = build_trainer(run.recipe, prepared)
+    trainer.load_state_dict(newest_state(run))
+    predictor = load_predictor(run)
+    assert torch.equal(predictor.predict(prepared.test.inputs, batch_size=256), trainer.predict(prepared.test))
+    assert predictor.classes == prepared.train.classes
+    assert predictor.epoch == 3
+    assert not any(network.training for network in predictor.networks.values())
+    assert (predictor.card["method"], predictor.encoder) == ("permll", None)
 
 
-def test_files_are_used_where_there_is_no_permll(digits: tuple[Run, Experiment], tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_exported_files_work_without_permll(digits: tuple[Run, PreparedData], tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
-    run, experiment = digits
-    assert experiment.test is not None
-    paths = export_network(run, tmp_path)
+    run, prepared = digits
+    assert prepared.test is not None
+    paths = export_model(run, tmp_path)
     assert [path.name for path in paths] == ["model.safetensors", "model.onnx", "model.pt2", "model.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
-    inputs = experiment.test.inputs
+    inputs = prepared.test.inputs
     np.save(tmp_path / "samples.npy", inputs.batch(torch.arange(len(inputs))).numpy())
     np.save(tmp_path / "expected.npy", load_predictor(run).predict(inputs).numpy())
-    shown = subprocess.run(
-        [sys.executable, "-I", "-c", STRANGER], capture_output=True, text=True, cwd=tmp_path, timeout=120
+    process = subprocess.run(
+        [sys.executable, "-I", "-c", WITHOUT_PERMLL], capture_output=True, text=True, cwd=tmp_path, timeout=120
     )
-    assert shown.returncode == 0, shown.stderr
-    said = json.loads(shown.stdout)
-    assert set(said["differ"]) == {"onnx", "one", "torch_export", "safetensors"}
-    assert max(said["differ"].values()) < 1e-5
-    assert said["classes"] == list(experiment.train.classes)
-    assert said["input"] == ["input", ["batch", 1, 8, 8]]
+    assert process.returncode == 0, process.stderr
+    result = json.loads(process.stdout)
+    assert set(result["differ"]) == {"onnx", "one", "torch_export", "safetensors"}
+    assert max(result["differ"].values()) < 1e-5
+    assert result["classes"] == list(prepared.train.classes)
+    assert result["input"] == ["input", ["batch", 1, 8, 8]]
 
 
-def test_what_is_said_about_the_files(digits: tuple[Run, Experiment], tmp_path: Path) -> None:
-    run, experiment = digits
-    paths = export_network(run, tmp_path / "new", formats=["safetensors"])
-    about = json.loads(paths[-1].read_text())
-    assert list(about["how_to_load"]) == ["model.safetensors"]
-    assert about["classes"] == list(experiment.train.classes)
-    assert (about["input"]["shape"], about["input"]["dtype"]) == (["batch", 1, 8, 8], "uint8")
-    assert about["preprocessing"]["in_words"] == "(value / 255 - mean) / std for each channel."
-    assert about["network"]["name"] == "mlp"
-    assert about["network"]["options"] == {"widths": [32]}
-    assert "  (head): Linear(in_features=32, out_features=10, bias=True)" in about["network"]["layers"]
-    everyone = (tmp_path / "new" / "model.json").stat().st_mode & 0o777
-    assert paths[0].stat().st_mode & 0o777 == everyone, "whoever may read one may read the other"
+def test_model_json_describes_the_files(digits: tuple[Run, PreparedData], tmp_path: Path) -> None:
+    run, prepared = digits
+    paths = export_model(run, tmp_path / "new", formats=["safetensors"])
+    description = json.loads(paths[-1].read_text())
+    assert list(description["how_to_load"]) == ["model.safetensors"]
+    assert description["classes"] == list(prepared.train.classes)
+    assert (description["input"]["shape"], description["input"]["dtype"]) == (["batch", 1, 8, 8], "uint8")
+    assert description["preprocessing"]["in_words"] == "(value / 255 - mean) / std for each channel."
+    assert description["network"]["name"] == "mlp"
+    assert description["network"]["options"] == {"widths": [32]}
+    assert "  (head): Linear(in_features=32, out_features=10, bias=True)" in description["network"]["layers"]
+    mode = (tmp_path / "new" / "model.json").stat().st_mode & 0o777
+    assert paths[0].stat().st_mode & 0o777 == mode, "all files have the same permissions"
 
 
-def test_several_networks_are_one_mean(tmp_path: Path) -> None:
-    run, experiment = trained_run(own(method__networks=3), tmp_path / "run", points())
-    export_network(run, tmp_path / "out")
-    samples = experiment.train.inputs.batch(torch.arange(7))
-    expected = load_predictor(run).predict(experiment.train.inputs)[:7]
+def test_export_averages_several_networks(tmp_path: Path) -> None:
+    run, prepared = train_run(two_epochs(method__networks=3), tmp_path / "run", points())
+    export_model(run, tmp_path / "out")
+    samples = prepared.train.inputs.batch(torch.arange(7))
+    expected = load_predictor(run).predict(prepared.train.inputs)[:7]
     graph = torch.export.load(tmp_path / "out" / "model.pt2").module()
     assert torch.allclose(graph(samples), expected, atol=1e-5)
     assert torch.allclose(onnx_probabilities(tmp_path / "out" / "model.onnx", samples), expected, atol=1e-5)
@@ -144,7 +134,7 @@ def test_several_networks_are_one_mean(tmp_path: Path) -> None:
     assert "net0, net1, net2" in head["how_to_load"]["model.safetensors"]
 
 
-def test_large_images_are_cropped_in_the_graph(tmp_path: Path) -> None:
+def test_exported_graph_crops_large_images(tmp_path: Path) -> None:
     generator = np.random.default_rng(0)
     for number in range(8):
         folder = tmp_path / "images" / "ab"[number % 2]
@@ -153,19 +143,23 @@ def test_large_images_are_cropped_in_the_graph(tmp_path: Path) -> None:
         Image.fromarray(pixels).save(folder / f"{number}.png")
     network = {"name": "cnn", "widths": [4]}
     source = str(tmp_path / "images")
-    recipe = own(network=network, data__source=source, views__resize=41, training__batch_size=4)
-    run, experiment = trained_run(recipe, tmp_path / "run")
+    recipe = two_epochs(network=network, data__source=source, views__resize=41, training__batch_size=4)
+    run, prepared = train_run(recipe, tmp_path / "run")
     card = json.loads((run.folder / "network.json").read_text())
-    assert card["view"][0] == {"step": "centre_crop", "size": 35}
-    assert (card["input_shape"], card["seen"]["shape"], card["seen"]["size"]) == ([3, 35, 35], [3, 41, 41], 41)
-    export_network(run, tmp_path / "out")
-    expected = load_predictor(run).predict(experiment.train.inputs)
-    samples = experiment.train.inputs.batch(torch.arange(8))
+    assert card["view"][0] == {"step": "center_crop", "size": 35}
+    assert (card["input_shape"], card["input_spec"]["shape"], card["input_spec"]["size"]) == (
+        [3, 35, 35],
+        [3, 41, 41],
+        41,
+    )
+    export_model(run, tmp_path / "out")
+    expected = load_predictor(run).predict(prepared.train.inputs)
+    samples = prepared.train.inputs.batch(torch.arange(8))
     graph = torch.export.load(tmp_path / "out" / "model.pt2").module()
     assert torch.allclose(graph(samples), expected, atol=1e-5)
     assert torch.allclose(onnx_probabilities(tmp_path / "out" / "model.onnx", samples), expected, atol=1e-5)
     content = (tmp_path / "out" / "model.pt2").read_bytes() + (tmp_path / "out" / "model.onnx").read_bytes()
-    assert str(Path(__file__).parents[2]).encode() not in content, "no paths of the machine"
+    assert str(Path(__file__).parents[2]).encode() not in content, "no paths of this machine"
 
 
 def table(rows: int = 40) -> LabeledData:
@@ -173,27 +167,27 @@ def table(rows: int = 40) -> LabeledData:
     colors[:] = [("red", "blue", "")[row % 3] for row in range(rows)]
     size = np.where(np.arange(rows) % 7 == 0, np.nan, np.arange(rows) % 5.0)
     ids = tuple(f"row {row}" for row in range(rows))
-    return LabeledData(Table({"size": size, "colour": colors}), torch.arange(rows) % 2, ("no", "yes"), ids)
+    return LabeledData(Table({"size": size, "color": colors}), torch.arange(rows) % 2, ("no", "yes"), ids)
 
 
-def test_a_table_leaves_with_its_encoder(tmp_path: Path) -> None:
+def test_export_of_a_table_has_its_encoder(tmp_path: Path) -> None:
     data = table()
-    run, experiment = trained_run(own(), tmp_path / "run", data)
-    paths = export_network(run, tmp_path / "out", ["torch_export"])
+    run, prepared = train_run(two_epochs(), tmp_path / "run", data)
+    paths = export_model(run, tmp_path / "out", ["torch_export"])
     assert [path.name for path in paths] == ["model.pt2", "encoder.npz", "model.json"]
-    about = json.loads(paths[-1].read_text())
-    assert [column["name"] for column in about["encoding"]["columns"]] == ["size", "colour"]
-    trained = load_predictor(run)
-    assert trained.encoder is not None
-    vectors = experiment.train.inputs.batch(torch.arange(40))
-    assert torch.equal(trained.encoder(data.inputs).values, vectors)
-    expected = trained.predict(data.inputs)
-    assert torch.equal(trained.predict(experiment.train.inputs), expected), "encoded before or here"
+    description = json.loads(paths[-1].read_text())
+    assert [column["name"] for column in description["encoding"]["columns"]] == ["size", "color"]
+    predictor = load_predictor(run)
+    assert predictor.encoder is not None
+    vectors = prepared.train.inputs.batch(torch.arange(40))
+    assert torch.equal(predictor.encoder(data.inputs).values, vectors)
+    expected = predictor.predict(data.inputs)
+    assert torch.equal(predictor.predict(prepared.train.inputs), expected), "encoded before or by the predictor"
     assert torch.allclose(torch.export.load(paths[0]).module()(vectors), expected, atol=1e-5)
 
 
 class Teacher(CrossEntropy):
-    """Predicts by the mean of all its networks' weights so far, and remembers something of each sample."""
+    """Overrides ``predict``, and has per-sample state that its predictions do not use."""
 
     def on_fit_start(self, info: FitInfo) -> None:
         super().on_fit_start(info)
@@ -208,42 +202,40 @@ class Teacher(CrossEntropy):
         return (self.networks["net"](x) + self.bias).softmax(-1)
 
 
-def test_a_method_that_predicts_in_its_own_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_export_uses_the_predict_of_the_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
-        METHODS, "teacher", MethodInfo("teacher", "Teacher", "an idea", None, "none", f"{__name__}:Teacher")
+        METHODS, "teacher", MethodInfo("teacher", "Teacher", "a summary", None, "none", f"{__name__}:Teacher")
     )
-    run, experiment = trained_run(own(method={"name": "teacher"}), tmp_path / "run", points())
-    trainer = build_trainer(run.recipe, experiment)
-    state = run.checkpoints.newest()
-    assert state is not None
-    trainer.load_state_dict(state)
-    expected = trainer.predict(experiment.train)
-    assert torch.equal(load_predictor(run).predict(experiment.train.inputs), expected)
-    paths = export_network(run, tmp_path / "out", ["safetensors", "torch_export"])
+    run, prepared = train_run(two_epochs(method={"name": "teacher"}), tmp_path / "run", points())
+    trainer = build_trainer(run.recipe, prepared)
+    trainer.load_state_dict(newest_state(run))
+    expected = trainer.predict(prepared.train)
+    assert torch.equal(load_predictor(run).predict(prepared.train.inputs), expected)
+    paths = export_model(run, tmp_path / "out", ["safetensors", "torch_export"])
     program = torch.export.load(paths[1])
-    samples = experiment.train.inputs.batch(torch.arange(60))
+    samples = prepared.train.inputs.batch(torch.arange(60))
     assert torch.allclose(program.module()(samples), expected, atol=1e-5)
     kept = {name: tensor.numel() for name, tensor in program.state_dict.items() if "memory" in name}
-    assert sum(kept.values()) == 0, "nothing about the training samples"
-    assert "way of its own" in json.loads(paths[-1].read_text())["how_to_load"]["model.safetensors"]
+    assert sum(kept.values()) == 0, "no per-sample state"
+    assert "its own way to predict" in json.loads(paths[-1].read_text())["how_to_load"]["model.safetensors"]
 
 
-def test_a_network_that_was_given_must_be_given_again(tmp_path: Path) -> None:
+def test_user_network_must_be_passed_to_load_predictor(tmp_path: Path) -> None:
     network = small_net(4, 3)
-    run, experiment = trained_run(own(), tmp_path / "run", points(), network=network)
-    with pytest.raises(ValueError, match=r"trained a network of yours, torch.nn.*Sequential: in Python, give"):
+    run, prepared = train_run(two_epochs(), tmp_path / "run", points(), network=network)
+    with pytest.raises(ValueError, match=r"trained a user-defined network, torch.nn.*Sequential: in Python, pass"):
         load_predictor(run)
     with pytest.raises(ValueError, match=r"do not fit this .*Sequential: .*size mismatch"):
         load_predictor(run, small_net(4, 5))
     fresh = small_net(4, 3, seed=9)
     before = fresh[0].weight.clone()
-    trained = load_predictor(run, fresh)
-    assert torch.equal(fresh[0].weight, before), "the caller's stays as it was"
+    predictor = load_predictor(run, fresh)
+    assert torch.equal(fresh[0].weight, before), "the network of the caller is unchanged"
     network.eval()
     rows = torch.arange(60)
-    seen = trained.view(experiment.train.inputs.batch(rows), rows)
-    assert torch.equal(trained.predict(experiment.train.inputs), network(seen).softmax(-1))
-    export_network(run, tmp_path / "out", ["safetensors"], network=fresh)
+    x = predictor.view(prepared.train.inputs.batch(rows), rows)
+    assert torch.equal(predictor.predict(prepared.train.inputs), network(x).softmax(-1))
+    export_model(run, tmp_path / "out", ["safetensors"], network=fresh)
 
 
 class Untraceable(nn.Module):
@@ -255,18 +247,18 @@ class Untraceable(nn.Module):
         return self.head(x) * (1 if float(x.sum()) > 0 else 2)
 
 
-def test_what_cannot_be_done_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FileNotFoundError, match="nothing is no run: give a folder that permll train made"):
+def test_export_errors_are_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(FileNotFoundError, match="nothing is not a run: pass a folder that permll train has written"):
         load_predictor(Run(tmp_path / "nothing"))
-    run, _ = trained_run(own(), tmp_path / "run", points(), network=Untraceable())
-    with pytest.raises(ValueError, match=r"'onx' is no format, did you mean onnx\?"):
-        export_network(run, tmp_path / "out", ["onx"])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match=r"cannot be written as a graph: .*formats=\['safetensors'\]"):
-        export_network(run, tmp_path / "out", ["torch_export"], network=Untraceable())
+    run, _ = train_run(two_epochs(), tmp_path / "run", points(), network=Untraceable())
+    with pytest.raises(ValueError, match=r"unknown format 'onx', did you mean onnx\?"):
+        export_model(run, tmp_path / "out", ["onx"])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match=r"cannot be exported as a graph: .*formats=\['safetensors'\]"):
+        export_model(run, tmp_path / "out", ["torch_export"], network=Untraceable())
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "onnxscript", None)
         with pytest.raises(ImportError, match=r"pip install 'permll\[export\]'"):
-            export_network(run, tmp_path / "other")
+            export_model(run, tmp_path / "other")
     assert not (tmp_path / "other").exists()
     (run.folder / "network.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"has no network.json"):

@@ -1,4 +1,4 @@
-"""Photographs and texts: what stands for them is chosen, said, kept through a kill, and the same for new samples."""
+"""Encoders of images and texts: the choice, its message, the cache, and inference."""
 
 from pathlib import Path
 from typing import Any
@@ -11,223 +11,230 @@ from PIL import Image
 from permll import Findings, clean
 from permll.cli.main import app
 from permll.data import Images, LabeledData, LazyImages, Texts, Vectors, load
-from permll.data.decoding import OpenFile
+from permll.data.decoding import FileOpener
 from permll.data.readers.inference_inputs import read_unlabeled
-from permll.training import Callback, Recipe, Run, features
-from permll.training.data_preparation import prepare
-from permll.training.export.export import export_network
+from permll.training import Callback, Recipe, Run, feature_cache
+from permll.training.data_preparation import prepare_data
+from permll.training.export.export import export_model
 from permll.training.predictor import load_predictor
 from permll.training.recipe_files import load_recipe
 from permll.training.train import train
-from tests.helpers.toy_training import files
-from tests.networks.test_backbone import TINY, nothing_downloaded, write_weights  # noqa: F401
-from tests.networks.test_sentences import tiny_model
+from tests.helpers.tiny_encoders import TINY, block_downloads, tiny_sentence_model, write_weights
+from tests.helpers.toy_training import run_bytes
 
-SAID = (
-    "no pretrained weights at hand, so a small network on 64-pixel images; --backbone timm:NAME takes better features"
+DOWNSCALED = (
+    "a small network on 64-pixel images, since no pretrained weights were found; --backbone timm:NAME uses better "
+    "features"
 )
 
 
-def write_photographs(folder: Path, count: int = 24, *, gray: bool = False) -> Path:
-    """Write warm and cold photographs, of 90 x 70 and more pixels."""
+@pytest.fixture
+def no_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    block_downloads(tmp_path, monkeypatch)
+
+
+def write_images(folder: Path, count: int = 24, *, gray: bool = False) -> Path:
+    """Write red and blue images of 90 x 70 pixels and more."""
     generator = np.random.default_rng(0)
     for number in range(count):
-        own = folder / ("cold", "warm")[number % 2]
-        own.mkdir(parents=True, exist_ok=True)
+        class_folder = folder / ("cold", "warm")[number % 2]
+        class_folder.mkdir(parents=True, exist_ok=True)
         pixels = generator.integers(0, 100, (70, 90 + number % 3, 3))
         pixels[..., 2 * (number % 2)] += 120
         image = Image.fromarray(pixels.astype(np.uint8))
-        (image.convert("L") if gray else image).save(own / f"{number}.jpg")
+        (image.convert("L") if gray else image).save(class_folder / f"{number}.jpg")
     return folder
 
 
-def own_recipe(**changes: Any) -> Recipe:
+def auto_recipe(**changes: Any) -> Recipe:
     few = {"training.epochs": 2, "training.threads": 1, "training.checkpoint_minutes": 1e-9}
     return load_recipe("auto/default", few | {key.replace("__", "."): value for key, value in changes.items()})
 
 
-class Heard(Callback):
-    """Writes down what was said of the data."""
+class Messages(Callback):
+    """Records messages about the data."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def on_data(self, said: str) -> None:
-        self.lines.append(said)
+    def on_message(self, text: str) -> None:
+        self.lines.append(text)
 
 
-@pytest.mark.usefixtures("nothing_downloaded")
-def test_photographs_are_made_small_once(tmp_path: Path) -> None:
-    folder = write_photographs(tmp_path / "photos")
-    heard = Heard()
-    run = train(recipe=own_recipe(data__source=str(folder)), out=tmp_path / "run", callbacks=[heard])
-    assert heard.lines == [f"24 images, median 91 x 70: {SAID}"]
+@pytest.mark.usefixtures("no_downloads")
+def test_large_images_are_downscaled_once(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "photos")
+    messages = Messages()
+    run = train(recipe=auto_recipe(data__source=str(folder)), out=tmp_path / "run", callbacks=[messages])
+    assert messages.lines == [f"24 images, median size 91 x 70: {DOWNSCALED}"]
     assert (run.recipe.data.pixels, run.recipe.data.backbone, run.recipe.network.name) == (64, None, "resnet8")
-    inputs = prepare(run.recipe).train.inputs
+    inputs = prepare_data(run.recipe).train.inputs
     assert isinstance(inputs, Images)
     assert inputs.pixels.shape[1:] == (3, 64, 64)
     assert not (run.folder / "features").exists()
-    trained = load_predictor(run)
-    new = read_unlabeled(folder, trained.seen)
+    predictor = load_predictor(run)
+    new = read_unlabeled(folder, predictor.input_spec)
     samples = load(folder)
     assert isinstance(samples.inputs, LazyImages)
     assert new.ids == samples.ids
-    small = Images(samples.inputs.resized(64).batch(torch.arange(24)))
-    for inputs in (new.inputs, samples.inputs, small):  # as predict reads them, as clean does, by hand
-        assert torch.equal(trained.predict(inputs), trained.predict(small))
+    pixels = Images(samples.inputs.resize(64).batch(torch.arange(24)))
+    for inputs in (new.inputs, samples.inputs, pixels):  # as read by predict, by clean, by hand
+        assert torch.equal(predictor.predict(inputs), predictor.predict(pixels))
     again = train(
         str(folder), epochs=2, out=run.folder, overrides={"training.threads": 1, "training.checkpoint_minutes": 1e-9}
     )
-    assert again.finished, "the same command finds what the first one chose"
+    assert again.finished, "the same command has the same choices"
 
 
-@pytest.mark.usefixtures("nothing_downloaded")
-def test_grey_photographs_stay_grey(tmp_path: Path) -> None:
-    folder = write_photographs(tmp_path / "photos", gray=True)
-    color = load(write_photographs(tmp_path / "colour", 4))
-    recipe = own_recipe(data__source=str(folder))
-    experiment = prepare(recipe)
-    assert isinstance(experiment.train.inputs, Images)
-    assert experiment.train.inputs.pixels.shape[1:] == (1, 64, 64)
-    with pytest.raises(ValueError, match="the training images are grey, but not all of those to validate or test on"):
-        prepare(recipe, test=color)
-    mixed = prepare(own_recipe(data__source=str(tmp_path / "colour"), data__validation=None), test=load(folder))
+@pytest.mark.usefixtures("no_downloads")
+def test_gray_images_stay_gray(tmp_path: Path) -> None:
+    folder = write_images(tmp_path / "photos", gray=True)
+    color = load(write_images(tmp_path / "color", 4))
+    recipe = auto_recipe(data__source=str(folder))
+    prepared = prepare_data(recipe)
+    assert isinstance(prepared.train.inputs, Images)
+    assert prepared.train.inputs.pixels.shape[1:] == (1, 64, 64)
+    with pytest.raises(
+        ValueError, match="the training images are gray, but some validation or test images have colors"
+    ):
+        prepare_data(recipe, test=color)
+    mixed = prepare_data(auto_recipe(data__source=str(tmp_path / "color"), data__validation=None), test=load(folder))
     assert mixed.test is not None
     assert mixed.test.inputs.batch(torch.arange(1)).shape == (1, 3, 64, 64)
 
 
-class Interrupting(OpenFile):
-    """Files, of which one can be opened so many times, and then somebody presses Ctrl-C."""
+class Interrupting(FileOpener):
+    """Counts opened files, and raises ``KeyboardInterrupt`` after a limit."""
 
-    left, opened = 10_000, 0
+    limit, opened = 10_000, 0
 
     def __call__(self, position: int) -> Image.Image:
         self.opened += 1
-        if self.opened > self.left:
+        if self.opened > self.limit:
             raise KeyboardInterrupt
         return super().__call__(position)
 
 
-def photographs_of(folder: Path, left: int = 10_000) -> tuple[LabeledData, Interrupting]:
+def counted_images(folder: Path, limit: int = 10_000) -> tuple[LabeledData, Interrupting]:
     data = load(folder)
     assert isinstance(data.inputs, LazyImages)
-    assert isinstance(data.inputs.open, OpenFile)
+    assert isinstance(data.inputs.open, FileOpener)
     files_ = Interrupting(data.inputs.open.root, data.inputs.open.names)
-    files_.left = left
+    files_.limit = limit
     return data.with_inputs(LazyImages(files_, data.inputs.rows)), files_
 
 
-def test_features_survive_a_kill_and_are_the_same_for_new_images(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_features_survive_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = write_weights(tmp_path / "w.safetensors")
-    folder = write_photographs(tmp_path / "photos")
-    monkeypatch.setattr(features, "_BLOCK", 8)
-    recipe = own_recipe(data__backbone=TINY, data__weights=str(weights))
-    heard = Heard()
-    whole = train(photographs_of(folder)[0], recipe=recipe, out=tmp_path / "whole", callbacks=[heard])
-    assert heard.lines == ["24 images, median 91 x 70: a small network on what timm:test_resnet sees in them"]
-    assert whole.recipe.network.name == "mlp"
-    data, opened = photographs_of(folder, left=24 + 14)  # 24 to tell their sizes
+    folder = write_images(tmp_path / "photos")
+    monkeypatch.setattr(feature_cache, "BLOCK_ROWS", 8)
+    recipe = auto_recipe(data__backbone=TINY, data__weights=str(weights))
+    messages = Messages()
+    uninterrupted = train(
+        counted_images(folder)[0], recipe=recipe, out=tmp_path / "uninterrupted", callbacks=[messages]
+    )
+    assert messages.lines == ["24 images, median size 91 x 70: a small network on features of timm:test_resnet"]
+    assert uninterrupted.recipe.network.name == "mlp"
+    data, opened = counted_images(folder, limit=24 + 14)  # 24 for the median size
     with pytest.raises(KeyboardInterrupt):
         train(data, recipe=recipe, out=tmp_path / "run", callbacks=[])
     assert not Run(tmp_path / "run").exists
-    assert len(list((tmp_path / "run" / "features").iterdir())) == 1, "the first eight are kept"
-    data, opened = photographs_of(folder)
+    assert len(list((tmp_path / "run" / "features").iterdir())) == 1, "the first block is cached"
+    data, opened = counted_images(folder)
     run = train(data, recipe=recipe, out=tmp_path / "run", callbacks=[])
     assert opened.opened == 24 + 16
-    assert files(run.folder) == files(whole.folder)
+    assert run_bytes(run.folder) == run_bytes(uninterrupted.folder)
     weights.unlink()
-    trained = load_predictor(run)
-    assert trained.encoder is not None
-    data, opened = photographs_of(folder)
-    known = trained.encoder(data.inputs)
-    assert opened.opened == 0, "what was seen in training is not computed again"
+    predictor = load_predictor(run)
+    assert predictor.encoder is not None
+    data, opened = counted_images(folder)
+    known = predictor.encoder(data.inputs)
+    assert opened.opened == 0, "features of training samples are cached"
     (run.folder / "features").rename(tmp_path / "elsewhere")
-    new = read_unlabeled(folder, trained.seen)
+    new = read_unlabeled(folder, predictor.input_spec)
     assert isinstance(new.inputs, Vectors)
     assert torch.allclose(new.inputs.values, known.values, atol=1e-5)
-    assert torch.allclose(trained.predict(new.inputs), trained.predict(data.inputs), atol=1e-5)
-    assert not (run.folder / "features").exists(), "to predict changes nothing in a run"
-    about = export_network(run, tmp_path / "out", ["safetensors"])[-1].read_text()
-    assert "vectors that encoder.npz makes of images" in about
-    assert '"name": "timm:test_resnet"' in about
+    assert torch.allclose(predictor.predict(new.inputs), predictor.predict(data.inputs), atol=1e-5)
+    assert not (run.folder / "features").exists(), "inference does not write to a run"
+    description = export_model(run, tmp_path / "out", ["safetensors"])[-1].read_text()
+    assert "vectors, encoded by encoder.npz from images" in description
+    assert '"name": "timm:test_resnet"' in description
 
 
-def test_other_weights_make_other_files(tmp_path: Path) -> None:
-    images = photographs_of(write_photographs(tmp_path / "photos", 4))[0].inputs
-    made = []
+def test_cache_is_separate_for_other_weights(tmp_path: Path) -> None:
+    images = counted_images(write_images(tmp_path / "photos", 4))[0].inputs
+    values = []
     for seed in (0, 1):
-        backbone = features.Backbone.load(TINY, write_weights(tmp_path / f"{seed}.safetensors", seed=seed))
-        made.append(features.CachedEncoder(backbone, tmp_path / "features")(images).values)
+        backbone = feature_cache.Backbone.load(TINY, write_weights(tmp_path / f"{seed}.safetensors", seed=seed))
+        values.append(feature_cache.CachedEncoder(backbone, tmp_path / "features")(images).values)
         assert torch.equal(
-            features.CachedEncoder(backbone, tmp_path / "features", write=False)(images).values, made[-1]
+            feature_cache.CachedEncoder(backbone, tmp_path / "features", write=False)(images).values, values[-1]
         )
-    assert not torch.allclose(*made)
+    assert not torch.allclose(*values)
     assert len(list((tmp_path / "features").iterdir())) == 2
 
 
-def test_texts_as_embeddings(tmp_path: Path) -> None:
-    folder = tiny_model(tmp_path / "tiny")
-    said = Texts(("good film", "bad film", "this film is good", "this label is bad") * 6)
-    data = LabeledData(said, torch.arange(24) % 2, ("good", "bad"), tuple(map(str, range(24))))
-    heard = Heard()
-    run = train(data, recipe=own_recipe(data__encoder=str(folder)), out=tmp_path / "run", callbacks=[heard])
-    assert heard.lines == [f"24 texts: a small network on the embeddings of {folder}"]
-    trained = load_predictor(run)
-    assert trained.seen.shape == (32,)
+def test_sentence_encoder_embeds_texts(tmp_path: Path) -> None:
+    folder = tiny_sentence_model(tmp_path / "tiny")
+    texts = Texts(("good film", "bad film", "this film is good", "this label is bad") * 6)
+    data = LabeledData(texts, torch.arange(24) % 2, ("good", "bad"), tuple(map(str, range(24))))
+    messages = Messages()
+    run = train(data, recipe=auto_recipe(data__encoder=str(folder)), out=tmp_path / "run", callbacks=[messages])
+    assert messages.lines == [f"24 texts: a small network on embeddings of {folder}"]
+    predictor = load_predictor(run)
+    assert predictor.input_spec.shape == (32,)
     keys = [np.load(path)["keys"] for path in sorted((run.folder / "features").iterdir())]
-    assert sum(map(len, keys)) == 4, "equal texts once"
+    assert sum(map(len, keys)) == 4, "equal texts are encoded once"
     folder.rename(tmp_path / "moved")
-    assert trained.predict(said).shape == (24, 2), "kept"
-    with pytest.raises(ValueError, match="is no folder with a sentence model"):
-        trained.predict(Texts(("a new text",)))
+    assert predictor.predict(texts).shape == (24, 2), "cached"
+    with pytest.raises(ValueError, match="a folder with a sentence model"):
+        predictor.predict(Texts(("a new text",)))
 
 
-def test_texts_are_their_words_unless_asked(tmp_path: Path) -> None:
+def test_texts_are_tf_idf_by_default(tmp_path: Path) -> None:
     data = LabeledData(
         Texts(("good film", "bad film") * 8), torch.arange(16) % 2, ("good", "bad"), tuple(map(str, range(16)))
     )
-    heard = Heard()
-    run = train(data, recipe=own_recipe(), out=tmp_path / "run", callbacks=[heard])
-    assert heard.lines == ["16 texts: a small network on their words; --encoder NAME embeds them"]
-    assert repr(load_predictor(run).encoder) == "TextEncoder of 5 words in 2 directions"
+    messages = Messages()
+    run = train(data, recipe=auto_recipe(), out=tmp_path / "run", callbacks=[messages])
+    assert messages.lines == ["16 texts: a small network on tf-idf features; --encoder NAME uses embeddings"]
+    assert repr(load_predictor(run).encoder) == "TextEncoder of 5 words in 2 dimensions"
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"backbone": TINY}, r"^timm:test_resnet takes images, but these are vectors of 2: leave it out\.$"),
-        ({"encoder": "mini"}, r"^mini takes texts, but these are vectors of 2: leave it out\.$"),
-        ({"weights": "w.pt"}, r"^the weights w.pt need the name of their network too: --backbone timm:NAME\.$"),
+        ({"backbone": TINY}, r"^timm:test_resnet encodes images, but the data are vectors of 2: remove this option\.$"),
+        ({"encoder": "mini"}, r"^mini encodes texts, but the data are vectors of 2: remove this option\.$"),
+        ({"weights": "w.pt"}, r"^the weights w.pt need the name of their network: --backbone timm:NAME\.$"),
     ],
 )
-def test_what_does_not_fit_the_data_is_one_sentence(changes: dict[str, str], message: str, tmp_path: Path) -> None:
+def test_encoder_for_other_data_is_refused(changes: dict[str, str], message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
         clean(torch.rand(8, 2), [0, 1] * 4, out=tmp_path / "run", **changes)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_in_use_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_folder_in_use_is_refused_before_features(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").touch()
-    folder = write_photographs(tmp_path / "photos", 4)
-    with pytest.raises(FileExistsError, match="mine is no run, and not empty"):
-        train(recipe=own_recipe(data__source=str(folder)), out=tmp_path / "mine")
+    folder = write_images(tmp_path / "photos", 4)
+    with pytest.raises(FileExistsError, match="mine is not a run and not empty"):
+        train(recipe=auto_recipe(data__source=str(folder)), out=tmp_path / "mine")
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
 
 
-@pytest.mark.usefixtures("nothing_downloaded")
-def test_the_commands_clean_and_predict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder, run = write_photographs(tmp_path / "photos"), tmp_path / "run"
+@pytest.mark.usefixtures("no_downloads")
+def test_commands_clean_and_predict_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, run = write_images(tmp_path / "photos"), tmp_path / "run"
     app(["clean", str(folder), "--epochs", "1", "--out", str(run)], standalone_mode=False)
-    assert capsys.readouterr().err.splitlines()[0] == f"24 images, median 91 x 70: {SAID}"
+    assert capsys.readouterr().err.splitlines()[0] == f"24 images, median size 91 x 70: {DOWNSCALED}"
     assert Run(run).recipe.data.pixels == 64
     app(["predict", str(run), str(folder / "warm")], standalone_mode=False)
     assert len(capsys.readouterr().out.splitlines()) == 13
-    asked = ["clean", str(folder), "--epochs", "1", "--out", str(tmp_path / "other"), "--backbone", TINY]
-    with pytest.raises(FileNotFoundError, match=r"^there are no weights at nowhere.safetensors: give"):
-        app([*asked, "--weights", "nowhere.safetensors"], standalone_mode=False)
-    app([*asked, "--weights", str(write_weights(tmp_path / "w.safetensors"))], standalone_mode=False)
-    assert "a small network on what timm:test_resnet sees in them" in capsys.readouterr().err
+    arguments = ["clean", str(folder), "--epochs", "1", "--out", str(tmp_path / "other"), "--backbone", TINY]
+    with pytest.raises(FileNotFoundError, match=r"^no weights file at nowhere.safetensors: pass"):
+        app([*arguments, "--weights", "nowhere.safetensors"], standalone_mode=False)
+    app([*arguments, "--weights", str(write_weights(tmp_path / "w.safetensors"))], standalone_mode=False)
+    assert "a small network on features of timm:test_resnet" in capsys.readouterr().err
     assert Findings.load(tmp_path / "other").neighbors.shape[1] > 0

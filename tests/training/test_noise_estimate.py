@@ -1,4 +1,4 @@
-"""The noise of a run, estimated without its clean labels: what is written, what is read, and how near it comes."""
+"""``estimate_noise``: of runs and of predicted probabilities."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ from tests.helpers.toy_training import StopAfter, quick_recipe
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Digits with 40 % of the labels wrong."""
+    """Digits with 40 % wrong labels."""
     out = tmp_path_factory.mktemp("noise") / "run"
     return train(method="permll", recipe="tiny/digits", out=out, overrides={"training.evaluate_every": 1000})
 
 
-def test_a_run_tells_how_many_labels_are_wrong(run: Run) -> None:
+def test_estimate_noise_of_run(run: Run) -> None:
     truth = 1 - run.result["final"]["correction_accuracy_before"]
     found = permll.estimate_noise(run)
     assert found.by == "held_out"
@@ -34,33 +34,34 @@ def test_a_run_tells_how_many_labels_are_wrong(run: Run) -> None:
     assert f"{100 * found.rate:.1f} % of the labels are wrong" in str(found)
 
 
-def test_every_estimator_can_be_asked(run: Run) -> None:
-    for name in ESTIMATORS:
+def test_estimate_noise_by_every_estimator(run: Run) -> None:
+    for name in ("held_out", "corrected_labels", "mixture"):
+        assert name in ESTIMATORS
         found = permll.estimate_noise(run.folder, by=name)
         assert found.by == name
         assert 0 < found.rate < 0.7
-    with pytest.raises(ValueError, match="no estimate by 'guess': it has held_out, beliefs, mixture"):
+    with pytest.raises(ValueError, match="no estimate by 'guess': it has held_out, corrected_labels, mixture"):
         permll.estimate_noise(str(run.folder), by="guess")
-    with pytest.raises(ValueError, match="tells a rate alone"):
+    with pytest.raises(ValueError, match="gives only a rate"):
         _ = permll.estimate_noise(run, by="mixture").transition
 
 
-def test_without_validation_rows_beliefs_answer(tmp_path: Path) -> None:
+def test_estimate_noise_without_held_out_rows(tmp_path: Path) -> None:
     recipe = load_recipe("tiny/digits", {"training.epochs": 4})
     recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"validation": None})})
     run = train(recipe=recipe, out=tmp_path / "run")
-    assert permll.estimate_noise(run).by == "beliefs"
+    assert permll.estimate_noise(run).by == "corrected_labels"
 
 
-def test_a_run_without_an_estimate_is_told_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="is no run: give a folder"):
+def test_estimate_noise_refuses_run_without_estimate(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="is not a run: pass a folder"):
         permll.estimate_noise(tmp_path)
     begun = train(recipe=quick_recipe(), out=tmp_path / "run", callbacks=[StopAfter(3)])
     with pytest.raises(FileNotFoundError, match="has no noise estimate yet: permll train"):
         permll.estimate_noise(begun)
 
 
-def test_probabilities_of_any_classifier_will_do() -> None:
+def test_estimate_noise_of_probabilities() -> None:
     generator = torch.Generator().manual_seed(0)
     clean = torch.randint(5, (800,), generator=generator)
     p = (3 * torch.nn.functional.one_hot(clean, 5) + torch.rand(800, 5, generator=generator)).softmax(1)
@@ -82,26 +83,26 @@ GIVEN = torch.tensor([0, 1, 2, 0])
 @pytest.mark.parametrize(
     ("p", "labels", "message"),
     [
-        (EVEN, None, "need the labels that were given"),
+        (EVEN, None, "need the given labels"),
         (EVEN, GIVEN[:3], r"got \(4, 3\) and \(3,\)"),
         (EVEN[:, 0], GIVEN, r"got \(4,\) and \(4,\)"),
-        (EVEN[:0], GIVEN[:0], "with a row or more"),
-        (EVEN, GIVEN + 1, "whole numbers from 0 to 2"),
-        (EVEN, GIVEN - 1, "whole numbers from 0 to 2"),
-        (EVEN, GIVEN.float(), "whole numbers from 0 to 2"),
-        (9 * EVEN, GIVEN, "of logits, take softmax first"),
-        (EVEN * torch.nan, GIVEN, "each row sum to 1"),
+        (EVEN[:0], GIVEN[:0], "N >= 1"),
+        (EVEN, GIVEN + 1, "integers from 0 to 2"),
+        (EVEN, GIVEN - 1, "integers from 0 to 2"),
+        (EVEN, GIVEN.float(), "integers from 0 to 2"),
+        (9 * EVEN, GIVEN, "apply softmax to logits first"),
+        (EVEN * torch.nan, GIVEN, "each row must sum to 1"),
     ],
 )
-def test_what_are_no_probabilities_is_refused(p: torch.Tensor, labels: torch.Tensor | None, message: str) -> None:
+def test_estimate_noise_refuses_bad_probabilities(p: torch.Tensor, labels: torch.Tensor | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         permll.estimate_noise(p, labels)
 
 
-def test_probabilities_know_one_estimator() -> None:
-    with pytest.raises(ValueError, match="not by 'mixture': give a run"):
+def test_estimate_noise_of_probabilities_has_one_estimator() -> None:
+    with pytest.raises(ValueError, match="by='mixture' needs a run"):
         permll.estimate_noise(EVEN, GIVEN, by="mixture")
 
 
-def test_the_file_is_small_and_whole(run: Run) -> None:
+def test_noise_estimate_file_is_small(run: Run) -> None:
     assert (run.folder / NOISE_ESTIMATE).stat().st_size < 20_000

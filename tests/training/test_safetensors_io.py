@@ -1,4 +1,4 @@
-"""Files of tensors are read by safetensors as they were written, whatever the tensors look like in memory."""
+"""Files of ``write_tensors`` are read by safetensors, for tensors of any layout."""
 
 import io
 from pathlib import Path
@@ -10,40 +10,41 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file
 
-from permll.training.safetensors_io import _NAMES, pieces, write_file, write_tensors
+from permll.training.safetensors_io import _DTYPES, chunks, write_tensors
 
 
-def test_all_types_and_shapes_come_back(tmp_path: Path) -> None:
+def test_tensors_of_any_type_and_shape_round_trip(tmp_path: Path) -> None:
     draw = torch.Generator().manual_seed(0)
     wide = torch.randint(0, 2, (6, 5), generator=draw)
-    tensors = {str(dtype): wide.to(dtype) for dtype in _NAMES}
+    tensors = {str(dtype): wide.to(dtype) for dtype in _DTYPES}
     base = torch.randn(4, 6, generator=draw)
     tensors |= {
-        "turned": base.T,
+        "transposed": base.T,
         "part": base[:, 1:3],
         "one": torch.tensor(3.5),
         "none": torch.empty(0, 3),
         "same": base,
     }
     tensors |= {"shared": base.view(2, 12), "Ω/é": torch.arange(3)}
-    write_file(tmp_path / "file", tensors, {"what": "Ω"})
-    found = load_file(tmp_path / "file")
-    assert found.keys() == tensors.keys()
+    with (tmp_path / "file").open("wb") as file:
+        write_tensors(file, tensors, {"what": "Ω"})
+    loaded = load_file(tmp_path / "file")
+    assert loaded.keys() == tensors.keys()
     for name, tensor in tensors.items():
-        assert found[name].dtype == tensor.dtype
-        assert torch.equal(found[name], tensor)
-    with safe_open(tmp_path / "file", framework="pt") as file:
-        assert file.metadata() == {"what": "Ω"}
+        assert loaded[name].dtype == tensor.dtype
+        assert torch.equal(loaded[name], tensor)
+    with safe_open(tmp_path / "file", framework="pt") as opened:
+        assert opened.metadata() == {"what": "Ω"}
 
 
 @given(st.lists(st.integers(0, 6), max_size=4), st.integers(1, 100))
-def test_pieces_are_the_bytes_in_order_and_small(shape: list[int], size: int) -> None:
+def test_chunks_are_the_bytes_in_order(shape: list[int], size: int) -> None:
     tensor = torch.arange(torch.Size(shape).numel(), dtype=torch.int16).reshape(shape)
-    found = list(pieces(tensor, size))
-    assert b"".join(piece.numpy().tobytes() for piece in found) == tensor.numpy().tobytes()
-    assert all(len(piece) <= max(size, 2) for piece in found)
+    parts = list(chunks(tensor, size))
+    assert b"".join(chunk.numpy().tobytes() for chunk in parts) == tensor.numpy().tobytes()
+    assert all(len(chunk) <= max(size, 2) for chunk in parts)
 
 
-def test_what_no_file_holds_is_said() -> None:
-    with pytest.raises(TypeError, match=r"z holds torch\.complex64, which no file of tensors can"):
+def test_unsupported_dtype_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"z has the type torch\.complex64, which safetensors does not support"):
         write_tensors(io.BytesIO(), {"z": torch.zeros(2, dtype=torch.complex64)}, {})

@@ -1,4 +1,4 @@
-"""Stages: what each begins with, what the method sees before it, and that an interruption changes nothing."""
+"""Stages: initial weights, learning rates, best weights, and resuming in any of them."""
 
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,28 @@ from permll.methods.ce import CrossEntropy
 from permll.training.checkpoint import load_state, save_state
 from permll.training.train import train
 from permll.training.trainer import Trainer
-from tests.helpers.toy_training import StopAfter, build_trainer, files, points, small_net
-from tests.methods.test_contract import run_steps, same
+from tests.helpers.toy_training import (
+    StopAfter,
+    build_trainer,
+    do_nothing,
+    equal_states,
+    points,
+    run_bytes,
+    run_steps,
+    small_net,
+)
 
 
 class Staged(CrossEntropy):
-    """Four stages, one for each beginning, and a matrix that is learned beside the network."""
+    """Four stages with different initial weights, and a parameter outside the network."""
 
     keeps_best = True
 
     def on_fit_start(self, info: FitInfo) -> None:
         super().on_fit_start(info)
         self.bias = nn.Parameter(torch.zeros(info.num_classes))
-        self.register_buffer("seen", torch.zeros(4, info.num_samples, info.num_classes))
-        self.began: list[tuple[str, Tensor, Tensor]] = []
+        self.register_buffer("logits", torch.zeros(4, info.num_samples, info.num_classes))
+        self.starts: list[tuple[str, Tensor, Tensor]] = []
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         one, two, three, four = divide_epochs(epochs, 2, 1, 1)
@@ -38,16 +46,16 @@ class Staged(CrossEntropy):
         )
 
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
-        self.began.append((stage.name, predict_logits(), predict_logits(best=True)))
-        self.seen: Tensor
-        self.seen[["one", "two", "three", "four"].index(stage.name)] = predict_logits()
+        self.starts.append((stage.name, predict_logits(), predict_logits(best=True)))
+        self.logits: Tensor
+        self.logits[["one", "two", "three", "four"].index(stage.name)] = predict_logits()
 
     def loss(self, batch: Batch) -> Tensor:
         logits = self.networks["net"](batch.x) + self.bias
         return nn.functional.cross_entropy(logits, batch.labels, reduction="none")
 
 
-def staged_loop(validation: bool = True) -> Trainer:
+def staged_trainer(validation: bool = True) -> Trainer:
     from lightning_fabric import Fabric
 
     from permll.data.transforms import default_views
@@ -74,20 +82,16 @@ def weights(trainer: Trainer) -> Tensor:
     return torch.cat([value.flatten() for value in trainer.method.networks.parameters()]).detach().clone()
 
 
-def test_every_stage_begins_with_the_weights_and_rates_it_asked_for() -> None:
-    trainer = staged_loop()
+def test_stage_starts_with_its_weights_and_learning_rate() -> None:
+    trainer = staged_trainer()
     initial = weights(trainer)
     scores: list[float] = []
-    rates, kinds, begun, ends = [], [], {}, [initial]
-
-    def before_training(number: int) -> None:
-        begun.setdefault(number, weights(trainer))
-
-    real = trainer._train_step
+    rates, kinds, first, ends = [], [], {}, [initial]
+    train_step = trainer._train_step
 
     def watched(train_pass: Any, batches: Any) -> None:
-        before_training(trainer.stages.number)
-        real(train_pass, batches)
+        first.setdefault(trainer.stages.number, weights(trainer))
+        train_step(train_pass, batches)
         rates.append(trainer.optimizers["net"].param_groups[0]["lr"])
         kinds.append(type(trainer.optimizers["net"].optimizer).__name__)
 
@@ -101,69 +105,71 @@ def test_every_stage_begins_with_the_weights_and_rates_it_asked_for() -> None:
     assert kinds[:: 2 * steps] == ["SGD", "SGD", "SGD"]
     assert kinds[3 * steps] == "Adam"
     best = 1 if scores[0] == scores[1] else 2  # the earliest of equals
-    assert torch.equal(begun[1], ends[best])
-    assert torch.equal(begun[2], initial)
+    assert torch.equal(first[1], ends[best])
+    assert torch.equal(first[2], initial)
     fresh = torch.cat([value.flatten() for value in small_net(4, 3, seed=43).parameters()])
-    assert torch.equal(begun[3], fresh)
-    assert not torch.equal(begun[1], begun[2])
-    assert trainer.method.bias.abs().min() > 0, "parameters of the method's own are trained too"
+    assert torch.equal(first[3], fresh)
+    assert not torch.equal(first[1], first[2])
+    assert trainer.method.bias.abs().min() > 0, "parameters outside the network are trained"
 
 
-def test_the_method_sees_the_stage_before_and_its_best_weights() -> None:
-    trainer = staged_loop()
-    trainer.run(lambda _: None, lambda _: None)
-    began = trainer.method.began
-    assert [name for name, _, _ in began] == ["two", "three", "four"]
-    without = staged_loop(validation=False)
-    without.run(lambda _: None, lambda _: None)
+def test_on_stage_start_sees_the_previous_and_the_best_weights() -> None:
+    trainer = staged_trainer()
+    trainer.run(do_nothing, do_nothing)
+    starts = trainer.method.starts
+    assert [name for name, _, _ in starts] == ["two", "three", "four"]
+    without = staged_trainer(validation=False)
+    without.run(do_nothing, do_nothing)
     assert without.stages.best is None
-    for _, present, best in without.method.began:
-        assert torch.equal(present, best), "nothing to choose by: the best are the last"
+    for _, current, best in without.method.starts:
+        assert torch.equal(current, best), "without validation rows, the best weights are the last"
 
 
 @pytest.mark.parametrize("steps", [1, 4, 8, 9, 12, 13, 16, 17, 20])
-def test_interrupted_in_any_stage_it_goes_on_as_if_nothing_had_happened(steps: int, tmp_path: Path) -> None:
-    whole = staged_loop()
-    run_steps(whole, 22)
-    first = staged_loop()
+def test_stages_resume_from_any_step(steps: int, tmp_path: Path) -> None:
+    uninterrupted = staged_trainer()
+    run_steps(uninterrupted, 22)
+    first = staged_trainer()
     run_steps(first, steps)
     path = save_state(tmp_path / "state.safetensors", first.state_dict())
-    second = staged_loop()
+    second = staged_trainer()
     second.load_state_dict(load_state(path))
     run_steps(second, 22 - steps)
-    assert same(whole.state_dict(), second.state_dict())
+    assert equal_states(uninterrupted.state_dict(), second.state_dict())
 
 
-def test_stages_of_a_run_survive_an_interruption(tmp_path: Path) -> None:
+def test_interrupted_run_with_stages_ends_in_the_same_bits(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"epochs": 6, "overrides": {"optimizer.lr": 0.01, "training.batch_size": 16}}
-    whole = train(points(), Staged, out=tmp_path / "whole", **settings)
+    uninterrupted = train(points(), Staged, out=tmp_path / "uninterrupted", **settings)
     for steps in (7, 9, 1):
         train(points(), Staged, out=tmp_path / "run", callbacks=[StopAfter(steps)], **settings)
-    assert files(train(points(), Staged, out=tmp_path / "run", **settings).folder) == files(whole.folder)
+    assert run_bytes(train(points(), Staged, out=tmp_path / "run", **settings).folder) == run_bytes(
+        uninterrupted.folder
+    )
 
 
 class Short(Method):
-    """Stages that do not fill the epochs."""
+    """Stages that do not sum to the epochs."""
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         return (Stage("one", epochs - 1),)
 
 
-def test_stages_must_fill_the_epochs(tmp_path: Path) -> None:
+def test_stages_must_sum_to_the_epochs(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="do not sum to 6 epochs"):
         train(points(), Short, epochs=6, out=tmp_path / "run")
-    with pytest.raises(ValueError, match="4 stages need as many epochs or more, got 3"):
+    with pytest.raises(ValueError, match="4 stages need at least 4 epochs, got 3"):
         train(points(), Staged, epochs=3, out=tmp_path / "run")
 
 
-def test_adams_first_decay_rate_changes_with_the_learning_rate() -> None:
+def test_beta1_changes_at_the_first_milestone() -> None:
     trainer = build_trainer("ce", points(), epochs=5)
     trainer.stages._optimizer = {"name": "adam", "lr": 0.01}
     trainer.stages._schedule = {"kind": "linear", "milestones": (0.4,), "beta1": 0.1}
-    trainer.stages._equip()
-    found = []
+    trainer.stages._build_optimizers()
+    rates = []
     for _ in trainer.each_epoch():
         group = trainer.optimizers["net"].param_groups[0]
-        found.append((round(group["lr"], 6), group["betas"]))
+        rates.append((round(group["lr"], 6), group["betas"]))
     early, late = (0.9, 0.999), (0.1, 0.999)
-    assert found == [(0.01, early), (0.01, early), (0.01, late), (0.006667, late), (0.003333, late)]
+    assert rates == [(0.01, early), (0.01, early), (0.01, late), (0.006667, late), (0.003333, late)]

@@ -1,11 +1,10 @@
-"""The loop itself: short, ignorant of methods, and quick to stop when numbers go wrong."""
+"""``Trainer`` and ``train``: passes, learning rates, errors, arguments."""
 
 import inspect
 import itertools
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -17,14 +16,17 @@ from permll.training import Run, trainer
 from permll.training.schedule import learning_rate
 from permll.training.train import train
 from permll.training.trainer import NotFiniteError, Trainer
-from tests.helpers.toy_training import StopAfter, build_trainer, points, quick_recipe
+from tests.helpers.toy_training import (
+    StopAfter,
+    build_trainer,
+    do_nothing,
+    newest_state,
+    points,
+    points_recipe,
+)
 
 
-def idle(_: Trainer) -> None:
-    pass
-
-
-def test_the_loop_knows_no_method_by_name() -> None:
+def test_trainer_does_not_name_methods() -> None:
     source = inspect.getsource(trainer)
     classes = [info.method_class.__name__ for info in METHODS.values()]
     assert not [name for name in METHODS if f'"{name}"' in source]
@@ -32,7 +34,7 @@ def test_the_loop_knows_no_method_by_name() -> None:
 
 
 class Fragile(torch.nn.Linear):
-    """A network that breaks on some inputs."""
+    """A network that returns NaN for some inputs."""
 
     def __init__(self) -> None:
         super().__init__(4, 3)
@@ -42,7 +44,7 @@ class Fragile(torch.nn.Linear):
 
 
 class Late(torch.nn.Module):
-    """A network with batch norm that breaks on its tenth step."""
+    """A network with batch norm that returns NaN at its tenth step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,33 +55,26 @@ class Late(torch.nn.Module):
         return self.head(self.norm(x.masked_fill(x[:, :1] > 1, torch.nan) if self.steps == 10 else x))
 
 
-def own_recipe(**changes: Any) -> Any:
-    return quick_recipe(
-        data__source="own", data__noise="", data__validation=None, views__weak=None, views__strong=None, **changes
-    )
-
-
 @pytest.mark.parametrize("method", ["ce", "permll"])
-def test_a_loss_that_is_not_finite_stops_at_once_and_names_the_samples(method: str, tmp_path: Path) -> None:
-    recipe = own_recipe(method__name=method)
+def test_trainer_refuses_nan_loss(method: str, tmp_path: Path) -> None:
+    recipe = points_recipe(method__name=method)
     with pytest.raises(NotFiniteError, match=r"epoch 1, step 1, for \d+ samples \(point"):
         train(points(), recipe=recipe, out=tmp_path / "run", network=Fragile())
     assert not Run(tmp_path / "run").finished
 
 
 @pytest.mark.parametrize("method", ["ce", "permll"])
-def test_what_was_saved_before_a_loss_broke_is_good(method: str, tmp_path: Path) -> None:
-    recipe = own_recipe(method__name=method, training__epochs=20)
-    with pytest.raises(NotFiniteError, match=r"step 10, for .* the checkpoint before is still good"):
+def test_checkpoint_before_nan_loss_is_finite(method: str, tmp_path: Path) -> None:
+    recipe = points_recipe(method__name=method, training__epochs=20)
+    with pytest.raises(NotFiniteError, match=r"step 10, for .* the previous checkpoint is intact"):
         train(points(256), recipe=recipe, out=tmp_path / "run", network=Late())
-    state = Run(tmp_path / "run").checkpoints.newest()
-    assert state is not None
+    state = newest_state(tmp_path / "run")
     assert state["step"] == 8, "the end of the second epoch"
     assert all(bool(value.isfinite().all()) for value in state["networks"]["net"].values())
 
 
-def test_weights_that_broke_are_not_saved(tmp_path: Path) -> None:
-    recipe = own_recipe(method__name="ce", optimizer__lr=1e38, training__batch_size=60)
+def test_nan_weights_are_not_saved(tmp_path: Path) -> None:
+    recipe = points_recipe(method__name="ce", optimizer__lr=1e38, training__batch_size=60)
     with pytest.raises(NotFiniteError, match=r"norm.weight became NaN or infinite in epoch 2"):
         train(points(), recipe=recipe, out=tmp_path / "run", network=torch.nn.Sequential(Late(), Double()))
     assert Run(tmp_path / "run").checkpoints.newest() is None
@@ -95,12 +90,12 @@ class Double(torch.nn.Linear):
         return super().forward(x) * 1e6
 
 
-class TwoSweeps(Method):
-    """Two sweeps an epoch, over other rows, with a second stream that is shorter."""
+class TwoPasses(Method):
+    """Two passes in an epoch, over different rows, each with a second, shorter stream."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[tuple[str, list[int], list[int]]] = []
+        self.batches: list[tuple[str, list[int], list[int]]] = []
 
     def train_pass(self, epoch: int, number: int, predict_logits: Any) -> TrainPass | None:  # noqa: ARG002
         if number == 2:
@@ -111,53 +106,45 @@ class TwoSweeps(Method):
 
     def both(self, many: Batch, few: Batch) -> Tensor:
         assert not torch.equal(few.views["weak"], few.views["weak:2"])
-        self.seen.append(("both", many.index.tolist(), few.index.tolist()))
+        self.batches.append(("both", many.index.tolist(), few.index.tolist()))
         logits = self.networks["net"](many.x)
         return torch.nn.functional.cross_entropy(logits, many.labels, reduction="none")
 
 
-def test_sweeps_with_several_streams_see_the_rows_they_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = build_trainer("ce", points())
-    method = TwoSweeps()
-    again = Trainer(
-        made.fabric,
-        _with_net(method, made),
-        made.data,
-        made.views,
-        optimizer={"name": "sgd", "lr": 0.01},
-        epochs=2,
-        batch_size=16,
-    )
-    again.run(idle, idle)
-    by_epoch = [method.seen[:5], method.seen[5:]]
-    for seen in by_epoch:
-        assert sorted(itertools.chain(*(rows for _, rows, _ in seen[:3]))) == list(range(40))
-        assert sorted(itertools.chain(*(rows for _, rows, _ in seen[3:]))) == list(range(40, 60))
-        assert {row for _, _, few in seen for row in few} == set(range(50, 55))
-    assert method.seen[0][2:] != method.seen[5][2:], "a stream that comes round draws anew in every epoch"
+def test_pass_with_two_streams_gets_its_rows() -> None:
+    method = TwoPasses()
+    two_pass_trainer(method).run(do_nothing, do_nothing)
+    by_epoch = [method.batches[:5], method.batches[5:]]
+    for batches in by_epoch:
+        assert sorted(itertools.chain(*(rows for _, rows, _ in batches[:3]))) == list(range(40))
+        assert sorted(itertools.chain(*(rows for _, rows, _ in batches[3:]))) == list(range(40, 60))
+        assert {row for _, _, few in batches for row in few} == set(range(50, 55))
+    assert method.batches[0][2:] != method.batches[5][2:], "a stream that repeats is drawn again in every epoch"
     assert by_epoch[0] != by_epoch[1]
 
 
-def _with_net(method: Method, made: Trainer) -> Method:
+def two_pass_trainer(method: Method, **more: Any) -> Trainer:
+    base = build_trainer("ce", points())
     method.networks["net"] = torch.nn.Linear(4, 3)
-    return method
+    optimizer = {"name": "sgd", "lr": 0.01}
+    return Trainer(base.fabric, method, base.data, base.views, optimizer=optimizer, epochs=2, batch_size=16, **more)
 
 
-def test_scans_are_in_evaluation_mode_and_leave_no_trace() -> None:
-    made = build_trainer("permll", points())
-    made.method.train()
-    before = {key: value.clone() for key, value in made.method.state_dict().items()}
-    assert torch.equal(made.predict_logits("net"), made.predict_logits("net"))
-    assert made.method.training
-    assert all(torch.equal(value, before[key]) for key, value in made.method.state_dict().items())
+def test_predict_logits_does_not_change_state() -> None:
+    trainer = build_trainer("permll", points())
+    trainer.method.train()
+    before = {key: value.clone() for key, value in trainer.method.state_dict().items()}
+    assert torch.equal(trainer.predict_logits("net"), trainer.predict_logits("net"))
+    assert trainer.method.training
+    assert all(torch.equal(value, before[key]) for key, value in trainer.method.state_dict().items())
 
 
-def test_a_scan_may_look_at_some_rows_alone() -> None:
-    made = build_trainer("permll", points(200))
+def test_predict_logits_of_some_rows() -> None:
+    trainer = build_trainer("permll", points(200))
     rows = torch.tensor([150, 3, 77])
-    torch.testing.assert_close(made.predict_logits("net", rows=rows), made.predict_logits("net")[rows])
+    torch.testing.assert_close(trainer.predict_logits("net", rows=rows), trainer.predict_logits("net")[rows])
     mask = torch.arange(200) % 2 == 0
-    torch.testing.assert_close(made.predict_logits("net", rows=mask), made.predict_logits("net")[mask])
+    torch.testing.assert_close(trainer.predict_logits("net", rows=mask), trainer.predict_logits("net")[mask])
 
 
 @pytest.mark.parametrize(
@@ -182,31 +169,28 @@ def test_a_scan_may_look_at_some_rows_alone() -> None:
         (9, {"kind": "constant", "warm_up": 4}, 1.0),
     ],
 )
-def test_learning_rates(epoch: float, settings: dict[str, Any], factor: float) -> None:
+def test_learning_rate_schedules(epoch: float, settings: dict[str, Any], factor: float) -> None:
     assert learning_rate(epoch, 10, **settings) == pytest.approx(factor)
 
 
-def test_the_methods_networks_are_given_or_built(tmp_path: Path) -> None:
+def test_train_builds_several_networks(tmp_path: Path) -> None:
     data: LabeledData = points(90)
-    recipe = quick_recipe(
-        data__source="own", data__noise="sym:0.3", views__weak=None, views__strong=None, method__networks=2
-    )
+    recipe = points_recipe(data__noise="sym:0.3", data__validation=0.1, method__networks=2)
     run = train(data, recipe=recipe, out=tmp_path / "run", network=lambda: torch.nn.Linear(4, 3))
-    state = run.checkpoints.newest()
-    assert state is not None
+    state = newest_state(run)
     assert set(state["networks"]) == {"net0", "net1"}
     assert run.metrics[-1]["correction_wrong"] == 24
 
 
 class Halved(CrossEntropy):
-    """A method of the user's own."""
+    """A user-defined method."""
 
     def loss(self, batch: Batch) -> torch.Tensor:
-        """Return half of it."""
+        """Return half of the cross-entropy."""
         return super().loss(batch) / 2
 
 
-def test_fit_takes_a_class_of_ones_own_and_goes_on_with_it(tmp_path: Path) -> None:
+def test_train_resumes_with_a_method_class(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
         "epochs": 2,
         "noise": "sym:0.2",
@@ -218,55 +202,45 @@ def test_fit_takes_a_class_of_ones_own_and_goes_on_with_it(tmp_path: Path) -> No
     assert run.finished
     assert run.recipe.method.name == f"{__name__}:Halved"
     assert run.recipe.method.settings == {"label_smoothing": 0.1}
-    whole = train(points(), CrossEntropy, **settings | {"out": tmp_path / "whole"})
-    assert whole.recipe.method.name == "ce"
-    assert run.metrics[0]["loss"] < 0.7 * whole.metrics[0]["loss"]
+    plain = train(points(), CrossEntropy, **settings | {"out": tmp_path / "plain"})
+    assert plain.recipe.method.name == "ce"
+    assert run.metrics[0]["loss"] < 0.7 * plain.metrics[0]["loss"]
 
 
-def test_fit_needs_something_to_train_on(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="say what to train on"):
+def test_train_needs_data_and_a_method(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no training data"):
         train(method="permll", out=tmp_path)
     with pytest.raises(ValueError, match="the recipe names no data"):
         train(recipe="auto/default", out=tmp_path / "run")
-    with pytest.raises(ValueError, match="is no method: it must inherit"):
+    with pytest.raises(ValueError, match="is not a method: it must inherit"):
         train(points(), "pathlib:Path", out=tmp_path / "run")
-    with pytest.raises(ValueError, match="cannot be imported"):
+    with pytest.raises(ValueError, match="cannot import method"):
         train(points(), "permll.methods.nowhere:It", out=tmp_path / "run")
 
 
-def test_a_second_sweep_trains_at_the_rate_of_its_epoch() -> None:
-    made = build_trainer("ce", points())
-    method = TwoSweeps()
-    trainer = Trainer(
-        made.fabric,
-        _with_net(method, made),
-        made.data,
-        made.views,
-        optimizer={"name": "sgd", "lr": 0.01},
-        schedule={"milestones": (1,)},
-        epochs=2,
-        batch_size=16,
-    )
+def test_second_pass_has_the_learning_rate_of_its_epoch() -> None:
+    trainer = two_pass_trainer(TwoPasses(), schedule={"milestones": (1,)})
     rates: list[float] = []
-    trainer.run(lambda trainer: rates.append(trainer.optimizers["net"].param_groups[0]["lr"]), idle)
+    trainer.run(lambda trainer: rates.append(trainer.optimizers["net"].param_groups[0]["lr"]), do_nothing)
     assert rates == [0.01] * 5 + [0.001] * 5
 
 
-def test_a_finished_run_is_not_given_out_for_other_data(tmp_path: Path) -> None:
+def test_train_refuses_a_finished_run_of_other_data(tmp_path: Path) -> None:
     train(points(), "ce", epochs=1, out=tmp_path / "run")
     assert train(points(), "ce", epochs=1, out=tmp_path / "run").finished
     for other in (points(200, classes=5), points(90)):
-        with pytest.raises(ValueError, match=r"was begun with 3 classes|is finished, and was trained on other samples"):
+        with pytest.raises(
+            ValueError, match=r"was started with 3 classes|is finished, and was trained on other samples"
+        ):
             train(other, "ce", epochs=1, out=tmp_path / "run")
 
 
-def test_a_network_for_several_must_be_a_function(tmp_path: Path) -> None:
+def test_several_networks_need_a_function(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"epochs": 1, "overrides": {"method.networks": 2}, "out": tmp_path / "run"}
-    with pytest.raises(ValueError, match="trains 2 networks: give a function"):
+    with pytest.raises(ValueError, match="trains 2 networks: pass a function"):
         train(points(), "permll", network=torch.nn.Linear(4, 3), **settings)
     run = train(points(), "permll", network=lambda: torch.nn.Linear(4, 3), **settings)
-    state = run.checkpoints.newest()
-    assert state is not None
+    state = newest_state(run)
     one, other = (state["networks"][name]["weight"] for name in ("net0", "net1"))
     assert not torch.equal(one, other)
 
@@ -281,19 +255,19 @@ def test_a_network_for_several_must_be_a_function(tmp_path: Path) -> None:
         ({"training.precision": "16-mixed"}, "training.precision is '16-mixed'"),
         (
             {"method.name": "mlnt", "training.devices": 2, "training.accelerator": "cpu"},
-            "mlnt takes gradients of its",
+            "mlnt differentiates through gradients",
         ),
-        ({"training.devices": "two"}, "training.devices is 'two', but it must be how many"),
-        ({"training.devices": 0}, "training.devices is 0, but it must be how many"),
+        ({"training.devices": "two"}, "training.devices is 'two', but must be a count >= 1"),
+        ({"training.devices": 0}, "training.devices is 0, but must be a count >= 1"),
         (
             {"training.devices": 99, "training.accelerator": "cpu"},
-            "too small for 99 ranks, each of which",
+            "too small for 99 processes, each of which",
         ),
-        ({"data.test": "tets"}, "data.test is 'tets', but there is no such part or file"),
-        ({"data.trusted": 10}, "data.trusted is a number, but there is no noise"),
+        ({"data.test": "tets"}, "data.test is 'tets', but there is no such split or file"),
+        ({"data.trusted": 10}, "data.trusted is a number, but no noise is added"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+def test_train_refuses_wrong_settings(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
     path = tmp_path / "data.csv"
     path.write_text("x,label\n" + "".join(f"{row % 7 + 0.5},{'ab'[row % 2]}\n" for row in range(40)))
     with pytest.raises((ValueError, FileNotFoundError), match=words):
@@ -301,7 +275,7 @@ def test_settings_that_cannot_be_are_refused(changes: dict[str, Any], words: str
     assert not Run(tmp_path / "run").exists
 
 
-def test_test_rows_may_lie_anywhere(tmp_path: Path) -> None:
+def test_train_reads_test_data_from_another_file(tmp_path: Path) -> None:
     for name in ("data.csv", "test.csv"):
         (tmp_path / name).write_text("x,label\n" + "".join(f"{row % 2 + 0.5},{'ab'[row % 2]}\n" for row in range(40)))
     run = train(
@@ -310,23 +284,23 @@ def test_test_rows_may_lie_anywhere(tmp_path: Path) -> None:
     assert run.result["last"] is not None
 
 
-def test_fit_takes_what_load_takes(tmp_path: Path) -> None:
+def test_train_accepts_a_data_frame(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"x": [0.5, 1.5, 2.5, 7.5] * 12, "kind": ["a", "a", "b", "b"] * 12})
     run = train(frame, "ce", epochs=1, out=tmp_path / "run", label="kind")
-    assert run.recipe.training.batch_size == 16, "chosen by the data, and written down"
+    assert run.recipe.training.batch_size == 16, "chosen by the data"
     assert run.recipe.network.name == "mlp"
     again = train(frame, "ce", epochs=1, out=tmp_path / "run", label="kind")
     assert again.result == run.result
-    with pytest.raises(TypeError, match=r"give the method's class, not an object: train\(data, CrossEntropy"):
+    with pytest.raises(TypeError, match=r"pass the method's class, not an object: train\(data, CrossEntropy"):
         train(frame, CrossEntropy())  # type: ignore[arg-type]
 
 
-def test_a_network_of_ones_own_is_tried_out_and_named(tmp_path: Path) -> None:
+def test_train_checks_a_user_network(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"epochs": 1, "out": tmp_path / "run"}
-    with pytest.raises(ValueError, match=r"the network does not take samples of shape \(4,\): mat1 and mat2"):
+    with pytest.raises(ValueError, match=r"the network does not accept samples of shape \(4,\): mat1 and mat2"):
         train(points(), "ce", network=torch.nn.Linear(5, 3), **settings)
-    with pytest.raises(ValueError, match=r"a score for every class, shape \(2, 3\) for 2 samples; got \(2, 4\)"):
+    with pytest.raises(ValueError, match=r"logits of shape \(2, 3\) for 2 samples; got \(2, 4\)"):
         train(points(), "ce", network=torch.nn.Linear(4, 4), **settings)
     run = train(points(), "ce", network=torch.nn.Linear(4, 3), **settings)
     assert run.recipe.network.name == "given:torch.nn.modules.linear.Linear"
@@ -336,15 +310,16 @@ def test_a_network_of_ones_own_is_tried_out_and_named(tmp_path: Path) -> None:
         train(points(), "ce", network=torch.nn.Sequential(torch.nn.Linear(4, 3)), **settings)
 
 
-def test_findings_are_every_label_the_most_suspect_first(tmp_path: Path) -> None:
+def test_findings_are_sorted_by_quality(tmp_path: Path) -> None:
     run = train("digits", "permll", recipe="tiny/digits", epochs=3, out=tmp_path / "run")
-    findings = run.findings
-    assert sorted(finding.id for finding in findings) == sorted(run.rows[0])
-    assert [finding.quality for finding in findings] == sorted(finding.quality for finding in findings)
-    labels = np.load(run.folder / "labels.npz")
-    given = dict(zip(labels["ids"], labels["classes"][labels["given"]], strict=True))
-    assert all(finding.given == given[finding.id] for finding in findings)
-    changed = sum(finding.given != finding.proposed for finding in findings)
+    findings = run.findings.head(None)
+    assert sorted(finding.id for finding in findings) == sorted(run.labels.ids)
+    for is_issue in (True, False):  # issues come first
+        quality = [finding.label_quality for finding in findings if finding.is_issue == is_issue]
+        assert quality == sorted(quality)
+    given = run.labels.by_id()
+    assert all(finding.given_label == run.labels.classes[given[finding.id]] for finding in findings)
+    changed = sum(finding.given_label != finding.proposed_label for finding in findings)
     assert changed == run.metrics[-1]["correction_changed"]
     with pytest.raises(FileNotFoundError, match="has no findings yet: permll train"):
         _ = Run(tmp_path / "none").findings

@@ -6,17 +6,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
-from permll.bench.jobs import NOISE_SEED_OFFSET, Experiment, Job, JobName, format_job_name, format_method
+from permll.bench.jobs import NOISE_SEED_OFFSET, Job, JobName, PreparedData, format_job_name, format_method
 from permll.bench.methods import MethodVariant, paper_methods_first, select_methods, variant_overrides
 from permll.bench.real_noise import dataset_name, source_overrides
 from permll.bench.settings import Setting, check_tier, select_settings, table1_settings
 from permll.methods import find_method
 from permll.report.tables.titles import REAL
 from permll.training.recipe import Recipe
-from permll.training.recipe_files import choose_recipe, load_recipe
+from permll.training.recipe_files import load_recipe, resolve_recipe
 from permll.utils.messages import did_you_mean
 
-EXPERIMENTS = (*get_args(Experiment), "all")
+EXPERIMENTS = (*get_args(PreparedData), "all")
 DEFAULT_SEEDS = (1, 2, 3)
 DEFAULT_OUT = Path("runs") / "bench"
 # Figure 3 in the paper's terms: η multiplies the gradient of a batch's mean, m is the given label's initial weight.
@@ -119,7 +119,7 @@ class _PlanBuilder:
 
     def add_table(
         self,
-        experiment: Experiment,
+        experiment: PreparedData,
         settings: Sequence[Setting],
         methods: Sequence[MethodVariant],
         seeds: Sequence[int],
@@ -160,7 +160,7 @@ class _PlanBuilder:
         if "correct_after" in recipe.method.settings:
             self.skipped.append(f"Figure 3 is skipped: it varies method.lr, but tier {self.tier} sets correct_after.")
             return
-        batch_size = choose_recipe(recipe, self.overrides).training.rows_of_a_batch
+        batch_size = resolve_recipe(recipe, self.overrides).training.resolved_batch_size
         for m in MS:
             for eta in ETAS:
                 changes = {"method.init": m, "method.lr": eta / batch_size, "method.warm_up": 0}
@@ -169,7 +169,7 @@ class _PlanBuilder:
 
     def _job(
         self,
-        experiment: Experiment,
+        experiment: PreparedData,
         setting: Setting,
         method_variant: MethodVariant,
         seed: int,
@@ -190,7 +190,7 @@ class _PlanBuilder:
             seed=seed,
             recipe_name=setting.recipe_name,
             overrides=overrides,
-            recipe=choose_recipe(_load_recipe(setting.recipe_name, method), overrides),
+            recipe=resolve_recipe(_load_recipe(setting.recipe_name, method), overrides),
             folder=parent / self.tier / format_job_name(JobName(setting.name, method, variant, seed)),
             source=source,
         )

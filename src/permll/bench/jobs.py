@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from permll.training.recipe import Recipe, differences
+from permll.training.recipe import Recipe, recipe_diff
 from permll.training.run import Run
 
-Experiment = Literal["table1", "table2", "figure3"]
+PreparedData = Literal["table1", "table2", "figure3"]
 JobStatus = Literal["finished", "started", "pending", "conflict"]
 NOISE_SEED_OFFSET = 42  # a job with seed s draws noise and splits with seed 42 + s
 
@@ -44,7 +44,7 @@ class Job:
         source: file with real noisy labels, if the data come from one.
     """
 
-    experiment: Experiment
+    experiment: PreparedData
     tier: str
     data: str
     noise: str
@@ -87,7 +87,7 @@ class Job:
     @property
     def conflict(self) -> str:
         """Error message for a folder with the status ``"conflict"``."""
-        changed = differences(Run(self.folder).recipe, self.recipe)
+        changed = recipe_diff(Run(self.folder).recipe, self.recipe)
         return f"{self.folder} holds a run of another recipe ({changed}); it was not changed: choose another --out."
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from permll.bench.jobs import format_method
 from permll.methods import METHODS
-from permll.report.paper_numbers import PRINTED
+from permll.report.paper_numbers import PAPER_RESULTS
 from permll.utils.messages import did_you_mean
 
 MethodVariant = tuple[str, str]  # method and variant, "" for the default
@@ -39,7 +39,7 @@ def paper_methods_first(table: str, methods: Sequence[MethodVariant]) -> list[Me
         >>> paper_methods_first("table1", [("sop", ""), ("ce", ""), ("glc", ""), ("permll", "")])
         [('ce', ''), ('permll', ''), ('sop', ''), ('glc', '')]
     """
-    printed = {method for name, method, _, _ in PRINTED if name == table}
+    printed = {method for name, method, _, _ in PAPER_RESULTS if name == table}
     return sorted(methods, key=lambda pair: pair[0] not in printed)
 
 

@@ -31,7 +31,7 @@ def true_and_learned_noise(run: Run) -> tuple[NDArray[Any], NDArray[Any], tuple[
     from permll.noise.corruption import Corruption
     from permll.training.noise_estimate import estimate_noise
 
-    estimate = estimate_noise(run, by="beliefs")
+    estimate = estimate_noise(run, by="corrected_labels")
     return Corruption.load(run.folder / "noise.npz").matrix, estimate.transition.numpy(), estimate.classes
 
 
@@ -64,10 +64,10 @@ def read_figure3_runs(jobs: Iterable[Job]) -> list[Figure3Run]:
         evaluated = [row for row in metrics if row.get("correction_accuracy_after") is not None]
         runs.append(
             Figure3Run(
-                eta=round(settings["lr"] * job.recipe.training.rows_of_a_batch, 6),
+                eta=round(settings["lr"] * job.recipe.training.resolved_batch_size, 6),
                 m=settings["init"],
                 label_accuracy={row["epoch"]: row["correction_accuracy_after"] for row in evaluated},
-                corrected={row["epoch"]: row["turned"] for row in metrics},
+                corrected={row["epoch"]: row["corrected"] for row in metrics},
                 given_accuracy=evaluated[-1]["correction_accuracy_before"],
             )
         )
@@ -80,13 +80,13 @@ def draw_figure3(runs: Sequence[Figure3Run], folder: Path) -> list[Path]:
     has_map = min(len({run.eta for run in runs}), len({run.m for run in runs})) > 1
     if not panel_runs and not has_map:
         return []
-    from permll.report.figures.eta_m import Point, Setting, draw_heat_map, draw_turned
+    from permll.report.figures.eta_m import Point, Setting, draw_correction_curves, draw_heat_map
     from permll.report.figures.style import save
 
     paths = []
     if panel_runs:
         series = {Setting(run.eta, run.m): run.label_accuracy for run in panel_runs}
-        figure = draw_turned(series, m=PANEL_A_M, eta=PANEL_B_ETA, given=panel_runs[0].given_accuracy)
+        figure = draw_correction_curves(series, m=PANEL_A_M, eta=PANEL_B_ETA, given=panel_runs[0].given_accuracy)
         paths += save(figure, folder, "figure3")
     if has_map:
         points = [Point(run.eta, run.m, list(run.label_accuracy.values())[-1]) for run in runs]
@@ -113,7 +113,7 @@ def _draw_memorization(jobs: Sequence[Job], folder: Path) -> list[Path]:
     from permll.report.figures.memorization import draw_memorization
     from permll.report.figures.style import save
 
-    return save(draw_memorization(panels), folder, "memorisation")
+    return save(draw_memorization(panels), folder, "memorization")
 
 
 def _draw_learned_noise(jobs: Sequence[Job], folder: Path) -> list[Path]:
@@ -122,8 +122,8 @@ def _draw_learned_noise(jobs: Sequence[Job], folder: Path) -> list[Path]:
     jobs = [job for job in jobs if (job.folder / NOISE_ESTIMATE).is_file()]  # runs of older versions lack it
     if not jobs:
         return []
-    from permll.report.figures.memorization import draw_learned
+    from permll.report.figures.memorization import draw_learned_noise
     from permll.report.figures.style import save
 
     best = min(jobs, key=lambda job: (*MATRIX_NOISES, job.noise).index(job.noise))
-    return save(draw_learned(*true_and_learned_noise(Run(best.folder))), folder, "learned")
+    return save(draw_learned_noise(*true_and_learned_noise(Run(best.folder))), folder, "learned")

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from permll.noise._paths import existing
-from permll.noise.annotators import covered, majority, one_answer
+from permll.noise._paths import require_file
+from permll.noise.annotators import has_answer, majority_vote, sample_answer
 from permll.noise.corruption import Corruption
 from permll.utils.files import atomic_write
 
@@ -47,7 +47,7 @@ def unpack(file: Path, out: Path, seed: int) -> None:
     if (folder / f"noise-{seed}.npz").is_file():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    with np.load(existing(file, "file of noisy labels"), allow_pickle=False) as arrays:
+    with np.load(require_file(file, "file of noisy labels"), allow_pickle=False) as arrays:
         inputs = next((kind for kind in ("x", "text") if f"{kind}_train" in arrays), "x")
         required = [f"{kind}_{split}" for split in ("train", "test") for kind in (inputs, "y")]
         source = next((name for name in ("answers", "rules_train") if name in arrays), "answers")
@@ -58,9 +58,11 @@ def unpack(file: Path, out: Path, seed: int) -> None:
             )
         x_train, y_train, x_test, y_test = (arrays[name] for name in required)
         annotations = arrays[source]
-    rows = np.flatnonzero(covered(annotations))
+    rows = np.flatnonzero(has_answer(annotations))
     num_classes = int(max(y_train.max(), y_test.max())) + 1
-    given = one_answer(annotations, seed) if source == "answers" else majority(annotations, num_classes, seed=seed)
+    given = (
+        sample_answer(annotations, seed) if source == "answers" else majority_vote(annotations, num_classes, seed=seed)
+    )
     for name, x, y in (("train", x_train[rows], y_train[rows]), ("test", x_test, y_test)):
         with atomic_write(folder / f"{name}.npz") as partial:
             np.savez_compressed(partial, x=x, y=y.astype(np.int64))

@@ -6,10 +6,10 @@ from typing import NamedTuple, get_args
 
 from permll.bench.executor import read_failures
 from permll.bench.grid import Plan
-from permll.bench.jobs import Experiment
+from permll.bench.jobs import PreparedData
 from permll.bench.plots import draw_figure3, draw_table1_figures, read_figure3_runs
 from permll.bench.results import collect_jobs, write_rows
-from permll.report.tables import KINDS_OF_TABLES, render_tables
+from permll.report.tables import TABLE_SPECS, render_tables
 from permll.utils.files import atomic_write_text
 
 EXTENSIONS = {"terminal": "txt", "markdown": "md", "latex": "tex", "html": "html", "csv": "csv"}  # by format
@@ -42,13 +42,13 @@ def render(plan: Plan) -> Rendered:
     folder.mkdir(parents=True, exist_ok=True)
     by_experiment = {
         experiment: collect_jobs(job for job in plan.jobs if job.experiment == experiment)
-        for experiment in get_args(Experiment)
+        for experiment in get_args(PreparedData)
     }
     rows = [row for group in by_experiment.values() for row in group]
     table_rows = by_experiment["table1"] + by_experiment["table2"]
     csv = write_rows(plan.out / CSV_FILE, rows)
     texts = {}
-    for table in KINDS_OF_TABLES:
+    for table in TABLE_SPECS:
         for format_, extension in EXTENSIONS.items():
             selected = by_experiment.get(table, table_rows)
             text = render_tables(selected, table=table, format=format_) if selected else ""

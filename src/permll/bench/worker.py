@@ -14,7 +14,7 @@ from permll.bench.jobs import Job
 from permll.bench.machine import describe_machine
 from permll.bench.results import TIMING_FILE, read_timing
 from permll.training.callbacks import Callback
-from permll.training.run import LOCK, Run
+from permll.training.run import LOCK_FILE, Run
 from permll.utils.files import atomic_write_text
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class TrainingTimer(Callback):
     On a CPU it is processor time, which does not depend on other processes; on other devices it is wall-clock time.
     """
 
-    def on_start(self, trainer: "Trainer", run: Run) -> None:
+    def on_train_start(self, trainer: "Trainer", run: Run) -> None:
         """Continue from the time that an earlier process wrote."""
         self._run = run
         self._clock: Callable[[], float] = (
@@ -49,11 +49,11 @@ class TrainingTimer(Callback):
         self._offset = (read_timing(run.folder).seconds or 0.0) - self._clock()
         self._machine = describe_machine(trainer.fabric.device)
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Write the time after an epoch and its evaluation."""
         self._write()
 
-    def on_end(self, run: Run) -> None:  # noqa: ARG002
+    def on_train_end(self, run: Run) -> None:  # noqa: ARG002
         """Write the time of a finished or interrupted run."""
         self._write()
 
@@ -108,8 +108,8 @@ def _wait_for_lock(folder: Path) -> None:
         import fcntl
     except ImportError:  # Windows
         return
-    if (folder / LOCK).is_file():
-        with (folder / LOCK).open() as file:
+    if (folder / LOCK_FILE).is_file():
+        with (folder / LOCK_FILE).open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
 
 

@@ -1,149 +1,182 @@
-"""From a finished run to findings: the posterior of every label, why it is suspect, and what else is like it."""
+"""Label issues of a training: the posterior of every label, the evidence against it, and similar samples."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from permll.cleaning.duplicates import contradictions
-from permll.cleaning.findings import THRESHOLD, Findings
+from permll.cleaning.duplicates import conflicting_duplicates
 from permll.cleaning.neighbors import nearest_rows
-from permll.cleaning.prediction_averaging import Remembered, remembered
+from permll.cleaning.prediction_averaging import MeanPredictions, PredictionAverager
 from permll.data.dataset import LabeledData
-from permll.functional.label_posterior import (
+from permll.findings import Findings
+from permll.functional.noise_model import (
     NoiseModel,
-    conservative_model,
+    conservative_noise_model,
     fit_label_bias,
     fit_noise_model,
     label_posterior,
 )
-from permll.training.predictor import load_predictor
-from permll.training.run import Run
+from permll.methods._features import logits_and_features
+from permll.training.noise_estimate import NoiseEstimate, by_corrected_labels, by_likelihood, by_mixture
 
-NEIGHBOURS = 8
-LOOKED_AT = 10_000  # of the most suspect rows the neighbors are found; nobody reviews more
+if TYPE_CHECKING:
+    from permll.training.run import Run
+    from permll.training.trainer import Trainer
 
-
-def judge(run: Run, data: LabeledData, threshold: float = THRESHOLD) -> Findings:
-    """Return the findings of a finished run that was watched by ``Memory``.
-
-    Args:
-        run: the run.
-        data: all its samples, as they were read, in any order.
-        threshold: see ``Findings``.
-    """
-    place = {name: row for row, name in enumerate(data.ids)}
-    memory = remembered(run.folder)
-    rows = torch.tensor([place[name] for name in memory.ids])  # of what is remembered, in the order of the data
-    labels = _given(run, memory)
-    noise_model, posterior, conservative = posterior_of(memory, labels)
-    order = rows.argsort()
-    known = data.take(rows[order])
-    log_p, given = memory.log_p[order], labels[order]
-    duplicates = contradictions(known.inputs, given)
-    bare = Findings.of_posterior(
-        known.ids, known.classes, given, posterior[order], conservative=conservative[order], threshold=threshold
-    )
-    neighbors = _neighbors(run, known, bare)
-    reasons = _reasons(run, bare, log_p, given, neighbors, duplicates)
-    about = _about(run, known, noise_model, memory, labels)
-    return replace(bare, reasons=reasons, neighbors=neighbors, duplicates=duplicates, metadata=about)
+NUM_NEIGHBORS = 8
+MAX_ROWS_WITH_NEIGHBORS = 10_000  # the most suspect rows; more are hardly ever reviewed
 
 
-class Judgement(NamedTuple):
-    """The channel that held-out rows tell, and the posterior (N, c) of all rows, also as a sceptic has it."""
+class LabelPosterior(NamedTuple):
+    """The noise model of held-out rows, and the posterior (N, c) of all rows under it and under a conservative one."""
 
     noise_model: NoiseModel
     posterior: Tensor
     conservative: Tensor
 
 
-def posterior_of(memory: Remembered, labels: Tensor) -> Judgement:
-    """Return what is to be believed of N labels.
+def estimate_posterior(predictions: MeanPredictions) -> LabelPosterior:
+    """Return the posterior of the true class of N samples.
 
-    Without held-out rows the channel is told by the rows that were trained on, and nothing is taken back.
+    Without held-out rows the noise model is fitted on the training rows, and no label bias is corrected.
     """
-    seen, held_out = slice(memory.predictor), slice(memory.predictor, None)
-    told = held_out if memory.predictor < len(labels) else seen
-    noise_model = fit_noise_model(memory.log_p[told], labels[told])
+    log_p, labels = predictions.log_p, predictions.labels
+    train, held_out = slice(predictions.num_train), slice(predictions.num_train, None)
+    fitted = held_out if predictions.num_train < len(labels) else train
+    noise_model = fit_noise_model(log_p[fitted], labels[fitted])
 
-    def posterior(noise_model: NoiseModel) -> Tensor:
-        if told is seen:
-            return label_posterior(memory.log_p, labels, noise_model)
-        label_bias = fit_label_bias(memory.log_p[seen], labels[seen], noise_model)
-        parts = [(seen, label_bias), (held_out, 0.0)]
-        return torch.cat([label_posterior(memory.log_p[at], labels[at], noise_model, b) for at, b in parts])
+    def posterior(model: NoiseModel) -> Tensor:
+        if fitted is train:
+            return label_posterior(log_p, labels, model)
+        bias = fit_label_bias(log_p[train], labels[train], model)
+        return torch.cat(
+            [
+                label_posterior(log_p[train], labels[train], model, bias),
+                label_posterior(log_p[held_out], labels[held_out], model),
+            ]
+        )
 
-    return Judgement(
-        noise_model,
-        posterior(noise_model),
-        posterior(conservative_model(noise_model, memory.log_p[told], labels[told])),
+    conservative = conservative_noise_model(noise_model, log_p[fitted], labels[fitted])
+    return LabelPosterior(noise_model, posterior(noise_model), posterior(conservative))
+
+
+def noise_estimates(predictions: MeanPredictions, posterior: Tensor, classes: tuple[str, ...]) -> list[NoiseEstimate]:
+    """Return the noise estimates of mean predictions, the default first."""
+    log_p, labels, n = predictions.log_p, predictions.labels, predictions.num_train
+    held_out = n < len(labels)
+    fitted = slice(n, None) if held_out else slice(n)
+    return [
+        by_likelihood(log_p[fitted], labels[fitted], classes, "held_out" if held_out else "training"),
+        by_corrected_labels(posterior, labels, classes),
+        by_mixture(log_p[:n], labels[:n], classes),
+    ]
+
+
+def find_label_issues(
+    trainer: "Trainer",
+    run: "Run",
+    averager: PredictionAverager,
+    data: LabeledData,
+    threshold: float,
+) -> tuple[Findings, list[NoiseEstimate]]:
+    """Return the findings and noise estimates at the end of a training; a collective call.
+
+    Args:
+        trainer: at its end.
+        run: its run.
+        averager: with the predictions of all epochs.
+        data: all samples as they were read, in any order.
+        threshold: see ``Findings``.
+    """
+    predictions = averager.mean()
+    noise_model, posterior, conservative = estimate_posterior(predictions)
+    estimates = noise_estimates(predictions, posterior, data.classes)
+    corrected, _ = trainer.method.labels_and_quality(trainer.predict_logits)
+    with averager.use_best_weights(trainer):
+        features = _features(trainer)
+    position = {name: row for row, name in enumerate(data.ids)}
+    rows = torch.tensor([position[name] for name in predictions.ids])
+    order = rows.argsort()  # of the predictions, in the order of the data
+    known = data.take(rows[order])
+    labels = predictions.labels[order]
+    duplicates = conflicting_duplicates(known.inputs, labels)
+    findings = Findings.from_posterior(
+        known.ids,
+        known.classes,
+        labels,
+        posterior[order],
+        conservative=conservative[order],
+        threshold=threshold,
+        duplicates=duplicates,
+        metadata=_metadata(run, known, noise_model, predictions, estimates[0]),
     )
+    neighbors = _neighbors(features[order], findings)
+    is_corrected = torch.zeros(len(rows), dtype=torch.bool)  # held-out rows are not trained on
+    is_corrected[: predictions.num_train] = corrected.cpu().argmax(1) != trainer.data.labels
+    reasons = _reasons(is_corrected[order], predictions.log_p[order], labels, neighbors, duplicates)
+    return replace(findings, reasons=reasons, neighbors=neighbors), estimates
 
 
-def _given(run: Run, memory: Remembered) -> Tensor:
-    """Return the labels that the run was told, in the order of what it remembers."""
-    with np.load(run.folder / "labels.npz", allow_pickle=False) as saved:
-        told = dict(zip(saved["ids"].tolist(), saved["given"].tolist(), strict=True))
-        told |= dict(zip(saved["validation"].tolist(), saved["validation_given"].tolist(), strict=True))
-    return torch.tensor([told[name] for name in memory.ids])
+def _features(trainer: "Trainer") -> Tensor:
+    """Return the inputs of the first network's last layer for training rows, then held-out rows."""
+    network = next(iter(trainer.method.networks.values()))
+    parts = [trainer.data] if trainer.validation is None else [trainer.data, trainer.validation]
+    return torch.cat([trainer.evaluate(lambda x: logits_and_features(network, x)[1], part) for part in parts])
 
 
-def _neighbors(run: Run, data: LabeledData, findings: Findings) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Return (N, m) the rows most alike, for those that may be looked at; -1 for the others."""
-    features = load_predictor(run).features(data.inputs)
-    first = findings.order[:LOOKED_AT].copy()
-    found = nearest_rows(features, torch.from_numpy(first), NEIGHBOURS)
-    neighbors = np.full((len(data), found.shape[1]), -1, np.int32)
-    neighbors[first] = found.numpy()
+def _neighbors(features: Tensor, findings: Findings) -> NDArray[np.int32]:
+    """Return (N, m) the nearest rows of the most suspect ones; -1 for the others."""
+    first = findings.order[:MAX_ROWS_WITH_NEIGHBORS].copy()
+    nearest = nearest_rows(features, torch.from_numpy(first), NUM_NEIGHBORS)
+    neighbors = np.full((len(findings), nearest.shape[1]), -1, np.int32)
+    neighbors[first] = nearest.numpy()
     return neighbors
 
 
 def _reasons(
-    run: Run,
-    findings: Findings,
+    is_corrected: Tensor,
     log_p: Tensor,
-    given: Tensor,
-    neighbors: np.ndarray[Any, np.dtype[np.int32]],
+    labels: Tensor,
+    neighbors: NDArray[np.int32],
     duplicates: tuple[tuple[int, ...], ...],
-) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return what speaks against each label, as sums of the keys of ``REASONS``."""
-    turned = {one.id for one in run.findings if one.proposed != one.given}
-    labels = given.numpy()
-    reasons = np.array([name in turned for name in findings.ids]).astype(np.uint8)
-    reasons |= 2 * (log_p.argmax(1) != given).numpy().astype(np.uint8)
+) -> NDArray[np.uint8]:
+    """Return the evidence against each label, as sums of the keys of ``REASONS``."""
+    given = labels.numpy()
+    reasons = is_corrected.numpy().astype(np.uint8)
+    reasons |= 2 * (log_p.argmax(1) != labels).numpy().astype(np.uint8)
     if neighbors.shape[1]:
-        same = (labels[neighbors] == labels[:, None]).mean(1)
+        same = (given[neighbors] == given[:, None]).mean(1)
         reasons |= 4 * ((same < 0.5) & (neighbors[:, 0] >= 0)).astype(np.uint8)
     for rows in duplicates:
         reasons[list(rows)] |= 8
     return reasons
 
 
-def _knows(memory: Remembered, labels: Tensor) -> Mapping[str, float]:
-    """Return which share of held-out labels the network says, and which one who knows the commonest class alone."""
-    rows = slice(memory.predictor if memory.predictor < len(labels) else 0, None)
-    told, given = memory.log_p[rows].argmax(1), labels[rows]
-    guess = given.bincount().max().item() / len(given)
-    error = math.sqrt(guess * (1 - guess) / len(given))
-    return {"agrees": (told == given).double().mean().item(), "guess": guess, "error": error}
-
-
-def _about(
-    run: Run, data: LabeledData, noise_model: NoiseModel, memory: Remembered, labels: Tensor
-) -> Mapping[str, Any]:
-    low, high = noise_model.interval
+def _metadata(
+    run: "Run", data: LabeledData, noise_model: NoiseModel, predictions: MeanPredictions, estimate: NoiseEstimate
+) -> dict[str, Any]:
     return {
         "method": run.recipe.method.name,
         "data": repr(data),
         "run": str(run.folder),
         "source": run.recipe.data.source,
-        "noise": {"rate": noise_model.rate, "low": low, "high": high, "rows": len(memory.ids) - memory.predictor},
-        "network": _knows(memory, labels),
+        "noise": estimate.summary(),
+        "network": _held_out_accuracy(predictions),
         "transition": noise_model.transition.tolist(),
-        "epoch": memory.epoch,
+        "epoch": predictions.epoch,
     }
+
+
+def _held_out_accuracy(predictions: MeanPredictions) -> dict[str, float]:
+    """Return the accuracy on held-out labels, that of the majority class, and its standard error."""
+    n = predictions.num_train
+    rows = slice(n if n < len(predictions.labels) else 0, None)
+    predicted, given = predictions.log_p[rows].argmax(1), predictions.labels[rows]
+    majority = given.bincount().max().item() / len(given)
+    error = math.sqrt(majority * (1 - majority) / len(given))
+    return {"accuracy": (predicted == given).double().mean().item(), "majority": majority, "error": error}

@@ -1,36 +1,36 @@
-"""The samples that are most alike, as the network sees them."""
+"""Nearest neighbors by cosine similarity of features."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-BLOCK = 2**26  # similarities that are made at a time, 256 MB
+BLOCK_SIZE = 2**26  # similarities computed at a time, 256 MB
 
 
 def nearest_rows(features: Tensor, rows: Sequence[int] | Tensor, count: int) -> Tensor:
-    """Return for each of ``rows`` the other ``count`` rows whose features point in the most similar directions.
+    """Return the ``count`` nearest other rows of each of ``rows``.
 
     Args:
         features: (N, d).
-        rows: n positions to find neighbors of.
-        count: how many; at most N - 1 are found.
+        rows: n positions.
+        count: number of neighbors; at most N - 1 exist.
 
     Returns:
-        (n, min(count, N - 1)) int64, the most alike first.
+        (n, min(count, N - 1)) int64, nearest first.
 
     Examples:
         >>> nearest_rows(torch.tensor([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]]), [0], 2)
         tensor([[1, 2]])
     """
     features = features.float()
-    lengths = features.norm(dim=1).clamp_min(torch.finfo(torch.float32).tiny)  # N of them: no second table of features
+    norms = features.norm(dim=1).clamp_min(torch.finfo(torch.float32).tiny)  # normalizing would copy the features
     rows = torch.as_tensor(rows, dtype=torch.int64)
     count = min(count, len(features) - 1)
-    found = []
-    for block in rows.split(max(BLOCK // len(features), 1)):
-        alike = (features[block] / lengths[block, None]) @ features.T
-        alike /= lengths
-        alike[torch.arange(len(block)), block] = -torch.inf
-        found.append(alike.topk(count, dim=1).indices)
-    return torch.cat(found) if found else torch.empty(0, count, dtype=torch.int64)
+    neighbors = []
+    for block in rows.split(max(BLOCK_SIZE // len(features), 1)):
+        similarity = (features[block] / norms[block, None]) @ features.T
+        similarity /= norms
+        similarity[torch.arange(len(block)), block] = -torch.inf
+        neighbors.append(similarity.topk(count, dim=1).indices)
+    return torch.cat(neighbors) if neighbors else torch.empty(0, count, dtype=torch.int64)

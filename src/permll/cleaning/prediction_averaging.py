@@ -1,13 +1,14 @@
-"""What a network said of every row while it was trained: the mean of its predictions, up to the best epoch.
+"""Mean predictions over the epochs of a training, up to the best epoch.
 
-A mean over epochs is steadier than the last word, and it is taken before wrong labels are learned by heart: the best
-epoch is the one whose predictions make the labels of held-out rows likeliest, seen through a channel of wrong labels.
+The mean over epochs has less variance than the last epoch's prediction, and stopping at the best epoch excludes the
+memorization of wrong labels. The best epoch maximizes the likelihood of held-out labels under a noise model.
 """
 
+import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,118 +17,155 @@ from torch import Tensor
 
 from permll.functional.noise_rate import WarmFit, warm_fit
 from permll.training.callbacks import Callback
-from permll.training.predictor import choose_weights
-from permll.training.run import Run
 from permll.utils.files import atomic_write
 
 if TYPE_CHECKING:
+    from permll.training.run import Run
     from permll.training.trainer import Trainer
 
-MEMORY = "memory.npz"
+PREDICTIONS_FILE = "predictions.npz"
 _TINY = torch.finfo(torch.float32).tiny
+Weights = Mapping[str, Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
-class Remembered:
-    """The mean predictions of a run.
+class MeanPredictions:
+    """Mean predictions of N samples: training rows first, then held-out rows.
 
     Args:
-        ids: N names, those of training rows first, then those that were held out.
-        log_p: (N, c) float32, logarithms of mean probabilities.
-        trained: how many of the rows were trained on.
-        epoch: up to which the mean was taken.
+        ids: N sample ids.
+        labels: (N,) given labels.
+        log_p: (N, c) float32, logarithms of the mean probabilities.
+        num_train: number of training rows.
+        epoch: last epoch of the mean.
     """
 
     ids: tuple[str, ...]
+    labels: Tensor
     log_p: Tensor
-    predictor: int
+    num_train: int
     epoch: int
 
 
-class Memory(Callback):
-    """Remembers in ``memory.npz`` of a run's folder; whatever happens to the process, each epoch counts once.
+class PredictionAverager:
+    """Averages the predictions of a trainer, one ``update`` for each epoch.
 
-    The weights of the best epoch become those of the run, where rows are held out that can tell which it is.
+    Args:
+        trainer: its data and held-out rows are predicted.
     """
 
-    everywhere = True  # all ranks predict
+    def __init__(self, trainer: "Trainer") -> None:
+        parts = [trainer.data] if trainer.validation is None else [trainer.data, trainer.validation]
+        self.ids = tuple(name for part in parts for name in part.ids)
+        self.labels = torch.cat([part.labels for part in parts])
+        self.num_train = len(trainer.data)
+        self.epochs = self.best_epoch = 0
+        self.best_weights: Weights | None = None  # None: those of the last epoch
+        self._sum = torch.zeros(len(self.ids), trainer.data.num_classes)
+        self._best_mean = self._sum.clone()
+        self._likelihood = -math.inf
+        self._fit: WarmFit | None = None
 
-    def on_start(self, trainer: "Trainer", run: Run) -> None:
-        """Take up what an earlier process remembered; what it could not write down any more is looked at again."""
-        self._run, self._path = run, run.folder / MEMORY
-        self._ids = (*trainer.data.ids, *(() if trainer.validation is None else trainer.validation.ids))
-        self._total = torch.zeros(len(self._ids), trainer.data.num_classes)
-        self._best = self._total.clone()
-        self._epochs, self._best_epoch, self._likelihood = 0, 0, -math.inf
-        self._explained: WarmFit | None = None
-        self._load()
-        if self._epochs < trainer.epoch:
-            self._look(trainer)
-
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
-        """Add an epoch."""
-        self._look(trainer)
-
-    def _look(self, trainer: "Trainer") -> None:
-        seen = [trainer.predict(trainer.data).cpu()]
-        if trainer.validation is not None:
-            seen.append(trainer.predict(trainer.validation).cpu())
-        self._total += torch.cat(seen)
-        self._epochs += 1
+    def update(self, trainer: "Trainer") -> bool:
+        """Add the predictions of the present epoch; return whether it is the best so far."""
+        probs = [trainer.predict(trainer.data).cpu()]
         likelihood = 0.0
         if trainer.validation is not None:
-            self._explained = warm_fit(seen[1].clamp_min(_TINY).log(), trainer.validation.labels, self._explained)
-            likelihood = self._explained.likelihood
-        if likelihood >= self._likelihood:
-            self._likelihood, self._best_epoch = likelihood, trainer.epoch
-            self._best = self._total / self._epochs
-            if (
-                trainer.validation is not None and trainer.group.is_main
-            ):  # before the numbers: what is seen again is chosen again
-                networks = {name: network.state_dict() for name, network in trainer.method.networks.items()}
-                choose_weights(self._run, networks, trainer.epoch)
-        if trainer.group.is_main:
-            self._save(len(trainer.data))
+            probs.append(trainer.predict(trainer.validation).cpu())
+            self._fit = warm_fit(probs[1].clamp_min(_TINY).log(), trainer.validation.labels, self._fit)
+            likelihood = self._fit.likelihood
+        self._sum += torch.cat(probs)
+        self.epochs += 1
+        if likelihood < self._likelihood:
+            return False
+        self._likelihood, self.best_epoch = likelihood, trainer.epoch
+        self._best_mean = self._sum / self.epochs
+        if trainer.validation is not None:
+            networks = trainer.method.networks.items()
+            self.best_weights = {name: copy.deepcopy(dict(network.state_dict())) for name, network in networks}
+        return True
 
-    def _save(self, predictor: int) -> None:
-        with atomic_write(self._path) as file:
-            np.savez(
-                file,
-                ids=np.array(self._ids),
-                total=self._total.numpy(),
-                best=self._best.numpy(),
-                numbers=np.array([self._epochs, self._best_epoch, predictor]),
-                likelihood=np.array(self._likelihood),
-                **({} if self._explained is None else _arrays(self._explained)),
-            )
+    def mean(self) -> MeanPredictions:
+        """Return the mean predictions up to the best epoch."""
+        log_p = self._best_mean.clamp_min(_TINY).log()
+        return MeanPredictions(self.ids, self.labels, log_p, self.num_train, self.best_epoch)
 
-    def _load(self) -> None:
-        if not self._path.is_file():
+    @contextmanager
+    def use_best_weights(self, trainer: "Trainer") -> Iterator[None]:
+        """Give the trainer's networks the weights of the best epoch within the block."""
+        if self.best_weights is None:
+            yield
             return
-        with np.load(self._path, allow_pickle=False) as saved:
-            if tuple(saved["ids"].tolist()) != self._ids:
-                return  # other rows: what was remembered of them is not taken over
-            self._total, self._best = torch.from_numpy(saved["total"]), torch.from_numpy(saved["best"])
-            self._epochs, self._best_epoch, _ = saved["numbers"].tolist()
-            self._likelihood = float(saved["likelihood"])
-            if "transition" in saved:
-                likelihood, place = saved["explained"].tolist()
-                self._explained = WarmFit(likelihood, torch.from_numpy(saved["transition"]), int(place))
+        networks = trainer.method.networks
+        last = {name: copy.deepcopy(dict(network.state_dict())) for name, network in networks.items()}
+        _load_weights(trainer, self.best_weights)
+        try:
+            yield
+        finally:
+            _load_weights(trainer, last)
+
+    def to_arrays(self) -> dict[str, Any]:
+        """Return the state as arrays, without weights."""
+        arrays = {
+            "ids": np.array(self.ids),
+            "sum": self._sum.numpy(),
+            "best_mean": self._best_mean.numpy(),
+            "epochs": np.array([self.epochs, self.best_epoch]),
+            "likelihood": np.array(self._likelihood),
+        }
+        if self._fit is not None:
+            arrays["fit"] = np.array([self._fit.likelihood, self._fit.temperature_index])
+            arrays["transition"] = self._fit.transition.numpy()
+        return arrays
+
+    def load_arrays(self, arrays: Mapping[str, Any]) -> None:
+        """Restore the state of ``to_arrays``; that of other rows is ignored."""
+        if tuple(arrays["ids"].tolist()) != self.ids:
+            return
+        self._sum, self._best_mean = torch.from_numpy(arrays["sum"]), torch.from_numpy(arrays["best_mean"])
+        self.epochs, self.best_epoch = arrays["epochs"].tolist()
+        self._likelihood = float(arrays["likelihood"])
+        if "transition" in arrays:
+            likelihood, temperature_index = arrays["fit"].tolist()
+            self._fit = WarmFit(likelihood, torch.from_numpy(arrays["transition"]), int(temperature_index))
 
 
-def _arrays(warm: WarmFit) -> dict[str, Any]:
-    return {
-        "explained": np.array([warm.likelihood, warm.place]),
-        "transition": warm.transition.numpy(),
-    }
+class AveragePredictions(Callback):
+    """Averages predictions in ``predictions.npz`` of the run's folder; each epoch counts once, also after a kill.
+
+    The weights of the best epoch become those of the run, if it has held-out rows.
+    """
+
+    all_ranks = True  # all processes predict
+
+    averager: PredictionAverager
+
+    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
+        """Load the state of an interrupted training; add the epoch that it could not write any more."""
+        self._run, self.averager = run, PredictionAverager(trainer)
+        path = run.folder / PREDICTIONS_FILE
+        if path.is_file():
+            with np.load(path, allow_pickle=False) as arrays:
+                self.averager.load_arrays(arrays)
+            if trainer.validation is not None and (best := run.checkpoints.best()) is not None:
+                self.averager.best_weights = best["networks"]
+        if self.averager.epochs < trainer.epoch:
+            self._update(trainer)
+
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Add an epoch."""
+        self._update(trainer)
+
+    def _update(self, trainer: "Trainer") -> None:
+        is_best = self.averager.update(trainer)
+        if not trainer.group.is_main:
+            return
+        if is_best and self.averager.best_weights is not None:  # before the file below: a repeated epoch chooses again
+            self._run.checkpoints.save_best(trainer.epoch, self.averager.best_weights)
+        with atomic_write(self._run.folder / PREDICTIONS_FILE) as file:
+            np.savez(file, **self.averager.to_arrays())
 
 
-def remembered(folder: Path | str) -> Remembered:
-    """Return what the memory of a run holds."""
-    path = Path(folder) / MEMORY
-    if not path.is_file():
-        raise FileNotFoundError(f"{folder} has no memory of predictions: permll clean DATA --out {folder} makes one.")
-    with np.load(path, allow_pickle=False) as saved:
-        _, epoch, predictor = saved["numbers"].tolist()
-        log_p = torch.from_numpy(saved["best"]).clamp_min(_TINY).log()
-        return Remembered(tuple(saved["ids"].tolist()), log_p, predictor, epoch)
+def _load_weights(trainer: "Trainer", weights: Weights) -> None:
+    for name, network in trainer.method.networks.items():
+        network.load_state_dict(dict(weights[name]))

@@ -1,37 +1,35 @@
-"""The samples that findings are about, to look at and to write again: read anew from where they came from."""
+"""The data that a run was trained on, read again from its source."""
 
 from pathlib import Path
 
 from permll.data.dataset import LabeledData
 from permll.data.loading import load
-from permll.data.registry import SETS
+from permll.data.registry import DATASETS
 from permll.training.run import Run
 
 
-def path_of(run: Run) -> Path | None:
-    """Return the file or folder that a run was made from; None for sets by name and data in memory."""
+def source_path(run: Run) -> Path | None:
+    """Return the file or folder that a run was trained on; None for built-in sets and data in memory."""
     source = run.recipe.data.source
-    if not source or source in SETS:
+    if not source or source in DATASETS:
         return None
     path = Path(source).expanduser()
     split = run.recipe.data.options.get("split")
     path = path if split is None else path / str(split)
     if not path.exists():
         raise FileNotFoundError(
-            f"there is no {path}, which {run.folder} was made from: bring it back, or start permll where it was then."
+            f"{path}, the source of {run.folder}, does not exist: restore it, or run permll from the same folder as "
+            "before."
         )
     return path
 
 
-def samples_of(run: Run) -> LabeledData:
-    """Return all samples of a run's data, by their ids; texts and tables as they are, not encoded.
-
-    Their labels are those of the source. What a run was told and found, ``Findings`` holds.
-    """
+def load_source(run: Run) -> LabeledData:
+    """Return all samples of a run's source; texts and tables are not encoded, and labels are those of the source."""
     section = run.recipe.data
     if not section.source:
         raise ValueError(
-            f"{run.folder} was trained on data in memory, which it does not keep: clean a file or a folder instead."
+            f"{run.folder} was trained on data in memory, which it does not store: clean a file or a folder instead."
         )
-    path_of(run)
+    source_path(run)
     return load(section.source, root=section.root, **section.options)

@@ -1,4 +1,4 @@
-"""Pictures of samples, as a browser wants them."""
+"""Thumbnails of samples in formats that browsers show."""
 
 import io
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,22 +8,22 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SMALL = 96  # up to so many pixels a side nothing is lost in the encoding
+MAX_LOSSLESS_SIDE = 96  # pixels; larger images are encoded as JPEG
 
 
-class Picture(NamedTuple):
-    """An encoded picture."""
+class Thumbnail(NamedTuple):
+    """An encoded image and its MIME type."""
 
     content: bytes
     type: str
 
 
 def to_image(value: Any) -> "Image | None":
-    """Return a sample as a PIL image, upright and of 8 bits; None if it is none.
+    """Return a sample as an upright 8-bit PIL image; None if it is not an image.
 
     Args:
-        value: a PIL image, or a tensor (C, H, W) or (H, W) with one, three or four channels. Numbers that are not
-            uint8 are stretched from their smallest to their largest.
+        value: a PIL image, or a tensor (C, H, W) or (H, W) with one, three or four channels. Values other
+            than uint8 are scaled from their range to 0..255.
 
     Examples:
         >>> import torch
@@ -35,7 +35,7 @@ def to_image(value: Any) -> "Image | None":
     from PIL import Image, ImageOps
 
     if isinstance(value, Image.Image):
-        return _eight_bits(ImageOps.exif_transpose(value))
+        return _to_8_bit(ImageOps.exif_transpose(value))
     if not hasattr(value, "ndim") or value.ndim not in (2, 3):
         return None
     pixels = np.asarray(value)
@@ -43,38 +43,38 @@ def to_image(value: Any) -> "Image | None":
         if pixels.shape[0] not in (1, 3, 4):
             return None
         pixels = pixels[0] if pixels.shape[0] == 1 else pixels.transpose(1, 2, 0)
-    return Image.fromarray(pixels if pixels.dtype == np.uint8 else _stretched(pixels))
+    return Image.fromarray(pixels if pixels.dtype == np.uint8 else _scale_to_8_bit(pixels))
 
 
-def encode(image: "Image", side: int) -> Picture:
-    """Encode an image so that it has at most ``side`` pixels a side; a small one is never made larger.
+def encode_thumbnail(image: "Image", side: int) -> Thumbnail:
+    """Encode an image with at most ``side`` pixels a side; a small one is not enlarged.
 
     Examples:
         >>> from PIL import Image
-        >>> encode(Image.new("RGB", (2000, 1000)), 160).type, encode(Image.new("L", (28, 28)), 160).type
-        ('image/jpeg', 'image/png')
+        >>> [encode_thumbnail(Image.new("RGB", size), 160).type for size in ((2000, 1000), (28, 28))]
+        ['image/jpeg', 'image/png']
     """
     from PIL import Image
 
-    see_through = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
-    image = image.convert("RGBA" if see_through else "L" if image.mode in ("L", "1") else "RGB")
+    has_alpha = image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+    image = image.convert("RGBA" if has_alpha else "L" if image.mode in ("L", "1") else "RGB")
     if max(image.size) > side:
         image.thumbnail((side, side), Image.Resampling.LANCZOS)
     file = io.BytesIO()
-    if see_through or max(image.size) <= SMALL:
+    if has_alpha or max(image.size) <= MAX_LOSSLESS_SIDE:
         image.save(file, "PNG")
-        return Picture(file.getvalue(), "image/png")
+        return Thumbnail(file.getvalue(), "image/png")
     image.save(file, "JPEG", quality=85)
-    return Picture(file.getvalue(), "image/jpeg")
+    return Thumbnail(file.getvalue(), "image/jpeg")
 
 
-def _eight_bits(image: "Image") -> "Image":
+def _to_8_bit(image: "Image") -> "Image":
     from PIL import Image
 
-    return Image.fromarray(_stretched(np.asarray(image))) if image.mode[0] in "IF" else image
+    return Image.fromarray(_scale_to_8_bit(np.asarray(image))) if image.mode[0] in "IF" else image
 
 
-def _stretched(pixels: Any) -> Any:
+def _scale_to_8_bit(pixels: Any) -> Any:
     values = np.nan_to_num(pixels.astype(np.float64))
     low, high = (values.min(), values.max()) if values.size else (0.0, 0.0)
     return ((values - low) * (255 / (high - low) if high > low else 0)).astype(np.uint8)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from permll.cleaning.apply.api import Applied, Plan
+    from permll.cleaning.apply.api import ApplyResult, Plan
 
 Option = typer.Option
 MAX_PREVIEW_ROWS = 10
@@ -43,24 +43,26 @@ def apply(
             raise ValueError("--export can only be combined with --out and --limit.")
         _export(run, out, export, limit)
         return
-    from permll.cleaning.apply.api import carry_out, check_place, plan
-    from permll.cleaning.apply.corrections import MIN_PROBABILITY
+    from permll.cleaning.apply.api import check_output, execute, plan
+    from permll.cleaning.apply.corrections import DEFAULT_MIN_PROBABILITY
 
     output_format: Any = as_
-    planned = plan(run, auto=auto, min_probability=MIN_PROBABILITY if min_probability is None else min_probability)
+    planned = plan(
+        run, auto=auto, min_probability=DEFAULT_MIN_PROBABILITY if min_probability is None else min_probability
+    )
     if out is not None:
-        check_place(planned, out, output_format)
+        check_output(planned, out, output_format)
     if dry_run or out is None:
         typer.echo("\n".join(preview(planned)))
     else:
-        typer.echo("\n".join(summary(planned, carry_out(planned, out, output_format))))
+        typer.echo("\n".join(summary(planned, execute(planned, out, output_format))))
 
 
 def preview(planned: "Plan") -> Iterator[str]:
     """Yield the lines of a dry run: counts, changes by class pair, and the first changed labels."""
     yield f"{_counts(planned)}; nothing was written."
     yield from _class_pairs(planned)
-    changing = [correction for correction in planned.found if correction.changes]
+    changing = [correction for correction in planned.corrections if correction.is_change]
     first = changing[:MAX_PREVIEW_ROWS]
     if first:
         yield f"The first {len(first)}:"
@@ -72,12 +74,12 @@ def preview(planned: "Plan") -> Iterator[str]:
         yield f"  {correction.id:<{width}}  {change}  ({correction.source}{reviewer}{probability})"
 
 
-def summary(planned: "Plan", applied: "Applied") -> Iterator[str]:
+def summary(planned: "Plan", applied: "ApplyResult") -> Iterator[str]:
     """Yield the lines after writing: counts, changes by class pair, paths, and the command to train on the result."""
     yield f"{_counts(planned)}."
     yield from _class_pairs(planned)
     yield from applied.notes
-    yield f"Written: {applied.path}; changes: {applied.changes}"
+    yield f"Written: {applied.path}; changes: {applied.changes_path}"
     if applied.commands:
         yield "Train on it:"
         yield from (f"  {command}" for command in applied.commands)
@@ -88,14 +90,14 @@ def summary(planned: "Plan", applied: "Applied") -> Iterator[str]:
 def _counts(planned: "Plan") -> str:
     from permll.cleaning.apply.corrections import count_sources
 
-    sources = ", ".join(f"{count:,} {source}" for source, count in count_sources(planned.found).items())
-    return f"{planned.changed:,} of {len(planned.findings):,} labels change ({sources})"
+    sources = ", ".join(f"{count:,} {source}" for source, count in count_sources(planned.corrections).items())
+    return f"{planned.num_changed:,} of {len(planned.findings):,} labels change ({sources})"
 
 
 def _class_pairs(planned: "Plan") -> Iterator[str]:
     from permll.cleaning.apply.corrections import count_changes
 
-    counts = {f"{before} -> {after}": count for (before, after), count in count_changes(planned.found).items()}
+    counts = {f"{before} -> {after}": count for (before, after), count in count_changes(planned.corrections).items()}
     width = max(map(len, counts), default=0)
     for pair, count in counts.items():
         yield f"  {pair:<{width}}  {count:,}"
@@ -106,7 +108,7 @@ def _export(run: Path, out: Path, tool: str, limit: int | None) -> None:
 
     format_: Any = tool
     written = export(run, out, format_, limit)
-    config = "" if written.configuration is None else f"; labeling configuration: {written.configuration}"
-    typer.echo(f"{written.count:,} labels for review: {written.path}{config}")
+    config = "" if written.config_path is None else f"; labeling configuration: {written.config_path}"
+    typer.echo(f"{written.num_labels:,} labels for review: {written.path}{config}")
     for note in written.notes:
         typer.echo(note)

@@ -45,13 +45,13 @@ def clean(
     from permll.cleaning.clean import clean
     from permll.distributed.process_group import is_main_process
     from permll.report.findings_text import findings_facts, findings_summary
-    from permll.training.progress import Display, Lines
+    from permll.training.progress import ProgressBar, TextLog
 
     options: dict[str, Any] = {"label": label, "text": text, "image": image, "id": id_}
     options["features"] = features.split(",") if features and "," in features else features
     options["skip_unreadable"] = True if skip_unreadable else None
     overrides = parse_overrides(set_) | ({} if root is None else {"data.root": str(root)})
-    display: Callback = Display() if sys.stderr.isatty() else Lines()
+    display: Callback = ProgressBar() if sys.stderr.isatty() else TextLog()
     try:
         findings = clean(
             data,

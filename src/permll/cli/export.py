@@ -14,9 +14,9 @@ def export(
     ] = None,
 ) -> None:
     """Write the trained network with its preprocessing and class names, for use without permll."""
-    from permll.training.export.export import export_network
+    from permll.training.export.export import export_model
     from permll.training.run import Run
 
     chosen: Any = tuple(formats) if formats else ("safetensors", "onnx", "torch_export")
-    for path in export_network(Run(run), out or run / "export", formats=chosen):
+    for path in export_model(Run(run), out or run / "export", formats=chosen):
         typer.echo(path)

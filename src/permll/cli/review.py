@@ -51,8 +51,8 @@ def review(
 
 def _print_log(run: Path) -> None:
     from permll.cleaning.decisions import Decisions, Entry
-    from permll.cleaning.opening import find_run
+    from permll.training.run import Run
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(Entry._fields)
-    writer.writerows(Decisions(find_run(run).folder).log())
+    writer.writerows(Decisions(Run.open(run).folder).log())

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _CURVES = {
     "test_accuracy": "Test accuracy",
     "noisy_validation_accuracy": "Accuracy on noisy validation",
-    "turned": "Corrected training labels",
+    "corrected": "Corrected training labels",
 }
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 CHART_HEIGHT = 4  # lines
@@ -94,11 +94,11 @@ def _open_run(folder: Path) -> "Run":
 
 def _protocol(run: "Run") -> Any:
     """Return the selected epochs by evaluation protocol; None without test accuracy."""
-    from permll.evaluation.protocol import choose_from_rows
+    from permll.evaluation.protocol import select_from_metrics
 
     metrics = run.metrics
     measured = any(row.get("test_accuracy") is not None for row in metrics)
-    return choose_from_rows(metrics) if measured else None
+    return select_from_metrics(metrics) if measured else None
 
 
 def _show_one(run: "Run") -> None:

@@ -41,9 +41,9 @@ def train(
     """Train a recipe. Ctrl-C saves a checkpoint; permll train RUN resumes."""
     from permll.distributed.process_group import is_main_process
     from permll.report.run_summary import run_summary
-    from permll.training.loggers import tracker
-    from permll.training.progress import Display, JsonLines, Lines
-    from permll.training.recipe_files import choose_recipe
+    from permll.training.loggers import make_logger
+    from permll.training.progress import JsonLog, ProgressBar, TextLog
+    from permll.training.recipe_files import resolve_recipe
     from permll.training.run import Run, default_folder
     from permll.training.train import train
 
@@ -68,14 +68,14 @@ def train(
                 f"{source} is a run and resumes with its own recipe: remove all options but --devices and --num-nodes."
             )
         run = Run(source)
-        recipe = choose_recipe(run.recipe, hardware)
+        recipe = resolve_recipe(run.recipe, hardware)
     else:
         if not source and data is None:
             raise ValueError("nothing to train: give a recipe (see permll recipes list) or --data.")
-        recipe = choose_recipe(source or None, overrides | hardware)
+        recipe = resolve_recipe(source or None, overrides | hardware)
         run = Run(out or default_folder(source or None, recipe))
-    display: Callback = JsonLines() if as_json else Display() if sys.stderr.isatty() else Lines()
-    loggers = [tracker(track)] if track else []
+    display: Callback = JsonLog() if as_json else ProgressBar() if sys.stderr.isatty() else TextLog()
+    loggers = [make_logger(track)] if track else []
     try:
         train(recipe=recipe, out=run.folder, callbacks=[display, *loggers])
     except KeyboardInterrupt as interrupt:

@@ -1,4 +1,4 @@
-"""Everything that feeds training: data sets, a user's own data, views and streams."""
+"""Datasets, readers of user data, transforms and batch streams."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Downloading published files: resumed after a break, checked by digest, and there whole or not at all."""
+"""Downloads of dataset files: resumable, verified by digest, and atomic."""
 
 import errno
 import hashlib
@@ -7,219 +7,189 @@ import os
 import shutil
 import ssl
 from collections.abc import Iterator, Sequence
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from permll._version import __version__
-from permll.data.archives import unpack
-from permll.data.registry import SetInfo, data_root, find
-from permll.data.remote_files import PUBLISHED, Published, mirror_address
+from permll.data.archives import extract_archive
+from permll.data.registry import find_dataset
+from permll.data.remote_files import REMOTE_FILES, RemoteFile
 from permll.utils.progress import progress
 
-ATTEMPTS = 3  # in a row without one byte more than before
+MAX_ATTEMPTS = 3  # in a row without progress
 _TIMEOUT = 30.0
 _CHUNK = 1 << 20
-_RANGE_REFUSED = 416
-_PARTIAL = 206
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NETWORK = (URLError, ConnectionError, TimeoutError, ssl.SSLError, http.client.HTTPException)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NETWORK_ERRORS = (URLError, ConnectionError, TimeoutError, ssl.SSLError, http.client.HTTPException)
 
 
 class DownloadError(OSError):
-    """A file that could not be had."""
+    """A file could not be downloaded."""
 
 
-class _BrokenOffError(ConnectionError):
+class _IncompleteError(ConnectionError):
     """The connection ended before the file did."""
 
 
-class _OtherFileError(Exception):
-    """The server offers something else under this address."""
+def can_download(name: str) -> bool:
+    """Return False if a dataset comes with a package; raise if it must be requested or fetched by hand."""
+    info = find_dataset(name)
+    if info.access.kind in ("package", "download"):
+        return info.access.kind == "download"
+    raise ValueError(f"{info.title} cannot be downloaded here: {info.access.instructions} ({info.access.url}).")
 
 
-def get(name: str, root: Path | str | None = None, *, mirror: Path | str | None = None) -> list[Path]:
-    """Download a set below ``root`` and return where its files are.
-
-    Nothing is done if the set is there already, in any of its official forms. Sets that come with a package need
-    nothing. Those that must be asked for raise, with what to do.
+def download_dataset(name: str, root: Path, mirror: str | None = None) -> list[Path]:
+    """Download the files of a dataset to ``root`` and return their paths; valid local files are kept.
 
     Args:
-        name: of a built-in set.
-        root: see ``data_root``.
-        mirror: a folder with the published files, here or by its address, to be tried before the public ones.
+        name: name of the dataset.
+        root: folder of the datasets.
+        mirror: URL of a folder with the published files, tried before the public ones.
     """
-    if downloadable(name) is None:
-        return []
-    from permll.data.verify import whole
-
-    address = None if mirror is None else mirror_address(mirror)
-    return whole(name, root) or fetch_all(name, data_root(root), address)
+    return [download_file(file, root, mirror) for file in REMOTE_FILES[name]]
 
 
-def downloadable(name: str) -> SetInfo | None:
-    """Return the set if it can be downloaded, None if it comes with a package; otherwise say how to come by it."""
-    info = find(name)
-    if info.access.kind in ("package", "download"):
-        return info if info.access.kind == "download" else None
-    raise ValueError(f"{info.title} is not to be had by download: {info.access.todo} ({info.access.address}).")
-
-
-def fetch_all(name: str, root: Path, mirror: str | None = None) -> list[Path]:
-    """Download what a set consists of below ``root``, file by file; those that are there and right are left alone."""
-    return [fetch(published, root, mirror) for published in PUBLISHED[name]]
-
-
-def fetch(published: Published, root: Path, mirror: str | None = None) -> Path:
-    """Download one published file below ``root``, unpack it if it is an archive, and return where it is."""
-    mirrors = (mirror, *published.mirrors) if mirror else published.mirrors
-    urls = [f"{folder.rstrip('/')}/{published.file}" for folder in mirrors]
-    if not published.holds:
-        return download(urls, root / published.target / published.file, md5=published.md5)
-    folder, archive = root / published.target, root / published.file
-    if all((folder / name).is_file() and _digest(folder / name, "md5") == md5 for name, md5 in published.holds.items()):
+def download_file(file: RemoteFile, root: Path, mirror: str | None = None) -> Path:
+    """Download a published file to ``root``, extract it if it is an archive, and return its path."""
+    mirrors = (mirror, *file.mirrors) if mirror else file.mirrors
+    urls = [f"{folder.rstrip('/')}/{file.name}" for folder in mirrors]
+    if not file.members:
+        return download_url(urls, root / file.target / file.name, file.md5)
+    folder, archive = root / file.target, root / file.name
+    if all((folder / name).is_file() and _md5(folder / name) == md5 for name, md5 in file.members.items()):
         return folder
-    was_there = archive.exists()
-    unpack(download(urls, archive, md5=published.md5), folder)
-    if not was_there:
+    keep_archive = archive.exists()
+    extract_archive(download_url(urls, archive, file.md5), folder)
+    if not keep_archive:
         archive.unlink()
     return folder
 
 
-def download(
-    url: str | Sequence[str], path: Path, *, md5: str | None = None, sha256: str | None = None, size: int | None = None
-) -> Path:
-    """Download a file to ``path``, unless it is there already, and return the path.
+# Not torch.hub.download_url_to_file: it does not resume.
+def download_url(urls: Sequence[str], path: Path, md5: str) -> Path:
+    """Download a file to ``path``, unless a valid one exists, and return the path.
 
-    It grows as ``path``.part, which a later call goes on from, and gets its name when its digest is right.
+    The data go to ``path``.part, which a later call resumes; the file is renamed when its digest is right.
 
     Args:
-        url: one address, or several that are tried in turn.
-        path: where it goes.
-        md5: the digest it must have, or
-        sha256: this one.
-        size: its number of bytes, if known.
+        urls: URLs of the file, tried in turn.
+        path: destination.
+        md5: digest of the file.
     """
-    if (md5 is None) == (sha256 is None):
-        raise ValueError(f"a download needs one digest, md5 or sha256, to be checked by: {path}.")
-    digest = ("md5", md5) if md5 else ("sha256", str(sha256))
-    there = _digest(path, digest[0]) if path.is_file() else None
-    if there == digest[1]:
+    local = _md5(path) if path.is_file() else None
+    if local == md5:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     reasons = []
-    for mirror in [url] if isinstance(url, str) else url:
+    for url in urls:
         try:
-            reason = _from_mirror(mirror, part, digest, size)
-        except OSError as problem:
-            raise _full(part) if problem.errno in _FULL else problem from None
+            reason = _download_from(url, part, md5)
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            raise DownloadError(
+                f"the disk is full: {part} stopped at {_size(part):,} bytes; free some space and try again to resume."
+            ) from None
         if reason is None:
             part.replace(path)
             return path
-        reasons.append(f"{mirror}: {reason}")
-    wrong = f"; the file at {path} has {digest[0]} {there}, not {digest[1]}" if there else ""
+        reasons.append(f"{url}: {reason}")
+    wrong = f"; the file at {path} has md5 {local}, not {md5}" if local else ""
     raise DownloadError(
-        f"{path.name} could not be downloaded ({'; '.join(reasons)}){wrong}: try again later, or fetch it by other "
+        f"{path.name} could not be downloaded ({'; '.join(reasons)}){wrong}: try again later, or get it by other "
         f"means and put it at {path}."
     )
 
 
-def _from_mirror(url: str, part: Path, digest: tuple[str, str], size: int | None) -> str | None:
-    """Fill ``part`` from one address; return why it failed, or None."""
-    reason, furthest, failures = "", _length(part), 0
-    while failures < ATTEMPTS:
-        begun = _length(part)
+def _download_from(url: str, part: Path, md5: str) -> str | None:
+    """Fill ``part`` from one URL; return why it failed, or None."""
+    reason, furthest, failures = "", _size(part), 0
+    while failures < MAX_ATTEMPTS:
+        start = _size(part)
         try:
-            _append(url, part, size)
-        except HTTPError as answer:
-            with answer:
-                if answer.code != _RANGE_REFUSED or not begun:  # otherwise the part is whole, or not a part of this
-                    return f"the server answers {answer.code} {answer.reason}"
-        except _OtherFileError as problem:
-            return str(problem)
-        except _NETWORK as problem:
-            reason = _why(problem)
+            _append(url, part)
+        except HTTPError as response:
+            with response:
+                # A range is refused if the part is complete, or is not a part of this file; the digest decides.
+                if response.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not start:
+                    return f"the server answers {response.code} {response.reason}"
+        except _NETWORK_ERRORS as error:
+            reason = _network_reason(error)
             if url.startswith("file:"):
-                return reason  # asking again changes nothing
-            failures = 0 if _length(part) > furthest else failures + 1
-            furthest = max(furthest, _length(part))
+                return reason  # another attempt would fail too
+            failures = 0 if _size(part) > furthest else failures + 1
+            furthest = max(furthest, _size(part))
             continue
-        found = _digest(part, digest[0])
-        if found == digest[1]:
+        digest = _md5(part)
+        if digest == md5:
             return None
         part.unlink()
-        reason = f"what comes has {digest[0]} {found}, not {digest[1]}"
-        if not begun:
+        reason = f"the downloaded file has md5 {digest}, not {md5}"
+        if not start:
             return reason
-        failures += 1  # what was there before may have been at fault: once more, from the start
+        failures += 1  # the earlier part may have been wrong: start again
     return reason
 
 
-def _append(url: str, part: Path, size: int | None) -> None:
-    """Ask for what ``part`` lacks and add it; start over if the server sends everything."""
-    have = _length(part)
-    headers = {"User-Agent": f"permll/{__version__}", **({"Range": f"bytes={have}-"} if have else {})}
+def _append(url: str, part: Path) -> None:
+    """Request the rest of the file and append it to ``part``; start over if the server sends everything."""
+    size = _size(part)
+    headers = {"User-Agent": f"permll/{__version__}", **({"Range": f"bytes={size}-"} if size else {})}
     with urlopen(Request(url, headers=headers), timeout=_TIMEOUT) as response:
-        begin = have if response.status == _PARTIAL and _first_byte(response) == have else 0
-        if response.status == _PARTIAL and not begin:
+        is_partial = response.status == HTTPStatus.PARTIAL_CONTENT
+        start = size if is_partial and _first_byte(response) == size else 0
+        if is_partial and not start:
             part.unlink()
-            raise _BrokenOffError("the server sends another part than it was asked for")
+            raise _IncompleteError("the server sent another range than requested")
         length = response.headers.get("Content-Length")
-        total = begin + int(length) if length else size
-        if size and total != size:
-            raise _OtherFileError(f"what comes has {total:,} bytes, not {size:,}")
-        if total and total - begin > shutil.disk_usage(part.parent).free:
+        total = start + int(length) if length else None
+        if total and total - start > shutil.disk_usage(part.parent).free:
             raise OSError(errno.ENOSPC, f"{part} needs {total:,} bytes")
         with (
-            part.open("ab" if begin else "wb") as file,
-            progress(part.stem, total, unit="bytes", done=begin) as advance,
+            part.open("ab" if start else "wb") as file,
+            progress(part.stem, total, unit="bytes", done=start) as advance,
         ):
             for chunk in _chunks(response):
                 file.write(chunk)
                 advance(len(chunk))
             file.flush()
             os.fsync(file.fileno())
-    if total and _length(part) < total:
-        raise _BrokenOffError(f"the connection broke off after {_length(part):,} of {total:,} bytes")
+    if total and _size(part) < total:
+        raise _IncompleteError(f"the connection closed after {_size(part):,} of {total:,} bytes")
 
 
 def _chunks(response: Any) -> Iterator[bytes]:
-    """Yield what comes; how a connection that ends too early shows depends on the version of Python."""
+    """Yield the content; some Python versions raise IncompleteRead when a connection closes early."""
     try:
         while chunk := response.read(_CHUNK):
             yield chunk
-    except http.client.IncompleteRead as broken:
-        yield broken.partial
+    except http.client.IncompleteRead as error:
+        yield error.partial
 
 
 def _first_byte(response: Any) -> int | None:
-    """Return where a partial answer begins: 'bytes 500-999/1000' at 500."""
-    begin = str(response.headers.get("Content-Range", "")).removeprefix("bytes ").partition("-")[0]
-    return int(begin) if begin.isdigit() else None
+    """Return the start of a partial response: 500 for 'bytes 500-999/1000'."""
+    start = str(response.headers.get("Content-Range", "")).removeprefix("bytes ").partition("-")[0]
+    return int(start) if start.isdigit() else None
 
 
-def _why(problem: Exception) -> str:
-    if isinstance(problem, URLError):
-        reason = problem.reason
-        if isinstance(reason, FileNotFoundError):
-            return "there is no such file"
-        return f"no connection ({getattr(reason, 'strerror', None) or reason})"
-    return str(problem) or type(problem).__name__
+def _network_reason(error: Exception) -> str:
+    if isinstance(error, URLError):
+        if isinstance(error.reason, FileNotFoundError):
+            return "no such file"
+        return f"no connection ({getattr(error.reason, 'strerror', None) or error.reason})"
+    return str(error) or type(error).__name__
 
 
-def _full(part: Path) -> DownloadError:
-    return DownloadError(
-        f"the disk is full: {part} cannot grow beyond {_length(part):,} bytes; make room and try again, it goes on "
-        "from there."
-    )
-
-
-def _length(path: Path) -> int:
+def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _digest(path: Path, kind: str) -> str:
+def _md5(path: Path) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -1,6 +1,6 @@
-"""What a network sees, by kind. Each kind knows its length, a selection of its rows, and how to make a batch."""
+"""Inputs of a network, by kind: images, vectors, texts, tables and the items of a PyTorch dataset."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
@@ -12,6 +12,8 @@ from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+Fit = Literal["stretch", "crop"]
 
 
 class Inputs(Protocol):
@@ -26,17 +28,17 @@ class Inputs(Protocol):
         ...
 
     def batch(self, rows: Tensor) -> Tensor:
-        """Return the samples at positions ``rows`` as one tensor (B, ...), before any view."""
+        """Return the samples at positions ``rows`` as one tensor (B, ...), before any transform."""
         ...
 
-    def show(self, row: int) -> Any:
-        """Return one sample to look at: pixels, a vector, a text, a row of a table."""
+    def get_sample(self, row: int) -> Any:
+        """Return one sample for display: pixels, a vector, a text, or a row of a table."""
         ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Images:
-    """Small images that stay in memory: uint8 (N, C, H, W)."""
+    """Images in memory: uint8 (N, C, H, W)."""
 
     pixels: Tensor
 
@@ -58,13 +60,9 @@ class Images:
         """Return uint8 (B, C, H, W)."""
         return self.pixels.index_select(0, rows.to(self.pixels.device))  # ten times as fast as pixels[rows]
 
-    def show(self, row: int) -> Tensor:
+    def get_sample(self, row: int) -> Tensor:
         """Return the pixels (C, H, W) of one image."""
         return self.pixels[row]
-
-    def to(self, device: torch.device | str) -> "Images":
-        """Return the images in the memory of ``device``: small sets fit there whole."""
-        return Images(self.pixels.to(device))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,10 +71,10 @@ class Vectors:
 
     Args:
         values: (N, F), finite.
-        features: (F,) int64, which feature each column belongs to, where one feature takes several columns (a category
-            as one-hot): views that drop features drop all columns of one together. By default each its own.
-        scaled: whether how much a column varies says how much it matters, as in encoded texts: views then keep the
-            scales of the columns instead of making them one.
+        features: (F,) int64 index of the source feature of each column, where one feature has several columns (a
+            one-hot category); ``FeatureDropout`` drops all of them together. Default: one column per feature.
+        scaled: whether the variances of the columns are meaningful, as in encoded texts; transforms then center the
+            columns without scaling them.
     """
 
     values: Tensor
@@ -88,7 +86,7 @@ class Vectors:
             raise ValueError(f"vectors must be float32 (N, F), got {self.values.dtype} {tuple(self.values.shape)}.")
         if self.features is not None and self.features.shape != self.values.shape[1:]:
             shape = tuple(self.features.shape)
-            raise ValueError(f"features must name one feature for each of {self.values.shape[1]} columns, got {shape}.")
+            raise ValueError(f"features must have one entry for each of {self.values.shape[1]} columns, got {shape}.")
 
     def __len__(self) -> int:
         return len(self.values)
@@ -104,31 +102,27 @@ class Vectors:
         """Return float32 (B, F)."""
         return self.values.index_select(0, rows.to(self.values.device))
 
-    def show(self, row: int) -> Tensor:
+    def get_sample(self, row: int) -> Tensor:
         """Return one vector (F,)."""
         return self.values[row]
-
-    def to(self, device: torch.device | str) -> "Vectors":
-        """Return the vectors in the memory of ``device``."""
-        return Vectors(self.values.to(device), None if self.features is None else self.features.to(device))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LazyImages:
-    """Images that are opened when they are needed, in workers: files, or what a data set of PIL images holds.
+    """Images that are opened and decoded when a batch needs them.
 
     Args:
-        open: position -> PIL image. Must be picklable, so that workers can have it.
-        rows: (N,) int64, which positions of ``open`` these samples are.
-        size: what every image is resized to before it joins a batch.
-        fit: ``"stretch"`` to exactly size x size (as the paper does on Clothing1M), or ``"crop"``: the shorter side to
-            size, then the middle of the longer one.
+        open: position -> PIL image; must be picklable, for worker processes.
+        rows: (N,) int64 positions of these samples in ``open``.
+        size: side to which every image is resized.
+        fit: ``"stretch"`` to size x size (as the paper does on Clothing1M), or ``"crop"``: resize the shorter side to
+            size, then take the center.
     """
 
     open: Callable[[int], "Image"]
     rows: Tensor
     size: int = 256
-    fit: Literal["stretch", "crop"] = "stretch"
+    fit: Fit = "stretch"
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -140,28 +134,32 @@ class LazyImages:
         """Return the images at ``rows``; nothing is opened."""
         return LazyImages(self.open, self.rows[rows], self.size, self.fit)
 
-    def resized(self, size: int, fit: Literal["stretch", "crop"] | None = None) -> "LazyImages":
-        """Return the same images, to be resized to ``size``."""
+    def resize(self, size: int, fit: Fit | None = None) -> "LazyImages":
+        """Return the same images with another target size."""
         return LazyImages(self.open, self.rows, size, fit or self.fit)
+
+    def open_image(self, row: int) -> "Image":
+        """Open one image; Pillow decodes it when its pixels are read."""
+        return self.open(int(self.rows[row]))
 
     def batch(self, rows: Tensor) -> Tensor:
         """Open, decode and resize: uint8 RGB (B, 3, size, size)."""
-        from permll.data.decoding import read_pixels
+        from permll.data.decoding import decode_image
 
         pixels = np.empty((len(rows), 3, self.size, self.size), np.uint8)
-        for place, position in enumerate(self.rows[rows].tolist()):
-            pixels[place] = read_pixels(self.open, position, self.size, self.fit)
+        for i, position in enumerate(self.rows[rows].tolist()):
+            pixels[i] = decode_image(self.open, position, self.size, self.fit)
         return torch.from_numpy(pixels)
 
-    def show(self, row: int) -> "Image":
-        """Open one image, as large as it is."""
-        with self.open(int(self.rows[row])) as image:
+    def get_sample(self, row: int) -> "Image":
+        """Return one decoded image in its original size."""
+        with self.open_image(row) as image:
             return image.copy()  # decoded: the file need not stay open
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Texts:
-    """Texts, to be turned into ``Vectors`` by an encoder."""
+    """Texts, to be encoded as ``Vectors``."""
 
     texts: tuple[str, ...]
 
@@ -176,24 +174,24 @@ class Texts:
         return Texts(tuple(self.texts[i] for i in rows.tolist()))
 
     def batch(self, rows: Tensor) -> Tensor:  # noqa: ARG002
-        """Refuse: texts are not numbers yet."""
-        raise TypeError("texts must be encoded before they can be trained on: permll.data.encode(data).")
+        """Raise: texts must be encoded first."""
+        raise TypeError("texts must be encoded before training: permll.data.encode(data).")
 
-    def show(self, row: int) -> str:
+    def get_sample(self, row: int) -> str:
         """Return one text."""
         return self.texts[row]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """Columns of numbers (float64, NaN = empty cell) and of categories (str, "" = empty cell), by name, in order."""
+    """Named columns of numbers (float64, NaN = empty cell) and of categories (str, "" = empty cell)."""
 
     columns: Mapping[str, np.ndarray[Any, Any]]
 
     def __post_init__(self) -> None:
         lengths = {len(column) for column in self.columns.values()}
         if len(lengths) != 1:
-            raise ValueError(f"a table needs columns of one length, got {sorted(lengths)}.")
+            raise ValueError(f"the columns of a table must have one length, got {sorted(lengths)}.")
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -206,10 +204,10 @@ class Table:
         return Table({name: column[rows.numpy()] for name, column in self.columns.items()})
 
     def batch(self, rows: Tensor) -> Tensor:  # noqa: ARG002
-        """Refuse: columns are not numbers on one scale yet."""
-        raise TypeError("a table must be encoded before it can be trained on: permll.data.encode(data).")
+        """Raise: a table must be encoded first."""
+        raise TypeError("a table must be encoded before training: permll.data.encode(data).")
 
-    def show(self, row: int) -> dict[str, Any]:
+    def get_sample(self, row: int) -> dict[str, Any]:
         """Return one row by column."""
         return {
             name: column[row].item() if hasattr(column[row], "item") else column[row]
@@ -219,12 +217,12 @@ class Table:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Items:
-    """The tensors of a map-style PyTorch dataset, as its own transforms leave them.
+    """Tensors of a map-style PyTorch dataset, after its own transforms.
 
     Args:
-        dataset: ``dataset[i]`` is a tensor, or a tuple or dict that holds it.
-        rows: (N,) int64, which positions of ``dataset`` these samples are.
-        key: where in ``dataset[i]`` the input is: a place in the tuple, a key of the dict, or None if it is all of it.
+        dataset: ``dataset[i]`` is a tensor, or a tuple or dict that contains it.
+        rows: (N,) int64 positions of these samples in ``dataset``.
+        key: index or key of the input in ``dataset[i]``; None if the item is the input.
     """
 
     dataset: Any
@@ -244,20 +242,14 @@ class Items:
     def batch(self, rows: Tensor) -> Tensor:
         """Read the items and stack them: (B, ...)."""
         if len(rows) == 0:
-            return torch.empty(0)  # a rank's share of a last batch can be empty
-        items = [self.dataset[i] for i in self.rows[rows].tolist()]
-        if self.key is not None:
-            items = [item[self.key] for item in items]
-        tensors = [torch.as_tensor(item) for item in items]
+            return torch.empty(0)  # a process may have no row of the last batch
+        tensors = [torch.as_tensor(self.get_sample(row)) for row in rows.tolist()]
         if len({tensor.shape for tensor in tensors}) > 1:
             shapes = format_list(sorted({str(tuple(tensor.shape)) for tensor in tensors}), "shape")
             raise ValueError(f"the items of {type(self.dataset).__name__} differ in size, {shapes}: resize them first.")
         return torch.stack(tensors)
 
-    def show(self, row: int) -> Any:
-        """Return one item's input, as the data set gives it."""
+    def get_sample(self, row: int) -> Any:
+        """Return the input of one item, as the dataset returns it."""
         item = self.dataset[int(self.rows[row])]
         return item if self.key is None else item[self.key]
-
-
-KINDS: Sequence[type] = (Images, LazyImages, Vectors, Texts, Table, Items)

@@ -1,4 +1,4 @@
-"""The published files of the sets that may be downloaded: where they lie, and the digests they must have."""
+"""URLs and digests of the dataset files that can be downloaded."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,22 +9,22 @@ _SCHEMES = ("http", "https", "ftp", "file")
 
 
 @dataclass(frozen=True)
-class Published:
-    """One file on the net.
+class RemoteFile:
+    """A published file.
 
     Args:
-        file: its name there.
-        mirrors: the folders it lies in, tried in turn.
-        md5: of the file as it is sent.
-        target: where it goes below the data root: a folder for the file itself, or what an archive unpacks to.
-        holds: file -> MD5 of what is in an archive; empty if it is none.
+        name: file name.
+        mirrors: URLs of the folders that contain it, tried in turn.
+        md5: digest of the file.
+        target: folder of the file below the data root; for an archive, the extracted folder.
+        members: file -> MD5 of an archive's members; empty for other files.
     """
 
-    file: str
+    name: str
     mirrors: tuple[str, ...]
     md5: str
     target: str
-    holds: Mapping[str, str] = field(default_factory=dict)
+    members: Mapping[str, str] = field(default_factory=dict)
 
 
 _TORONTO = ("https://www.cs.toronto.edu/~kriz/",)
@@ -44,21 +44,21 @@ _CIFAR100_PYTHON = {
     "test": "f0ef6b0ae62326f3e7ffdfab6717acfc",
 }
 
-PUBLISHED: Mapping[str, tuple[Published, ...]] = {
+REMOTE_FILES: Mapping[str, tuple[RemoteFile, ...]] = {
     "mnist": (
-        Published("train-images-idx3-ubyte.gz", _MNIST, "f68b3c2dcbeaaa9fbdd348bbdeb94873", "mnist"),
-        Published("train-labels-idx1-ubyte.gz", _MNIST, "d53e105ee54ea40749a09fcbcd1e9432", "mnist"),
-        Published("t10k-images-idx3-ubyte.gz", _MNIST, "9fb629c4189551a2d022fa330f9573f3", "mnist"),
-        Published("t10k-labels-idx1-ubyte.gz", _MNIST, "ec29112dd5afa0611ce80d1b7f02629c", "mnist"),
+        RemoteFile("train-images-idx3-ubyte.gz", _MNIST, "f68b3c2dcbeaaa9fbdd348bbdeb94873", "mnist"),
+        RemoteFile("train-labels-idx1-ubyte.gz", _MNIST, "d53e105ee54ea40749a09fcbcd1e9432", "mnist"),
+        RemoteFile("t10k-images-idx3-ubyte.gz", _MNIST, "9fb629c4189551a2d022fa330f9573f3", "mnist"),
+        RemoteFile("t10k-labels-idx1-ubyte.gz", _MNIST, "ec29112dd5afa0611ce80d1b7f02629c", "mnist"),
     ),
     "fashion_mnist": (
-        Published("train-images-idx3-ubyte.gz", _FASHION, "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "fashion_mnist"),
-        Published("train-labels-idx1-ubyte.gz", _FASHION, "25c81989df183df01b3e8a0aad5dffbe", "fashion_mnist"),
-        Published("t10k-images-idx3-ubyte.gz", _FASHION, "bef4ecab320f06d8554ea6380940ec79", "fashion_mnist"),
-        Published("t10k-labels-idx1-ubyte.gz", _FASHION, "bb300cfdad3c16e7a12a480ee83cd310", "fashion_mnist"),
+        RemoteFile("train-images-idx3-ubyte.gz", _FASHION, "8d4fb7e6c68d591d4c3dfef9ec88bf0d", "fashion_mnist"),
+        RemoteFile("train-labels-idx1-ubyte.gz", _FASHION, "25c81989df183df01b3e8a0aad5dffbe", "fashion_mnist"),
+        RemoteFile("t10k-images-idx3-ubyte.gz", _FASHION, "bef4ecab320f06d8554ea6380940ec79", "fashion_mnist"),
+        RemoteFile("t10k-labels-idx1-ubyte.gz", _FASHION, "bb300cfdad3c16e7a12a480ee83cd310", "fashion_mnist"),
     ),
     "cifar10": (
-        Published(
+        RemoteFile(
             "cifar-10-python.tar.gz",
             _TORONTO,
             "c58f30108f718f92721af3b95e74349a",
@@ -67,7 +67,7 @@ PUBLISHED: Mapping[str, tuple[Published, ...]] = {
         ),
     ),
     "cifar100": (
-        Published(
+        RemoteFile(
             "cifar-100-python.tar.gz",
             _TORONTO,
             "eb9058c3a382ffc7106e4002c42a8d85",
@@ -77,8 +77,8 @@ PUBLISHED: Mapping[str, tuple[Published, ...]] = {
     ),
 }
 
-# Set -> file, unpacked -> MD5 of what it holds. A .gz that was packed anew has another digest, its content has not.
-CONTENT: Mapping[str, Mapping[str, str]] = {
+# Dataset -> file -> MD5 of its decompressed content, which is the same for a .gz file that was compressed again.
+CONTENT_MD5: Mapping[str, Mapping[str, str]] = {
     "mnist": {
         "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
         "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
@@ -108,26 +108,24 @@ CONTENT: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def mirror_address(mirror: str | Path) -> str:
-    """Return the address of a folder with published files; a folder of this machine gets a file: address.
+def mirror_url(mirror: str | Path) -> str:
+    """Return the URL of a folder with published files; a local folder gets a file: URL.
 
     Examples:
-        >>> mirror_address("https://example.org/sets")
+        >>> mirror_url("https://example.org/sets")
         'https://example.org/sets'
-        >>> mirror_address("nonsense")
+        >>> mirror_url("nonsense")
         Traceback (most recent call last):
-        ValueError: mirror must be an address (https://...) or a folder that is there, got 'nonsense'.
+        ValueError: mirror must be a URL (https://...) or an existing folder, got 'nonsense'.
     """
     folder = Path(mirror).expanduser()
-    if str(mirror) and folder.is_dir():  # nothing at all would be the folder one is in
+    if str(mirror) and folder.is_dir():  # "" would be the current folder
         return folder.absolute().as_uri()
     try:
         parts = urlsplit(str(mirror))
-        good = parts.scheme in _SCHEMES and bool(parts.path if parts.scheme == "file" else parts.hostname)
-    except ValueError:  # brackets that hold no address
-        good = False
-    if not good:
-        raise ValueError(
-            f"mirror must be an address (https://...) or a folder that is there, got {str(mirror)!r:.200}."
-        )
+        is_url = parts.scheme in _SCHEMES and bool(parts.path if parts.scheme == "file" else parts.hostname)
+    except ValueError:  # an invalid IPv6 address
+        is_url = False
+    if not is_url:
+        raise ValueError(f"mirror must be a URL (https://...) or an existing folder, got {str(mirror)!r:.200}.")
     return str(mirror)

@@ -1,4 +1,4 @@
-"""``Stream``: rows of a data set as batches of views, epoch after epoch; deterministic, resumable, shared by ranks."""
+"""``Stream``: batches of transformed samples; deterministic, resumable, divided between processes."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,30 +9,30 @@ import torch
 from torch import Tensor
 
 from permll.data import samplers
-from permll.data.dataset import LabeledData, read_rows
+from permll.data.dataset import LabeledData, to_indices
 from permll.data.inputs import Images, Vectors
-from permll.data.transforms.counter_rng import named_seed, visit_keys
-from permll.data.transforms.defaults import as_it_is
+from permll.data.transforms.counter_rng import derive_seed, visit_keys
+from permll.data.transforms.defaults import identity
 from permll.data.transforms.image_transforms import Transform
+from permll.utils.validation import check_class_labels
 
-Order = Literal["shuffled", "sequential", "weighted", "even"]
-Share = Literal["rows", "views", "nothing"]
+Order = Literal["shuffled", "sequential", "weighted", "balanced"]
+Sharding = Literal["rows", "views", "nothing"]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Batch:
-    """B visits."""
+    """B samples of a stream, with their views."""
 
-    index: Tensor  # (B,) positions in the data set, for state per sample
+    index: Tensor  # (B,) positions in the dataset, for per-sample state
     labels: Tensor  # (B,) as given
     views: dict[str, Tensor]  # by name, each (B, ...)
-    keys: Tensor  # (B,) all the chance of these visits, for mixup and the like; stays on the CPU
-    rows: int | None = None  # of all ranks together, where this rank has a part of them; default B
+    keys: Tensor  # (B,) keys of all random draws of these visits, for mixup and the like; on the CPU
+    global_size: int = 0  # rows on all processes together; default B
 
-    @property
-    def total(self) -> int:
-        """How many rows the batch has on all ranks together."""
-        return len(self.index) if self.rows is None else self.rows
+    def __post_init__(self) -> None:
+        if not self.global_size:
+            object.__setattr__(self, "global_size", len(self.index))
 
     @property
     def x(self) -> Tensor:
@@ -41,40 +41,39 @@ class Batch:
         return view
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Return the batch in the memory of ``device``."""
-        moved = {name: view.to(device, non_blocking=True) for name, view in self.views.items()}
-        return Batch(self.index.to(device), self.labels.to(device), moved, self.keys, self.rows)
+        """Return the batch on ``device``."""
+        views = {name: view.to(device, non_blocking=True) for name, view in self.views.items()}
+        return Batch(self.index.to(device), self.labels.to(device), views, self.keys, self.global_size)
 
 
 class Stream:
-    """Batches of a data set. Iterating goes from where the stream stands to the end of the epoch.
+    """Batches of a dataset; iteration continues from the current position to the end of the epoch.
 
-    A batch that was handed out counts as visited: after a look at the first one, a loop begins with the second.
-    ``seek(0)`` goes back.
+    A batch counts as visited when it is returned: after ``next(iter(stream))``, a loop begins with the second batch.
+    ``seek(0)`` rewinds.
 
-    An epoch is a pure function of seed, epoch and (for balanced orders) weights. Ranks share each batch between them:
-    rank r of R takes its rows r, r + R, r + 2R, ..., so that together they visit what one process would, every row as
-    often, none padded, with the same pixels. A rank's share of the last batch can be empty.
+    An epoch is a pure function of seed, epoch and (for balanced orders) labels. Processes divide each batch: rank r of
+    R takes rows r, r + R, r + 2R, ..., so that together they visit the same rows with the same pixels as one process,
+    without padding. A rank may have no row of the last batch.
 
     Args:
-        data: what to draw from.
-        batch_size: rows of a batch, of all ranks together.
-        views: by name, or just one; each batch holds all of them, made from one reading. Default: as they are.
+        data: the dataset.
+        batch_size: rows of a batch, on all processes together.
+        views: transforms by name, or one transform; each batch holds all of them, from one read. Default: none.
         order: ``"shuffled"`` and ``"sequential"`` visit every row once. ``"weighted"`` draws with replacement, every
-            label equally often unless ``weigh`` says otherwise; ``"even"`` draws without, as evenly over the labels as
-            these allow. By which labels, ``balance`` says; at first by the given ones.
-        rows: positions in ``data`` to draw from, all different, or a mask; default all.
-        draws: visits of a weighted or even epoch, at most one of each row in an even one; default as many as rows.
-        seed: of orders and views.
-        name: streams of one seed that run side by side, each under a name of its own, share no draws.
-        rank: which process this is.
-        ranks: how many there are.
-        share: what of a batch is shared between them: its ``"rows"``; its ``"views"``, while every rank has the index,
-            labels and keys of all its rows; or ``"nothing"``.
-        owned: rank r takes the rows n of a batch with n mod R = r, whose state it may hold, instead of its rows r,
-            r + R, ...: shares are then equal in the mean only.
-        workers: processes that read and make views ahead of time. Data in memory need none: batches come faster than
-            another process could send them.
+            label equally often; ``"balanced"`` draws without replacement, as evenly over the labels as possible.
+            ``balance`` sets the labels; the first epoch uses the given ones.
+        rows: positions in ``data`` to draw from, without repeats, or a mask; default all.
+        draws: number of visits in a weighted or balanced epoch; default the number of rows.
+        seed: seed of orders and transforms.
+        name: name of the stream; streams with one seed and different names draw independently.
+        rank: rank of this process.
+        world_size: number of processes.
+        sharding: what the processes divide: the ``"rows"`` of a batch; only its ``"views"``, while every process has
+            index, labels and keys of all rows; or ``"nothing"``.
+        shard_by_index: rank r takes the rows n with n mod R = r, whose state it may hold, instead of rows r, r + R,
+            ... of the batch; the parts are then equal only on average.
+        workers: processes that read and transform batches ahead. Data in memory uses none, which is faster.
 
     Examples:
         >>> from permll.data import Vectors
@@ -98,110 +97,100 @@ class Stream:
         seed: int = 0,
         name: str = "",
         rank: int = 0,
-        ranks: int = 1,
-        share: Share = "rows",
-        owned: bool = False,
+        world_size: int = 1,
+        sharding: Sharding = "rows",
+        shard_by_index: bool = False,
         workers: int = 0,
     ) -> None:
         if not isinstance(data, LabeledData):
-            raise TypeError(f"a stream draws from Data, got {type(data).__name__}: permll.data.load makes it.")
+            raise TypeError(f"data must be LabeledData, got {type(data).__name__}: use permll.data.load.")
         self.data, self.batch_size, self.order = data, batch_size, order
-        self.views = {"view": views} if callable(views) else dict(views or {"plain": as_it_is})
-        self.rows = torch.arange(len(data)) if rows is None else read_rows(rows, len(data))
+        self.views = {"view": views} if callable(views) else dict(views or {"plain": identity})
+        self.rows = torch.arange(len(data)) if rows is None else to_indices(rows, len(data))
         self.draws = len(self.rows) if draws is None else draws
-        self.seed, self.name, self.rank, self.ranks, self.workers = seed, name, rank, ranks, workers
-        self.share, self.owned = share, owned
-        self._refuse_the_impossible(draws)
-        self._seed = named_seed(seed, name)
+        self.seed, self.name, self.rank, self.world_size, self.workers = seed, name, rank, world_size, workers
+        self.sharding, self.shard_by_index = sharding, shard_by_index
+        self._validate(draws)
+        self._seed = derive_seed(seed, name)
         self._epoch, self._step = 0, 0
-        self._plan: tuple[Tensor, ...] | None = None
-        self._turn = 0  # which iterator is the present one
-        # What a balanced epoch follows: weights, or labels. The epoch under way has its own, the next may have others.
-        self._guide = self._next_guide = self._guided_by(data.labels)
+        self._batches: tuple[Tensor, ...] | None = None
+        self._iterator = 0  # number of the current iterator
+        # Weights or labels of the current and of the next weighted or balanced epoch.
+        self._balance_by = self._next_balance_by = self._to_balance_by(data.labels)
 
     def __repr__(self) -> str:
-        where = f"epoch {self._epoch}, batch {self._step} of {len(self)}"
-        return f"Stream({len(self.rows):,} rows, {self.order}, batches of {self.batch_size}, {where})"
+        position = f"epoch {self._epoch}, batch {self._step} of {len(self)}"
+        return f"Stream({len(self.rows):,} rows, {self.order}, batches of {self.batch_size}, {position})"
 
     def __len__(self) -> int:
-        """Return how many batches an epoch has."""
+        """Return the number of batches in an epoch."""
         count = self.draws if self.order == "weighted" else min(self.draws, len(self.rows))
-        return samplers.number_of_batches(count, self.batch_size)
+        return samplers.num_batches(count, self.batch_size)
 
     @property
     def epoch(self) -> int:
-        """How many epochs were handed out whole."""
+        """Number of completed epochs."""
         return self._epoch
 
     @property
     def step(self) -> int:
-        """How many batches of the epoch under way were handed out."""
+        """Number of batches of the current epoch that were returned."""
         return self._step
 
     def seek(self, epoch: int, step: int = 0) -> None:
-        """Stand before batch ``step`` of an epoch."""
+        """Move to the position before batch ``step`` of an epoch."""
         if epoch < 0 or not 0 <= step < len(self):
-            raise ValueError(f"there is no batch {step} of epoch {epoch}: an epoch has {len(self)}, counted from 0.")
-        self._epoch, self._step, self._plan = epoch, step, None
-        self._turn += 1
+            raise ValueError(f"no batch {step} in epoch {epoch}: an epoch has batches 0..{len(self) - 1}.")
+        self._epoch, self._step, self._batches = epoch, step, None
+        self._iterator += 1
 
     def balance(self, labels: Tensor) -> None:
-        """Balance by these labels (N,), one for each sample of the data set, from the next epoch on.
+        """Balance by these labels (N,), one per sample of the dataset, from the next epoch on.
 
         Before the first batch of an epoch, that epoch is the next one.
         """
-        if self.order not in ("weighted", "even"):
-            raise ValueError(f"a {self.order} stream visits every row once: only weighted and even ones are balanced.")
-        self._next_guide = self._guided_by(labels)
-
-    def weigh(self, weights: Tensor) -> None:
-        """Draw in proportion to these weights (N,), one for each sample of the data set, from the next epoch on."""
-        if self.order != "weighted":
-            raise ValueError(f"a {self.order} stream has no weights: make it with order='weighted'.")
-        if weights.shape != (len(self.data),):
-            raise ValueError(f"there must be a weight for each of the {len(self.data)} samples, got {len(weights)}.")
-        self._next_guide = samplers.read_weights(weights[self.rows])
+        if self.order not in ("weighted", "balanced"):
+            raise ValueError(f"a {self.order} stream cannot be balanced: use order='weighted' or 'balanced'.")
+        self._next_balance_by = self._to_balance_by(labels)
 
     def __iter__(self) -> Iterator[Batch]:
         if self._step == 0:
-            self._guide = self._next_guide
-        if self._plan is None:
-            self._plan = samplers.batches(self._epoch_order(), self.batch_size)
-        plan = self._plan
-        self._turn += 1
-        turn = self._turn
-        for batch in self._made(plan, self._step):
-            if turn != self._turn:
-                raise RuntimeError(
-                    "the stream went elsewhere since this loop began: one loop at a time, or two streams."
-                )
-            # Handed out is visited: a checkpoint made in the loop's body goes on with the next one.
+            self._balance_by = self._next_balance_by
+        if self._batches is None:
+            self._batches = samplers.split_batches(self._epoch_order(), self.batch_size)
+        batches = self._batches
+        self._iterator += 1
+        iterator = self._iterator
+        for batch in self._iterate(batches, self._step):
+            if iterator != self._iterator:
+                raise RuntimeError("the stream moved during iteration: use one loop at a time, or two streams.")
+            # Updated before the batch is used: a checkpoint made in the loop's body resumes with the next batch.
             self._step += 1
-            if self._step == len(plan):
-                self._epoch, self._step, self._plan = self._epoch + 1, 0, None
+            if self._step == len(batches):
+                self._epoch, self._step, self._batches = self._epoch + 1, 0, None
             yield batch
 
     def cycle(self) -> Iterator[Batch]:
-        """Go on for ever, epoch after epoch."""
+        """Iterate without end, epoch after epoch."""
         while True:
             yield from self
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the stream stands: what ``load_state_dict`` needs to go on as if nothing had happened."""
-        guides = {} if self._guide is None else {"guide": self._guide, "next_guide": self._next_guide}
-        return {"epoch": self._epoch, "step": self._step, **guides, "made_for": self._made_for()}
+        """Return the position of the stream, for ``load_state_dict``."""
+        balance = {} if self._balance_by is None else {"current": self._balance_by, "next": self._next_balance_by}
+        return {"epoch": self._epoch, "step": self._step, "balance_by": balance, "config": self._config()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where another stream stood: one with the same rows, order, batch size and seed, on any rank."""
-        ours, theirs = self._made_for(), state["made_for"]
-        different = [name for name in ours if ours[name] != theirs[name]]
+        """Restore the position of a stream with the same rows, order, batch size and seed, on any rank."""
+        config, saved = self._config(), state["config"]
+        different = [name for name in config if config[name] != saved[name]]
         if different:
-            what = ", ".join(f"{name} {theirs[name]} there and {ours[name]} here" for name in different)
-            raise ValueError(f"the stream cannot go on from this state: {what}.")
+            what = ", ".join(f"{name} is {saved[name]} there and {config[name]} here" for name in different)
+            raise ValueError(f"the state belongs to another stream: {what}.")
         self.seek(state["epoch"], state["step"])
-        self._guide, self._next_guide = state.get("guide"), state.get("next_guide")
+        self._balance_by, self._next_balance_by = (state["balance_by"].get(key) for key in ("current", "next"))
 
-    def _made_for(self) -> dict[str, Any]:
+    def _config(self) -> dict[str, Any]:
         return {
             "rows": f"{len(self.rows)} (checksum {zlib.crc32(self.rows.numpy().tobytes()):08x})",
             "order": self.order,
@@ -211,91 +200,96 @@ class Stream:
             "name": self.name,
         }
 
-    def _guided_by(self, labels: Tensor) -> Tensor | None:
+    def _to_balance_by(self, labels: Tensor) -> Tensor | None:
         if self.order in ("shuffled", "sequential"):
             return None
-        if labels.shape != (len(self.data),) or labels.is_floating_point() or labels.is_complex():
-            found = f"{labels.dtype} {tuple(labels.shape)}"
-            raise ValueError(f"balancing takes a class number for each of the {len(self.data)} samples, got {found}.")
-        own = labels.cpu().to(torch.int64)[self.rows]
-        if bool((own < 0).any()) or bool((own >= self.data.num_classes).any()):
-            raise ValueError(f"labels to balance by must lie in 0..{self.data.num_classes - 1}.")
-        return samplers.balancing_weights(own, self.data.num_classes) if self.order == "weighted" else own
+        if labels.shape != (len(self.data),):
+            raise ValueError(f"balancing needs a label for each of the {len(self.data)} samples, got {len(labels)}.")
+        subset = labels.cpu()[self.rows]
+        check_class_labels(
+            subset, self.data.num_classes, name="labels to balance by", rows=self.rows.tolist(), noun="row"
+        )
+        subset = subset.to(torch.int64)
+        return samplers.balanced_weights(subset, self.data.num_classes) if self.order == "weighted" else subset
 
     def _epoch_order(self) -> Tensor:
         if self.order == "sequential":
             return self.rows
         if self.order == "shuffled":
-            return samplers.shuffled(self.rows, self._seed, self._epoch)
-        assert self._guide is not None
-        draw = samplers.even if self.order == "even" else samplers.weighted
-        return draw(self.rows, self._guide, self.draws, self._seed, self._epoch)
+            return samplers.shuffle(self.rows, self._seed, self._epoch)
+        assert self._balance_by is not None
+        sample = samplers.balanced_sample if self.order == "balanced" else samplers.weighted_sample
+        return sample(self.rows, self._balance_by, self.draws, self._seed, self._epoch)
 
-    def _made(self, plan: tuple[Tensor, ...], start: int) -> Iterator[Batch]:
-        """Make the batches from ``start`` on, here or in workers."""
-        maker = _Maker(self, plan)
-        steps = range(start, len(plan))
+    def _iterate(self, batches: tuple[Tensor, ...], start: int) -> Iterator[Batch]:
+        """Yield the batches from ``start`` on, built here or in workers."""
+        builder = _BatchBuilder(self, batches)
+        steps = range(start, len(batches))
         if self.workers == 0 or isinstance(self.data.inputs, Images | Vectors):
-            return map(maker.__getitem__, steps)
+            return map(builder.__getitem__, steps)
         loader: torch.utils.data.DataLoader[Batch] = torch.utils.data.DataLoader(
-            maker,  # type: ignore[arg-type]
+            builder,  # type: ignore[arg-type]
             sampler=steps,
             batch_size=None,
             num_workers=min(self.workers, len(steps)),
-            collate_fn=_as_made,  # type: ignore[arg-type]
-            generator=torch.Generator(),  # otherwise it draws from the global one, and dropout would feel it
+            collate_fn=_no_collate,  # type: ignore[arg-type]
+            generator=torch.Generator(),  # the default draws from the global generator, which dropout uses
         )
         return iter(loader)
 
-    def _refuse_the_impossible(self, draws: int | None) -> None:
+    def _validate(self, draws: int | None) -> None:
         if self.order not in get_args(Order):
             raise ValueError(f"order must be one of {', '.join(get_args(Order))}; got {self.order!r}.")
-        if not 0 <= self.rank < self.ranks:
-            raise ValueError(f"rank must lie in 0..{self.ranks - 1}, got {self.rank}.")
-        if self.batch_size < 1 or (self.ranks > 1 and self.batch_size < 2 * self.ranks):
+        if not 0 <= self.rank < self.world_size:
+            raise ValueError(f"rank must be in 0..{self.world_size - 1}, got {self.rank}.")
+        if self.batch_size < 1 or (self.world_size > 1 and self.batch_size < 2 * self.world_size):
             raise ValueError(
-                f"a batch of {self.batch_size} is too small: each of {self.ranks} ranks needs two rows of it or more."
+                f"a batch size of {self.batch_size} is too small: each of {self.world_size} processes needs at least "
+                "two rows."
             )
         if len(self.rows) == 0 or self.draws < 1:
             raise ValueError(f"a stream needs rows to draw from, got {len(self.rows)} rows and {self.draws} draws.")
-        if draws is not None and self.order not in ("weighted", "even"):
-            raise ValueError(f"draws= has no meaning for a {self.order} stream: it visits every row once.")
+        if draws is not None and self.order not in ("weighted", "balanced"):
+            raise ValueError(f"draws= is not supported for a {self.order} stream, which visits every row once.")
         if len(self.rows.unique()) < len(self.rows):
-            raise ValueError("rows must differ: to visit some more often than others, use order='weighted' and weigh.")
+            raise ValueError("rows must be unique.")
         if self.seed < 0:
             raise ValueError(f"the seed must not be negative, got {self.seed}.")
 
 
-def _as_made(batch: Batch) -> Batch:
+def _no_collate(batch: Batch) -> Batch:
     return batch
 
 
-class _Maker:
-    """Step -> batch, for this rank; what a worker is sent."""
+class _BatchBuilder:
+    """Step -> batch of this process; picklable, for workers."""
 
-    def __init__(self, stream: Stream, plan: tuple[Tensor, ...]) -> None:
+    def __init__(self, stream: Stream, batches: tuple[Tensor, ...]) -> None:
         self.inputs, self.labels, self.views = stream.data.inputs, stream.data.labels, stream.views
-        self.plan, self.batch_size, self.seed, self.epoch = plan, stream.batch_size, stream._seed, stream.epoch
-        self.rank, self.ranks, self.share, self.owned = stream.rank, stream.ranks, stream.share, stream.owned
+        self.batches, self.batch_size, self.seed, self.epoch = batches, stream.batch_size, stream._seed, stream.epoch
+        self.rank, self.world_size = stream.rank, stream.world_size
+        self.sharding, self.shard_by_index = stream.sharding, stream.shard_by_index
 
     def __len__(self) -> int:
-        return len(self.plan)
+        return len(self.batches)
 
     def __getitem__(self, step: int) -> Batch:
-        index = self.plan[step]
-        positions = step * self.batch_size + torch.arange(len(index))
-        own = self._own(index)
-        raw = self.inputs.batch(index[own])
+        index = self.batches[step]
+        global_size = len(index)
+        positions = step * self.batch_size + torch.arange(global_size)
+        local = self._local_rows(index)
+        raw = self.inputs.batch(index[local])
         views = {
-            name: view(raw, visit_keys(self.seed, self.epoch, name, positions[own]))
+            name: view(raw, visit_keys(self.seed, self.epoch, name, positions[local]))
             for name, view in self.views.items()
         }
-        rows = len(index)
-        if self.share == "rows":
-            index, positions = index[own], positions[own]
-        return Batch(index, self.labels[index], views, visit_keys(self.seed, self.epoch, "", positions), rows)
+        if self.sharding == "rows":
+            index, positions = index[local], positions[local]
+        return Batch(index, self.labels[index], views, visit_keys(self.seed, self.epoch, "", positions), global_size)
 
-    def _own(self, index: Tensor) -> slice | Tensor:
-        if self.ranks == 1 or self.share == "nothing":
+    def _local_rows(self, index: Tensor) -> slice | Tensor:
+        if self.world_size == 1 or self.sharding == "nothing":
             return slice(None)
-        return index % self.ranks == self.rank if self.owned else slice(self.rank, None, self.ranks)
+        if self.shard_by_index:
+            return index % self.world_size == self.rank
+        return slice(self.rank, None, self.world_size)

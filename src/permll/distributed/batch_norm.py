@@ -69,25 +69,25 @@ class SyncBatchNorm(_BatchNorm):
         assert self.running_mean is not None
         assert self.running_var is not None
         self.num_batches_tracked += 1
-        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        momentum = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         unbiased = variance * (count / max(count - 1, 1))
-        self.running_mean.lerp_(mean.to(self.running_mean), share)
-        self.running_var.lerp_(unbiased.to(self.running_var), share)
+        self.running_mean.lerp_(mean.to(self.running_mean), momentum)
+        self.running_var.lerp_(unbiased.to(self.running_var), momentum)
 
 
 def _statistics(x: Tensor) -> tuple[float, Tensor, Tensor]:
     """Return the number of values of a channel on all processes, their mean (C,) and variance (C,)."""
     channels = x.shape[1]
     n = x.numel() // channels
-    others = [dimension for dimension in range(x.ndim) if dimension != 1]
+    dims = [dimension for dimension in range(x.ndim) if dimension != 1]
     wide = torch.promote_types(x.dtype, torch.float32)
-    own = torch.zeros(2 * channels + 1, dtype=wide, device=x.device)
+    local = torch.zeros(2 * channels + 1, dtype=wide, device=x.device)
     if n:
-        mean = x.to(wide).mean(others)  # var_mean would take ten times as long on a CPU
-        deviations = (x - mean.view(1, -1, *[1] * (x.ndim - 2))).square_().sum(others)
-        own = torch.cat([mean, deviations, mean.new_full((1,), float(n))])
-    every = all_gather(own[None], dist.get_world_size())  # (R, 2C + 1)
-    means, deviations_all, counts = every[:, :channels], every[:, channels:-1], every[:, -1:]
+        mean = x.to(wide).mean(dims)  # var_mean would take ten times as long on a CPU
+        deviations = (x - mean.view(1, -1, *[1] * (x.ndim - 2))).square_().sum(dims)
+        local = torch.cat([mean, deviations, mean.new_full((1,), float(n))])
+    gathered = all_gather(local[None], dist.get_world_size())  # (R, 2C + 1)
+    means, deviations_all, counts = gathered[:, :channels], gathered[:, channels:-1], gathered[:, -1:]
     total = counts.sum()
     if float(total) < 2:
         raise ValueError("batch norm cannot train on a single row over all processes: use a larger batch size.")

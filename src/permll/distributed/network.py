@@ -49,7 +49,7 @@ class DistributedNetwork(nn.Module):
             self._last = self.rows
             return self.group.gather_rows(self._forward(x), self.rows)
         self._last = len(x)
-        return self.group.gather_rows(self._forward(x[self.group.own_rows]), len(x))
+        return self.group.gather_rows(self._forward(x[self.group.local_rows]), len(x))
 
     def gather_features(self, features: Tensor) -> Tensor:
         """Return for all rows what a layer inside the network computed for this process's rows in the last call."""
@@ -86,11 +86,11 @@ class DistributedNetwork(nn.Module):
 def batch_coupling_as(networks: nn.ModuleDict, batch_coupling: BatchCoupling) -> Iterator[None]:
     """Evaluate distributed networks with another batch coupling within the block; other networks are unaffected."""
     distributed = [network for network in networks.values() if isinstance(network, DistributedNetwork)]
-    before = [network.batch_coupling for network in distributed]
+    previous = [network.batch_coupling for network in distributed]
     for network in distributed:
         network.batch_coupling = batch_coupling
     try:
         yield
     finally:
-        for network, was in zip(distributed, before, strict=True):
-            network.batch_coupling = was
+        for network, value in zip(distributed, previous, strict=True):
+            network.batch_coupling = value

@@ -43,19 +43,19 @@ class ProcessGroup:
         return self.rank == 0
 
     @property
-    def own_rows(self) -> slice:
-        """The rows of this process, of a batch or table that all processes share."""
+    def local_rows(self) -> slice:
+        """The rows of this process in a batch or table of all processes."""
         return slice(self.rank, None, self.size)
 
-    def gather_rows(self, own: Tensor, total: int) -> Tensor:
-        """Return all ``total`` rows in order, of which each process passes its own; differentiable.
+    def gather_rows(self, local: Tensor, total: int) -> Tensor:
+        """Return all ``total`` rows in order, from the local rows of each process; differentiable.
 
         The gradient of a row goes to the process that passed it. That is correct where every process computes the same
         loss from the gathered rows: summed over the processes, weight gradients are then those of that loss.
         """
         if self.is_single:
-            return own
-        gathered: Tensor = _GatherRows.apply(own, total, self.rank, self.size)
+            return local
+        gathered: Tensor = _GatherRows.apply(local, total, self.rank, self.size)
         return gathered
 
     def all_reduce(self, values: Tensor) -> Tensor:
@@ -66,17 +66,17 @@ class ProcessGroup:
         return values
 
     def barrier(self) -> None:
-        """Wait until all processes are here."""
+        """Wait for all processes."""
         if not self.is_single:
             dist.barrier()
 
 
-def all_gather(own: Tensor, size: int) -> Tensor:
+def all_gather(local: Tensor, size: int) -> Tensor:
     """Return the tensors (n, ...) of all processes concatenated, (size * n, ...); all have the same shape."""
-    gathered = own.new_empty(size * len(own), *own.shape[1:])
+    gathered = local.new_empty(size * len(local), *local.shape[1:])
     # Newer versions of PyTorch renamed the function and deprecate the old name.
     collect = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    collect(gathered, own.contiguous())
+    collect(gathered, local.contiguous())
     return gathered
 
 
@@ -87,14 +87,14 @@ def is_main_process() -> bool:
 
 class _GatherRows(Function):
     @staticmethod
-    def forward(ctx: Any, own: Tensor, total: int, rank: int, size: int) -> Tensor:
-        ctx.own_rows = slice(rank, None, size)
-        most = -(-total // size)
-        padded = own
-        if len(own) < most:
-            padded = torch.cat([padded, padded.new_zeros(most - len(own), *own.shape[1:])])
-        return all_gather(padded, size).unflatten(0, (size, most)).transpose(0, 1).flatten(0, 1)[:total]
+    def forward(ctx: Any, local: Tensor, total: int, rank: int, size: int) -> Tensor:
+        ctx.local_rows = slice(rank, None, size)
+        max_rows = -(-total // size)
+        padded = local
+        if len(local) < max_rows:
+            padded = torch.cat([local, local.new_zeros(max_rows - len(local), *local.shape[1:])])
+        return all_gather(padded, size).unflatten(0, (size, max_rows)).transpose(0, 1).flatten(0, 1)[:total]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
-        return gradient[ctx.own_rows], None, None, None
+        return gradient[ctx.local_rows], None, None, None

@@ -12,15 +12,15 @@ from permll.distributed.process_group import ProcessGroup
 
 
 class SizedBatch(Protocol):
-    """A batch that knows its number of rows on all processes together."""
+    """A batch with its number of rows on all processes together."""
 
     @property
-    def total(self) -> int:
+    def global_size(self) -> int:
         """Number of rows on all processes together."""
 
 
 class StepResult(NamedTuple):
-    """What the processes agree on after a step."""
+    """Loss of a step over all processes, and whether to save after it."""
 
     loss: float
     save: bool
@@ -55,9 +55,9 @@ class Reducer:
 class ProcessGroupReducer(Reducer):
     """Several processes.
 
-    With batch coupling ``"none"``, process r has the losses of its own rows, and the loss is Σ_r Σ_n l_n / B. Otherwise
-    every process has the losses of all rows, and the gradient of each row passes through the network of one process. In
-    both cases weight gradients are summed over the processes; the wrapper of a network takes the mean instead.
+    With batch coupling ``"none"``, process r has the losses of its local rows, and the loss is Σ_r Σ_n l_n / B.
+    Otherwise every process has the losses of all rows, and the gradient of each row passes through the network of one
+    process. In both cases weight gradients are summed over the processes; DDP takes the mean instead.
 
     Args:
         networks: by name, each a ``DistributedNetwork``.
@@ -67,27 +67,27 @@ class ProcessGroupReducer(Reducer):
 
     def __init__(self, networks: nn.ModuleDict, group: ProcessGroup, batch_coupling: BatchCoupling) -> None:
         self.networks, self.group, self.batch_coupling = networks, group, batch_coupling
-        self._stop = False  # whether any process had been asked to stop at the last step
+        self._stop = False  # whether a process had a request to stop at the last step
 
     def before_forward(self, moving: tuple[str, ...], batches: Mapping[str, SizedBatch]) -> None:
-        """Tell the networks how samples interact, and whether their weights will move."""
+        """Set how samples interact in each network, and whether its weights are trained."""
         (batch, *_) = batches.values()
         for name, network in self.networks.items():
             if isinstance(network, DistributedNetwork):
                 network.batch_coupling, network.moves = self.batch_coupling, name in moving
-                network.rows = batch.total
+                network.rows = batch.global_size
 
     def mean(self, losses: Tensor, batches: Mapping[str, SizedBatch]) -> Tensor:
         """Return this process's summand of the mean loss, or that mean where every process has all losses."""
         if self.batch_coupling != "none":
             return losses.mean()
         (batch,) = batches.values()
-        return losses.sum() / batch.total
+        return losses.sum() / batch.global_size
 
     def after_backward(
         self, moving: Mapping[str, Iterable[nn.Parameter]], loss: float, *, stop: bool, save: bool
     ) -> StepResult:
-        """Sum gradients; any process may ask to stop, and rank 0 decides when to save."""
+        """Sum gradients; any process can request a stop, and rank 0 decides when to save."""
         for name, parameters in moving.items():
             for parameter in parameters:
                 if parameter.grad is None:
@@ -102,7 +102,7 @@ class ProcessGroupReducer(Reducer):
         return StepResult(total if self.batch_coupling == "none" else loss, saves > 0)
 
     def should_stop(self, requested: bool) -> bool:  # noqa: ARG002
-        """Return whether any process had been asked to stop when the last step was reduced."""
+        """Return whether any process had a request to stop at the last step."""
         return self._stop
 
 

@@ -1,7 +1,8 @@
 """Placement of per-sample state with several processes: replicated on all, or sharded by row.
 
-With R processes, a sharded table keeps row n on process n mod R, as local row n div R. A process reads and writes its
-own rows only, and batches are split by owner. A replicated table has all rows on every process, and all write the same.
+With R processes, a sharded table keeps row n on process n mod R, as local row n div R. A process reads and writes
+only its local rows, and batches are split by owner. A replicated table has all rows on every process, and all processes
+write the same.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from torch import Tensor
 from permll.distributed.process_group import ProcessGroup
 
 PlacementMode = Literal["auto", "replicated", "sharded"]
-SHARD_FROM = 2**28  # bytes of dense rows from which "auto" shards them
+MIN_SHARD_BYTES = 2**28  # of dense rows, for "auto"
 
 
 @dataclass(frozen=True)
@@ -24,16 +25,16 @@ class Placement:
 
     Args:
         group: the processes.
-        sharded: whether this process holds only its own rows.
+        sharded: whether this process holds only its local rows.
     """
 
     group: ProcessGroup = field(default_factory=ProcessGroup)
     sharded: bool = False
 
     @property
-    def own_rows(self) -> slice:
+    def local_rows(self) -> slice:
         """The rows that this process holds."""
-        return self.group.own_rows if self.sharded else slice(None)
+        return self.group.local_rows if self.sharded else slice(None)
 
     def is_local(self, index: Tensor) -> Tensor:
         """Return a mask (B,) of the rows that this process holds."""
@@ -43,20 +44,22 @@ class Placement:
         """Return the positions (B,) of local rows in this process's table."""
         return index // self.group.size if self.sharded else index
 
-    def gather_rows(self, own: Tensor, rows: int) -> Tensor:
-        """Return values for all rows (N, ...) in order, of which each process passes those of its own rows."""
-        return self.group.gather_rows(own, rows) if self.sharded else own
+    def gather_rows(self, local: Tensor, rows: int) -> Tensor:
+        """Return values for all rows (N, ...) in order, from those for the local rows of each process."""
+        return self.group.gather_rows(local, rows) if self.sharded else local
 
 
 def should_shard(mode: PlacementMode, nbytes: int, group: ProcessGroup) -> bool:
-    """Return whether rows of ``nbytes`` in all, if dense, are sharded.
+    """Return whether a table is sharded that would have ``nbytes`` in dense form.
 
     Examples:
-        >>> two = ProcessGroup(0, 2)
-        >>> should_shard("auto", 2**20, two), should_shard("auto", 2**30, two), should_shard("sharded", 9, ProcessGroup())
-        (False, True, False)
+        >>> group = ProcessGroup(rank=0, size=2)
+        >>> should_shard("auto", 2**20, group), should_shard("auto", 2**30, group)
+        (False, True)
+        >>> should_shard("sharded", 2**30, ProcessGroup())
+        False
     """
-    return not group.is_single and (mode == "sharded" or (mode == "auto" and nbytes >= SHARD_FROM))
+    return not group.is_single and (mode == "sharded" or (mode == "auto" and nbytes >= MIN_SHARD_BYTES))
 
 
 _current: ContextVar[Placement] = ContextVar("placement", default=Placement())  # noqa: B039 (frozen)

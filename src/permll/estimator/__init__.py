@@ -1,1 +1,1 @@
-"""The scikit-learn estimator: thin over the one training loop and the judgement of labels."""
+"""scikit-learn estimator on top of the training loop and the label posterior."""

@@ -1,4 +1,4 @@
-"""``PermLLClassifier``: a scikit-learn classifier for labels of which some are wrong."""
+"""``PermLLClassifier``: a scikit-learn classifier for noisy labels."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,62 +10,63 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from torch import Tensor
 
 from permll.cleaning.auto_config import adapt_recipe_to_size
 from permll.cleaning.clean import RECIPE
-from permll.estimator.fitting import learn, probabilities, weights_of
-from permll.estimator.preprocessing import Features, MixedFrame, fit_features, is_mixed_frame
+from permll.estimator.fitting import fit, network_weights, predict_proba
+from permll.estimator.preprocessing import FrameEncoder, Preprocessor, fit_preprocessor, is_mixed_frame
 from permll.methods._base import Method
 from permll.methods._registry import find_method, method_name
-from permll.training.predictor import Predictor
-from permll.training.progress import Lines, default_watchers
+from permll.training.progress import TextLog, default_callbacks
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
 
-_NARROW = 512  # columns: steps so small are faster with one thread
+_MAX_SINGLE_THREAD_COLUMNS = 512  # up to this width, training steps are faster with one thread
 
 
 class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier that does not learn wrong labels, and says which they are.
+    """Classifier for noisy labels, which also finds the wrong ones.
 
-    ``fit`` trains a perceptron once, as the recipe of ``permll.clean`` says, on vectors made of X:
+    ``fit`` trains a multilayer perceptron once, with the recipe of ``permll.clean``. X may be
 
-    - of an array, or a frame of numbers: the columns standardised; NaN is an empty cell;
-    - of a sparse matrix: the same, but with more than 1,000 columns its 256 main directions (``TruncatedSVD``);
-    - of a frame that holds text or categories too: numbers as above, a column for each of the 50 most frequent
-      categories. That needs polars, ``pip install 'permll[table]'``.
+    - an array or a data frame of numbers: columns are standardized, and NaN is a missing value;
+    - a sparse matrix: as above, but more than 1,000 columns are reduced to 256 components of a truncated SVD;
+    - a data frame with text or categories: numbers as above, and the 50 most frequent categories of a column one-hot
+      encoded. This requires polars, ``pip install 'permll[table]'``.
 
     Args:
-        method: to train with: the name of any in ``permll methods``, or a class of yours.
-        epochs: how many. By default those of the recipe up to 20,000 rows, then fewer, as 1 / sqrt(rows), at least 5.
-        batch_size: rows of a step; default what suits the number of rows.
-        learning_rate: of the network; default the recipe's.
-        validation_fraction: the share of rows that are not trained on. They tell how many labels are wrong, and when
-            the network begins to learn those by heart. By default a fifth, of more than 2,500 rows fewer, from 5,000
-            on a tenth. 0 stands for none; of fewer than 40 rows there are none either: then both are told, less
-            well, by the rows that are trained on.
-        settings: any other value of the recipe, ``{"method.correct_after": 0.5, "network.widths": [64]}``.
-        device: to train on: ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``. Predictions are made on the CPU.
-        random_state: of initial weights, orders and held-out rows.
-        warm_start: whether the next ``fit`` begins with the weights that are there. What the method keeps for each
-            sample, such as the rows of PermLL's layer, begins anew.
-        verbose: 1 shows a progress bar on a terminal or in a notebook, 2 a line for every epoch.
+        method: training method, a name from ``permll methods`` or a subclass of ``Method``.
+        epochs: number of epochs; default that of the recipe up to 20,000 samples, then proportional to
+            1 / sqrt(n_samples), at least 5.
+        batch_size: samples per step; default depends on the number of samples.
+        learning_rate: initial learning rate; default that of the recipe.
+        validation_fraction: fraction of samples to hold out, used to estimate the noise rate and to stop before wrong
+            labels are memorized. Default 0.2 up to 2,500 samples, decreasing to 0.1 at 5,000; none below 40 samples. 0
+            disables it: the training samples are used instead, which is less accurate.
+        overrides: any other setting of the recipe by its dotted name,
+            ``{"method.correct_after": 0.5, "network.widths": [64]}``.
+        device: training device, ``"auto"``, ``"cpu"``, ``"cuda"`` or ``"mps"``. Predictions are computed on the CPU.
+        random_state: seed or generator of initial weights, sampling order and held-out samples.
+        warm_start: whether to initialize the network with the weights of the previous ``fit``. Per-sample state of the
+            method, such as the rows of PermLL's layer, is not reused.
+        verbose: 1 shows a progress bar on a terminal or in a notebook, 2 logs a line for every epoch.
 
     Attributes:
-        classes_: (c,) the labels there are, in order.
-        corrected_labels_: (N,) the most probable label of each row of ``fit`` where the given one is probably wrong,
-            elsewhere the given one.
-        label_quality_: (N,) the probability that the given label is right: low = suspect.
-        noise_rate_: the estimated share of wrong labels.
-        n_features_in_: columns of X.
-        feature_names_in_: their names, where X had some.
-        trained_: the networks, and what they take.
+        classes_: ndarray of shape (n_classes,), the class labels in order.
+        corrected_labels_: ndarray of shape (n_samples,), the labels of ``fit`` with the issues replaced by the most
+            probable class.
+        label_quality_: ndarray of shape (n_samples,), the probability that the given label is correct; low = suspect.
+        noise_rate_: float, the estimated fraction of wrong labels.
+        n_features_in_: int, the number of columns of X.
+        feature_names_in_: ndarray of shape (n_features_in_,), the column names of X, if all are strings.
+        method_: the trained ``Method`` with its networks.
 
     Examples:
         >>> from sklearn.datasets import make_blobs
         >>> X, y = make_blobs(500, centers=3, random_state=3)
-        >>> given = np.where(np.arange(500) % 5 == 0, (y + 1) % 3, y)  # every fifth is wrong
-        >>> model = PermLLClassifier(random_state=0).fit(X, given)
+        >>> noisy = np.where(np.arange(500) % 5 == 0, (y + 1) % 3, y)  # every fifth label is wrong
+        >>> model = PermLLClassifier(random_state=0).fit(X, noisy)
         >>> bool((model.corrected_labels_ == y).mean() > 0.95), round(model.noise_rate_, 1)
         (True, 0.2)
         >>> model.predict(X[:3]) == y[:3]
@@ -73,8 +74,8 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     classes_: NDArray[Any]
-    trained_: Predictor
-    _features: Features
+    method_: Method
+    _preprocessor: Preprocessor
 
     def __init__(
         self,
@@ -84,7 +85,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: int | None = None,
         learning_rate: float | None = None,
         validation_fraction: float | None = None,
-        settings: Mapping[str, Any] | None = None,
+        overrides: Mapping[str, Any] | None = None,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = None,
         warm_start: bool = False,
@@ -95,67 +96,86 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.validation_fraction = validation_fraction
-        self.settings = settings
+        self.overrides = overrides
         self.device = device
         self.random_state = random_state
         self.warm_start = warm_start
         self.verbose = verbose
 
     def fit(self, X: Any, y: ArrayLike) -> "PermLLClassifier":
-        """Train on rows and the labels they were given.
+        """Fit the classifier to samples with noisy labels.
 
         Args:
-            X: (N, F) numbers, dense or sparse, or a frame.
-            y: (N,) labels, numbers or text.
+            X: {array-like, sparse matrix, data frame} of shape (n_samples, n_features), the samples.
+            y: array-like of shape (n_samples,), the given labels, numbers or strings.
+
+        Returns:
+            The fitted estimator.
         """
-        again = self.warm_start and hasattr(self, "trained_")
-        X, given = self._read(X, y, reset=not again)
-        classes, labels = _numbered(given)
-        if again and not np.array_equal(classes, self.classes_):
-            raise ValueError(f"a warm start needs the classes of the fit before, {self.classes_}; y holds {classes}.")
+        is_warm = self.warm_start and hasattr(self, "method_")
+        X, given = self._validate(X, y, reset=not is_warm)
+        classes, labels = _encode_labels(given)
+        if is_warm and not np.array_equal(classes, self.classes_):
+            raise ValueError(f"warm_start needs the classes of the previous fit, {self.classes_}; y has {classes}.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        features = self._features if again else fit_features(X, seed)
-        inputs = features(X)
-        recipe = self._recipe(labels, inputs.values.shape[1], seed)
-        weights = weights_of(self.trained_.method) if again else None
-        watchers = default_watchers() if self.verbose == 1 else [Lines()] if self.verbose else []
-        try:
-            predictor, findings, rate = learn(inputs, labels, recipe, weights=weights, callbacks=watchers)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt from None  # not "saved, goes on": nothing is kept
-        self.classes_, self._features, self.trained_, self.noise_rate_ = classes, features, predictor, rate
-        self.label_quality_ = findings.quality.astype(np.float64)
-        self.corrected_labels_ = classes[np.where(findings.flagged, findings.proposed, findings.given)]
+        preprocessor = self._preprocessor if is_warm else fit_preprocessor(X, seed)
+        inputs = preprocessor(X)
+        fitted = fit(
+            inputs,
+            labels,
+            self._recipe(labels, inputs.values.shape[1], seed),
+            weights=network_weights(self.method_) if is_warm else None,
+            callbacks=default_callbacks() if self.verbose == 1 else [TextLog()] if self.verbose else [],
+        )
+        self.classes_, self._preprocessor = classes, preprocessor
+        self.method_, self._transform, findings, self.noise_rate_ = fitted
+        self.label_quality_ = findings.label_quality.astype(np.float64)
+        self.corrected_labels_ = classes[np.where(findings.is_issue, findings.proposed_labels, findings.given_labels)]
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the probability (N, c) of every class, in the order of ``classes_``."""
+        """Predict class probabilities.
+
+        Args:
+            X: {array-like, sparse matrix, data frame} of shape (n_samples, n_features), the samples.
+
+        Returns:
+            ndarray of shape (n_samples, n_classes), with columns in the order of ``classes_``.
+        """
         check_is_fitted(self)
-        X = self._read(X, reset=False)
-        found: NDArray[np.float64] = probabilities(self.trained_, self._features(X)).numpy()
-        return found
+        X = self._validate(X, reset=False)
+        probs: NDArray[np.float64] = predict_proba(self.method_, self._transform, self._preprocessor(X)).numpy()
+        return probs
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class (N,) of each row."""
-        best = self.predict_proba(X).argmax(1)
-        labels: NDArray[Any] = self.classes_[best]
+        """Predict class labels.
+
+        Args:
+            X: {array-like, sparse matrix, data frame} of shape (n_samples, n_features), the samples.
+
+        Returns:
+            ndarray of shape (n_samples,), the most probable classes.
+        """
+        probs = self.predict_proba(X)
+        labels: NDArray[Any] = self.classes_[probs.argmax(1)]
         return labels
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Say whether ``fit`` came to its end."""
-        return hasattr(self, "trained_")
+        """Return whether ``fit`` has completed."""
+        return hasattr(self, "method_")
 
     def __sklearn_tags__(self) -> Any:
-        """Say what X may be."""
+        """Return the estimator tags: X may be sparse and contain NaN."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         return tags
 
-    def _read(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
-        """Return X, and y if it is given, as scikit-learn checks them; a frame with text stays one."""
-        mixed = is_mixed_frame(X) if reset else isinstance(self._features, MixedFrame)
-        if not mixed:
+    def _validate(self, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
+        """Validate X, and y if given, as scikit-learn does; a data frame with text columns is not converted."""
+        is_mixed = is_mixed_frame(X) if reset else isinstance(self._preprocessor, FrameEncoder)
+        has_y = not isinstance(y, str)
+        if not is_mixed:
             return validate_data(
                 self,
                 X,
@@ -164,50 +184,50 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 accept_sparse="csr",
                 dtype=[np.float64, np.float32],
                 ensure_all_finite="allow-nan",
-                **({} if isinstance(y, str) else {"ensure_min_samples": 2}),
+                ensure_min_samples=2 if has_y else 1,
             )
         validate_data(self, X, y, reset=reset, skip_check_array=True)
-        if isinstance(y, str):
+        if not has_y:
             return X
         y = check_array(column_or_1d(y, warn=True), ensure_2d=False, dtype=None, ensure_min_samples=2, input_name="y")
         check_consistent_length(X, y)
         return X, y
 
-    def _recipe(self, labels: torch.Tensor, columns: int, seed: int) -> Recipe:
-        """Return the recipe for these labels (N,) and as many columns."""
+    def _recipe(self, labels: Tensor, num_columns: int, seed: int) -> Recipe:
+        """Return the recipe for labels (N,) and a number of columns."""
         method = method_name(self.method) if isinstance(self.method, type) else self.method
         find_method(method)
         if self.validation_fraction is not None and not 0 <= self.validation_fraction < 1:
-            raise ValueError(f"validation_fraction must lie in [0, 1), got {self.validation_fraction!r}.")
+            raise ValueError(f"validation_fraction must be in [0, 1), got {self.validation_fraction!r}.")
         given = {
             "training.epochs": self.epochs,
             "training.batch_size": self.batch_size,
             "optimizer.lr": self.learning_rate,
             "data.validation": self.validation_fraction,
-            "training.threads": 1 if columns <= _NARROW else None,
-            **(self.settings or {}),
+            "training.threads": 1 if num_columns <= _MAX_SINGLE_THREAD_COLUMNS else None,
+            **(self.overrides or {}),
         }
-        changes = {name: _plain(value) for name, value in given.items() if value is not None}
+        changes = {name: _to_python(value) for name, value in given.items() if value is not None}
         if changes.get("data.validation") == 0:
             changes["data.validation"] = None
-        always = {"training.seed": seed, "data.split_seed": seed, "training.accelerator": self.device}
-        recipe = load_recipe(RECIPE, {"method.name": method, **always, **changes})
+        seeds = {"training.seed": seed, "data.split_seed": seed}
+        recipe = load_recipe(RECIPE, {"method.name": method, **seeds, "training.accelerator": self.device, **changes})
         return adapt_recipe_to_size(recipe, len(labels), int(labels.max()) + 1, changes)
 
 
-def _numbered(y: NDArray[Any]) -> tuple[NDArray[Any], torch.Tensor]:
-    """Return the classes (c,) in order, and the labels (N,) as their numbers."""
+def _encode_labels(y: NDArray[Any]) -> tuple[NDArray[Any], Tensor]:
+    """Return the classes (c,) in order, and the labels (N,) as class numbers."""
     try:
         classes, labels = np.unique(y, return_inverse=True)
     except TypeError:
-        kinds = sorted({type(label).__name__ for label in y})
-        raise ValueError(f"y mixes labels of several types, {', '.join(kinds)}: give numbers, or text.") from None
+        types = sorted({type(label).__name__ for label in y})
+        raise ValueError(f"y mixes labels of types {', '.join(types)}: use numbers only, or strings only.") from None
     check_classification_targets(y)
     if len(classes) < 2:
-        raise ValueError(f"y holds one class, {classes.tolist()[0]!r}: two or more are needed.")
+        raise ValueError(f"y has one class, {classes.tolist()[0]!r}: at least two are needed.")
     return classes, torch.from_numpy(labels.astype(np.int64))
 
 
-def _plain(value: Any) -> Any:
-    """Return a number of NumPy, as searches over parameters draw them, as one of Python."""
+def _to_python(value: Any) -> Any:
+    """Return a NumPy scalar, as a parameter search may draw it, as a Python value."""
     return value.item() if isinstance(value, np.generic) else value

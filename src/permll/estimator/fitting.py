@@ -1,112 +1,139 @@
-"""One training and what it tells: networks that predict, and of every given label whether it is right."""
+"""Training and prediction of the scikit-learn estimator, in memory."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from permll.cleaning.findings import Findings
-from permll.cleaning.label_issues import posterior_of
-from permll.cleaning.prediction_averaging import Memory, remembered
+from permll.cleaning.label_issues import estimate_posterior
+from permll.cleaning.prediction_averaging import PredictionAverager
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
-from permll.data.readers.types import row_numbers
+from permll.data.readers.raw_data import default_ids
+from permll.data.transforms.image_transforms import Transform
+from permll.findings import Findings
 from permll.methods._base import Method
+from permll.methods._registry import find_method
+from permll.training.auto_recipe import fill_auto_settings
+from permll.training.build import build_trainer
 from permll.training.callbacks import Callback
-from permll.training.predictor import Predictor, load_predictor
+from permll.training.data_preparation import prepare_data
 from permll.training.recipe import Recipe
-from permll.training.train import train
+from permll.training.run import Run
+from permll.training.trainer import Trainer
 
-if TYPE_CHECKING:
-    from permll.training.run import Run
-    from permll.training.trainer import Trainer
+_BATCH_SIZE = 8_192  # rows of a prediction batch
 
-_ROWS = 8_192  # that go through the networks at once
-
-Weights = Mapping[str, Mapping[str, Tensor]]  # of each network, by name
+Weights = Mapping[str, Mapping[str, Tensor]]  # by network and parameter
 
 
-class Learned(NamedTuple):
-    """What a training has come to."""
+class Fitted(NamedTuple):
+    """A trained method with its input transform, and the findings about the labels of all rows, in their order."""
 
-    predictor: Predictor
-    findings: Findings  # of all rows, in their order
+    method: Method
+    transform: Transform
+    findings: Findings
     noise_rate: float
 
 
-def learn(
+def fit(
     inputs: Vectors, labels: Tensor, recipe: Recipe, *, weights: Weights | None, callbacks: Sequence[Callback]
-) -> Learned:
-    """Train as a recipe says, in a folder that is removed afterwards.
+) -> Fitted:
+    """Train with a recipe; nothing is written to disk.
 
     Args:
-        inputs: N rows.
-        labels: (N,) int64, every class from 0 on.
-        recipe: of the training.
-        weights: that the networks begin with; None for new ones.
-        observers: who watches.
+        inputs: N samples.
+        labels: (N,) int64 class numbers 0 to c - 1; every class has a sample.
+        recipe: the recipe.
+        weights: initial weights of the networks; None for random ones.
+        callbacks: see ``Callback``.
     """
     classes = [str(k) for k in range(int(labels.max()) + 1)]
-    data = LabeledData(inputs, labels, tuple(classes), row_numbers(len(labels)))
-    begin = [] if weights is None else [_BeginWith(weights)]
-    with TemporaryDirectory(prefix="permll-") as folder, _threads_given_back():
-        run = train(data, recipe=recipe, out=Path(folder), callbacks=[*begin, *callbacks, Memory()])
-        memory, predictor = remembered(run.folder), load_predictor(run)
-        rows = torch.tensor([int(name) for name in memory.ids])
-        noise_model, posterior, _ = posterior_of(memory, labels[rows])
-    order = rows.argsort()
-    findings = Findings.of_posterior(data.ids, classes, labels, posterior[order], keep=1)
-    predictor.method.double()  # so that a row is predicted alike in whatever company it comes
-    return Learned(predictor, findings, noise_model.rate)
+    data = LabeledData(inputs, labels, tuple(classes), default_ids(len(labels)))
+    with torch.random.fork_rng(devices=[]), _restore_threads():
+        prepared = prepare_data(recipe, data)
+        trainer = build_trainer(fill_auto_settings(recipe, prepared), prepared)
+        if weights is not None:
+            _load_weights(trainer, weights)
+        averager = PredictionAverager(trainer)
+        _train(trainer, averager, callbacks)
+    predictions = averager.mean()
+    noise_model, posterior, _ = estimate_posterior(predictions)
+    order = torch.tensor([int(name) for name in predictions.ids]).argsort()
+    findings = Findings.from_posterior(data.ids, classes, labels, posterior[order], top_k=1)
+    if averager.best_weights is not None:
+        _load_weights(trainer, averager.best_weights)
+    return Fitted(_for_inference(trainer.method, recipe), trainer.views["plain"], findings, noise_model.rate)
+
+
+def _train(trainer: Trainer, averager: PredictionAverager, callbacks: Sequence[Callback]) -> None:
+    def after_step(trainer: Trainer) -> None:
+        for callback in callbacks:
+            callback.on_step_end(trainer)
+
+    run = Run("PermLLClassifier")  # never written: it names the progress bar
+    for callback in callbacks:
+        callback.on_train_start(trainer, run)
+    try:
+        for _ in trainer.each_epoch(after_step):
+            averager.update(trainer)
+            metrics = {"epoch": trainer.epoch, "loss": trainer.epoch_loss, **trainer.method.metrics()}
+            for callback in callbacks:
+                callback.on_epoch_end(trainer, metrics)
+    finally:
+        for callback in callbacks:
+            callback.on_train_end(run)
+
+
+def _for_inference(trained: Method, recipe: Recipe) -> Method:
+    """Return the method with its networks, without per-sample state if its predictions do not depend on it."""
+    method = trained
+    if type(trained).predict is Method.predict:
+        method = find_method(recipe.method.name).build(**recipe.method.settings)
+    for name, network in trained.networks.items():
+        method.networks[name] = cast(nn.Module, network.module)  # without Fabric's wrapper
+    # in float32, the prediction of a row would depend on the other rows of its batch
+    return method.eval().requires_grad_(False).cpu().double()
 
 
 @torch.no_grad()
-def probabilities(predictor: Predictor, inputs: Vectors) -> Tensor:
-    """Return (N, c) in float64, rows that sum to one."""
+def predict_proba(method: Method, transform: Transform, inputs: Vectors) -> Tensor:
+    """Return probabilities (N, c) in float64; rows sum to one."""
     parts = []
-    for rows in torch.arange(len(inputs)).split(_ROWS):
-        x = predictor.view(inputs.batch(rows), rows)
-        parts.append(predictor.method.predict(x.double()).double())
-    found = torch.cat(parts)
-    return found / found.sum(1, keepdim=True)
+    for rows in torch.arange(len(inputs)).split(_BATCH_SIZE):
+        x = transform(inputs.batch(rows), rows)
+        parts.append(method.predict(x.double()).double())
+    probs = torch.cat(parts)
+    return probs / probs.sum(1, keepdim=True)
 
 
-def weights_of(method: Method) -> Weights:
+def network_weights(method: Method) -> Weights:
     """Return the weights of a method's networks."""
     return {name: network.state_dict() for name, network in method.networks.items()}
 
 
-class _BeginWith(Callback):
-    """Gives the networks their weights before the first step."""
-
-    def __init__(self, weights: Weights) -> None:
-        self._weights = weights
-
-    def on_start(self, trainer: "Trainer", run: "Run") -> None:  # noqa: ARG002
-        """Load them."""
-        networks = trainer.method.networks
-        if set(networks) != set(self._weights):
+def _load_weights(trainer: Trainer, weights: Weights) -> None:
+    networks = trainer.method.networks
+    if set(networks) != set(weights):
+        raise ValueError(
+            f"warm_start needs the networks of the previous fit, {', '.join(weights)}, but this method has "
+            f"{', '.join(networks)}: set warm_start=False."
+        )
+    for name, network in networks.items():
+        try:
+            network.load_state_dict(dict(weights[name]))
+        except RuntimeError as error:
+            reason = str(error).splitlines()[-1].strip().rstrip(".")
             raise ValueError(
-                f"a warm start needs the networks of the fit before, {', '.join(self._weights)}, but this method has "
-                f"{', '.join(networks)}: set warm_start=False."
-            )
-        for name, network in networks.items():
-            try:
-                network.load_state_dict(dict(self._weights[name]))
-            except RuntimeError as other:
-                reason = str(other).splitlines()[-1].strip().rstrip(".")
-                raise ValueError(
-                    f"a warm start needs the network of the fit before ({reason}): set warm_start=False."
-                ) from None
+                f"warm_start needs the network of the previous fit ({reason}): set warm_start=False."
+            ) from None
 
 
 @contextmanager
-def _threads_given_back() -> Iterator[None]:
-    """Let a recipe choose the number of threads for as long as it is trained."""
+def _restore_threads() -> Iterator[None]:
+    """Restore the number of threads, which a recipe may change."""
     before = torch.get_num_threads()
     try:
         yield

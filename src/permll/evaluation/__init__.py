@@ -1,4 +1,4 @@
-"""How good predictions, found errors and corrected labels are: the only room that ever sees clean labels."""
+"""Metrics of predictions, label-error detection and label correction; the only package that sees clean labels."""
 
 from typing import TYPE_CHECKING
 
@@ -10,11 +10,10 @@ if TYPE_CHECKING:
     from permll.evaluation import correction as correction
     from permll.evaluation import detection as detection
     from permll.evaluation import protocol as protocol
-    from permll.evaluation.evaluate import evaluate_labels as evaluate_labels
-    from permll.evaluation.evaluate import evaluate_predictions as evaluate_predictions
+    from permll.evaluation.evaluator import evaluate_labels as evaluate_labels
+    from permll.evaluation.evaluator import evaluate_predictions as evaluate_predictions
 
-# The formulas are used by the name of their module: a function `accuracy` beside a module `accuracy` would be one or
-# the other, depending on what was imported first.
+# Metrics are accessed through their modules: a function `accuracy` would clash with the module `accuracy`.
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
@@ -22,7 +21,7 @@ __getattr__, __dir__, __all__ = lazy(
         "calibration": (),
         "correction": (),
         "detection": (),
-        "evaluate": ("evaluate_labels", "evaluate_predictions"),
+        "evaluator": ("evaluate_labels", "evaluate_predictions"),
         "protocol": (),
     },
 )

@@ -1,32 +1,18 @@
-"""How often a prediction is right: in all, among the best k, and class by class.
+"""Accuracy, top-k accuracy and balanced accuracy.
 
-``outputs`` are (N, c) probabilities or logits, of which the largest is the prediction (the lowest class among equals),
-or (N,) predicted classes. ``labels`` are (N,) in 0..c-1. Below, ŷ is the predicted class and y the label.
+``outputs`` are (N, c) probabilities or logits, whose argmax is the prediction (the lowest class among ties), or (N,)
+predicted classes. ``labels`` are (N,) in 0..c-1. Below, ŷ is the predicted class and y the label.
 """
-
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from permll.evaluation.validation import Outputs, ratio, read_answers, read_scores
-
-
-class ClassScore(NamedTuple):
-    """How well one class is predicted."""
-
-    label: int
-    support: int  # samples with this label
-    predicted: int  # samples predicted to be of this class
-    right: int  # samples that are both
-    recall: float | None  # right / support; None for a class without samples
-    precision: float | None  # right / predicted; None for a class that is never predicted
-    f1: float | None  # 2 right / (support + predicted), the harmonic mean of the two; None if both are 0
+from permll.evaluation.validation import Outputs, check_predictions, check_scores
 
 
 def accuracy(outputs: Outputs, labels: Int[Tensor, " samples"]) -> float:
-    """Return (1/N) Σ 1[ŷ = y], the share of right predictions.
+    """Return (1/N) Σ 1[ŷ = y].
 
     Examples:
         >>> accuracy(torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), torch.tensor([0, 1, 1]))
@@ -34,79 +20,40 @@ def accuracy(outputs: Outputs, labels: Int[Tensor, " samples"]) -> float:
         >>> accuracy(torch.tensor([0, 1]), torch.tensor([0, 1]))
         1.0
     """
-    answers = read_answers(outputs, labels)
-    return int((answers.predicted == answers.labels).sum()) / len(answers.labels)
+    predicted, labels, _ = check_predictions(outputs, labels)
+    return int((predicted == labels).sum()) / len(labels)
 
 
-def top_k(scores: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], k: int = 5) -> float:
-    """Return the share of samples with fewer than k classes ahead of their label.
+def top_k_accuracy(scores: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], k: int = 5) -> float:
+    """Return the fraction of samples with fewer than k classes ranked before their label.
 
-    A class is ahead of the label if its score is larger, or equal and its number lower: ``k=1`` is the accuracy.
+    Ties are broken in favor of the lower class, as in ``accuracy``, which equals ``k=1``; scikit-learn breaks them
+    otherwise.
 
     Examples:
-        >>> top_k(torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]), torch.tensor([1, 2]), k=2)
+        >>> top_k_accuracy(torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]), torch.tensor([1, 2]), k=2)
         0.5
     """
-    scores, labels = read_scores(scores, labels)
-    if not 1 <= k <= scores.shape[1]:
-        raise ValueError(f"k is {k}, but there are {scores.shape[1]} classes: take k from 1 to {scores.shape[1]}.")
+    scores, labels = check_scores(scores, labels)
+    num_classes = scores.shape[1]
+    if not 1 <= k <= num_classes:
+        raise ValueError(f"k must lie in 1..{num_classes}, the number of classes; got {k}.")
     y = labels[:, None].to(scores.device)
-    own = scores.gather(1, y)
-    lower = torch.arange(scores.shape[1], device=scores.device) < y
-    ahead = ((scores > own) | ((scores == own) & lower)).sum(1)
-    return int((ahead < k).sum()) / len(labels)
-
-
-def by_class(outputs: Outputs, labels: Int[Tensor, " samples"], num_classes: int | None = None) -> list[ClassScore]:
-    """Return recall, precision and F1 of each class, in order.
-
-    Args:
-        outputs: see above.
-        labels: see above.
-        num_classes: c, for predicted classes; by default one more than the highest class there is.
-
-    Examples:
-        >>> by_class(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]))[1]
-        ClassScore(label=1, support=2, predicted=1, right=1, recall=0.5, precision=1.0, f1=0.6666666666666666)
-    """
-    answers = read_answers(outputs, labels, num_classes)
-    hits = answers.labels[answers.predicted == answers.labels]
-    support, predicted, right = (
-        classes.bincount(minlength=answers.num_classes).tolist()
-        for classes in (answers.labels, answers.predicted, hits)
-    )
-    return [
-        ClassScore(label, s, p, r, ratio(r, s), ratio(r, p), ratio(2 * r, s + p))
-        for label, (s, p, r) in enumerate(zip(support, predicted, right, strict=True))
-    ]
+    label_score = scores.gather(1, y)
+    is_lower = torch.arange(num_classes, device=scores.device) < y
+    num_before = ((scores > label_score) | ((scores == label_score) & is_lower)).sum(1)
+    return int((num_before < k).sum()) / len(labels)
 
 
 def balanced_accuracy(outputs: Outputs, labels: Int[Tensor, " samples"]) -> float:
-    """Return the mean recall of the classes that have samples: each class counts the same, however rare.
+    """Return the mean recall of the classes that have samples.
 
     Examples:
         >>> balanced_accuracy(torch.tensor([0, 0, 0, 0]), torch.tensor([0, 0, 0, 1]))
         0.5
     """
-    recalls = [score.recall for score in by_class(outputs, labels) if score.recall is not None]
-    return sum(recalls) / len(recalls)
+    from sklearn.metrics import recall_score
 
-
-def confusion_matrix(
-    outputs: Outputs, labels: Int[Tensor, " samples"], num_classes: int | None = None
-) -> Int[Tensor, "classes classes"]:
-    """Return (c, c) counts, row by label, column by prediction.
-
-    Args:
-        outputs: see above.
-        labels: see above.
-        num_classes: c, for predicted classes; by default one more than the highest class there is.
-
-    Examples:
-        >>> confusion_matrix(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]))
-        tensor([[1, 0],
-                [1, 1]])
-    """
-    answers = read_answers(outputs, labels, num_classes)
-    c = answers.num_classes
-    return (answers.labels * c + answers.predicted).bincount(minlength=c * c).view(c, c)
+    predicted, labels, _ = check_predictions(outputs, labels)
+    # Not balanced_accuracy_score, which warns of predicted classes without samples.
+    return float(recall_score(labels.numpy(), predicted.numpy(), labels=labels.unique().numpy(), average="macro"))

@@ -1,11 +1,11 @@
-"""What a correction of labels did, sample by sample: each has one of five fates.
+"""Outcomes of a label correction.
 
-given   corrected to            fate
-wrong   the clean class         true positive
-wrong   another wrong class     miscorrected
-wrong   nothing, left alone     missed
-right   another class           false positive
-right   nothing, left alone     kept
+given     corrected to           outcome
+wrong     the clean class        fixed
+wrong     another wrong class    miscorrected
+wrong     unchanged              missed
+correct   another class          broken
+correct   unchanged              kept_correct
 """
 
 from dataclasses import dataclass
@@ -15,66 +15,66 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from permll.evaluation.validation import Outputs, ratio, read_answers, read_classes, same_length
+from permll.evaluation.validation import Outputs, check_labels, check_predictions, check_same_length, safe_divide
 
-NAMES = ("corrected labels", "clean labels")
-Numbers = dict[str, float | int | list[int] | None]
+INPUT_NAMES = ("corrected labels", "clean labels")
+Metrics = dict[str, float | int | list[int] | None]
 
 
 class CorrectionCounts(NamedTuple):
-    """How many samples had each fate."""
+    """Number of samples with each outcome."""
 
-    true_positives: int
+    fixed: int
     miscorrected: int
     missed: int
-    false_positives: int
-    kept: int
+    broken: int
+    kept_correct: int
 
     @property
     def samples(self) -> int:
-        """All of them."""
+        """Number of samples."""
         return sum(self)
 
     @property
     def wrong(self) -> int:
-        """Given labels that are wrong."""
-        return self.true_positives + self.miscorrected + self.missed
+        """Number of wrong given labels."""
+        return self.fixed + self.miscorrected + self.missed
 
     @property
     def changed(self) -> int:
-        """Labels that were changed, for better or worse."""
-        return self.true_positives + self.miscorrected + self.false_positives
+        """Number of changed labels."""
+        return self.fixed + self.miscorrected + self.broken
 
     @property
     def right_before(self) -> int:
-        """Given labels that are right."""
-        return self.false_positives + self.kept
+        """Number of correct given labels."""
+        return self.broken + self.kept_correct
 
     @property
     def right_after(self) -> int:
-        """Corrected labels that are right."""
-        return self.true_positives + self.kept
+        """Number of correct labels after the correction."""
+        return self.fixed + self.kept_correct
 
     @property
     def precision(self) -> float | None:
-        """The share of changes that gave the clean class; None if nothing was changed."""
-        return ratio(self.true_positives, self.changed)
+        """Fraction of changed labels that became correct; None if nothing was changed."""
+        return safe_divide(self.fixed, self.changed)
 
     @property
     def recall(self) -> float | None:
-        """The share of wrong labels that got the clean class; None if no label is wrong."""
-        return ratio(self.true_positives, self.wrong)
+        """Fraction of wrong labels that became correct; None if no label is wrong."""
+        return safe_divide(self.fixed, self.wrong)
 
 
 @dataclass(frozen=True)
 class Correction:
-    """The fates of all samples, and of the samples of each clean class, in order."""
+    """Outcomes of all samples, and of the samples of each clean class in order."""
 
     total: CorrectionCounts
     by_class: tuple[CorrectionCounts, ...]
 
-    def numbers(self) -> Numbers:
-        """Return counts, shares and, for each class, a list of counts, as JSON holds them."""
+    def to_dict(self) -> Metrics:
+        """Return the metrics under the names used in metrics.jsonl."""
         total = self.total
         return {
             "samples": total.samples,
@@ -84,50 +84,51 @@ class Correction:
             "right_after": total.right_after,
             "accuracy_before": total.right_before / total.samples,
             "accuracy_after": total.right_after / total.samples,
-            **total._asdict(),
+            "true_positives": total.fixed,
+            "miscorrected": total.miscorrected,
+            "missed": total.missed,
+            "false_positives": total.broken,
+            "kept": total.kept_correct,
             "precision": total.precision,
             "recall": total.recall,
-            "samples_by_class": [fates.samples for fates in self.by_class],
-            "right_before_by_class": [fates.right_before for fates in self.by_class],
-            "right_after_by_class": [fates.right_after for fates in self.by_class],
+            "samples_by_class": [counts.samples for counts in self.by_class],
+            "right_before_by_class": [counts.right_before for counts in self.by_class],
+            "right_after_by_class": [counts.right_after for counts in self.by_class],
         }
 
 
 def measure_correction(
     given: Int[Tensor, " samples"], corrected: Outputs, clean: Int[Tensor, " samples"], num_classes: int | None = None
 ) -> Correction:
-    """Return what became of the labels.
+    """Compare given and corrected labels with the clean labels.
 
     Args:
-        given: (N,) labels as they came.
-        corrected: (N,) labels after the correction, or (N, c) beliefs, of which the largest is taken.
-        clean: (N,) labels as they should be.
-        num_classes: c; by default the width of the beliefs, or one more than the highest class there is.
+        given: (N,) labels before the correction.
+        corrected: (N,) labels after the correction, or (N, c) class probabilities, whose argmax is used.
+        clean: (N,) clean labels.
+        num_classes: c. Default: the number of columns of ``corrected``, or the highest class + 1.
 
     Examples:
         >>> given, corrected, clean = torch.tensor([0, 1, 1]), torch.tensor([0, 0, 1]), torch.tensor([0, 0, 0])
-        >>> found = measure_correction(given, corrected, clean)
-        >>> found.total
-        CorrectionCounts(true_positives=1, miscorrected=0, missed=1, false_positives=0, kept=1)
-        >>> found.total.right_before, found.total.right_after, found.total.precision, found.total.recall
-        (1, 2, 1.0, 0.5)
+        >>> correction = measure_correction(given, corrected, clean)
+        >>> correction.total
+        CorrectionCounts(fixed=1, miscorrected=0, missed=1, broken=0, kept_correct=1)
+        >>> correction.total.right_before, correction.total.right_after
+        (1, 2)
+        >>> correction.total.precision, correction.total.recall
+        (1.0, 0.5)
     """
-    same_length(given=given, corrected=corrected, clean=clean)
-    new, truth, width = read_answers(corrected, clean, num_classes, NAMES)
-    (old,) = read_classes({"given labels": given}, num_classes if corrected.ndim == 1 else width)
-    c = max(width, 1 + int(old.max()))
-    fates = _fate(old != truth, new != old, new == truth)
-    counts = (
-        (truth * len(CorrectionCounts._fields) + fates)
-        .bincount(minlength=c * len(CorrectionCounts._fields))
-        .view(c, -1)
-    )
-    return Correction(
-        CorrectionCounts(*counts.sum(0).tolist()), tuple(CorrectionCounts(*row) for row in counts.tolist())
-    )
+    check_same_length(given=given, corrected=corrected, clean=clean)
+    after, truth, width = check_predictions(corrected, clean, num_classes, INPUT_NAMES)
+    (before,) = check_labels({"given labels": given}, num_classes if corrected.ndim == 1 else width)
+    c, num_outcomes = max(width, 1 + int(before.max())), len(CorrectionCounts._fields)
+    outcome = _outcome_index(before != truth, after != before, after == truth)
+    counts = (truth * num_outcomes + outcome).bincount(minlength=c * num_outcomes).view(c, num_outcomes)
+    total = CorrectionCounts(*counts.sum(0).tolist())
+    return Correction(total, tuple(CorrectionCounts(*row) for row in counts.tolist()))
 
 
-def _fate(wrong: Tensor, changed: Tensor, right_now: Tensor) -> Tensor:
-    """Return for each sample the place of its fate among the fields of ``CorrectionCounts``."""
-    if_wrong = torch.where(right_now, 0, torch.where(changed, 1, 2))
+def _outcome_index(wrong: Tensor, changed: Tensor, correct_after: Tensor) -> Tensor:
+    """Return the index of each sample's outcome among the fields of ``CorrectionCounts``."""
+    if_wrong = torch.where(correct_after, 0, torch.where(changed, 1, 2))
     return torch.where(wrong, if_wrong, torch.where(changed, 3, 4))

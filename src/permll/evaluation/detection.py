@@ -1,45 +1,44 @@
-"""How well label quality finds wrong labels.
+"""Metrics of label-error detection.
 
-``quality`` (N,) lies in [0, 1], low = suspect; ``wrong`` (N,) says which labels are wrong in truth. A number that has
-no meaning is None, never NaN: there is nothing to rank if no label is wrong, or if every label is.
+``quality`` (N,) in [0, 1] is a label quality score, low = suspect; ``wrong`` (N,) is a mask of the wrong labels.
+Undefined metrics are None, never NaN.
 """
 
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from permll.evaluation.validation import ratio, read_mask, read_quality, same_length
+from permll.evaluation.validation import check_mask, check_quality, check_same_length, safe_divide
 
 
 class FlagScore(NamedTuple):
-    """How well a set of flagged labels covers the wrong ones."""
+    """Precision, recall and F1 of a set of flagged labels."""
 
     flagged: int
-    precision: float | None  # the wrong share of the flagged; None if none is flagged
-    recall: float | None  # the flagged share of the wrong; None if none is wrong
-    f1: float | None  # 2 (flagged and wrong) / (flagged + wrong); None if both are 0
+    precision: float | None  # None if nothing is flagged
+    recall: float | None  # None if no label is wrong
+    f1: float | None  # None if nothing is flagged and no label is wrong
 
 
 @dataclass(frozen=True)
 class Detection:
-    """How well the wrong labels were found. None has the meanings said at each number."""
+    """Detection metrics; the ranking metrics are None if no label or every label is wrong."""
 
     samples: int
     wrong: int
-    auroc: float | None  # None if no label is wrong, or every label is: there is no pair to compare
-    average_precision: float | None  # None in the same cases: any ranking is as good as another
-    k: int | None  # how many of the lowest were looked at: by default as many as are wrong; None if that is none
-    precision_at_k: float | None  # None without k
-    flagged: int | None  # None if no flags were given; the next three then are None too
-    precision: float | None  # of the flags; None if nothing is flagged
-    recall: float | None  # of the flags; None if no label is wrong
-    f1: float | None  # of the flags; None if nothing is flagged and no label is wrong
+    auroc: float | None
+    average_precision: float | None
+    k: int | None  # number of wrong labels; None if it is 0
+    precision_at_k: float | None  # precision of the k lowest scores, which equals their recall
+    flagged: int | None  # None without flags, as are the next three
+    precision: float | None
+    recall: float | None
+    f1: float | None
 
-    def numbers(self) -> dict[str, float | int | None]:
-        """Return the fields by name, as JSON holds them."""
+    def to_dict(self) -> dict[str, float | int | None]:
+        """Return the metrics under the names used in metrics.jsonl."""
         return asdict(self)
 
 
@@ -47,34 +46,29 @@ def measure_detection(
     quality: Float[Tensor, " samples"],
     wrong: Bool[Tensor, " samples"],
     flagged: Bool[Tensor, " samples"] | None = None,
-    *,
-    k: int | None = None,
 ) -> Detection:
-    """Return how well ``quality`` ranks, and ``flagged`` covers, the wrong labels.
+    """Return how well ``quality`` ranks, and ``flagged`` selects, the wrong labels.
 
     Args:
-        quality: see above.
-        wrong: see above.
-        flagged: (N,) the labels that somebody would look at or change.
-        k: how many of the lowest qualities to look at; by default as many as are wrong, where precision is recall.
+        quality: label quality scores (N,).
+        wrong: mask (N,) of the wrong labels.
+        flagged: mask (N,) of the labels to review or change.
 
     Examples:
-        >>> found = measure_detection(torch.tensor([0.1, 0.9, 0.2, 0.8]), torch.tensor([True, False, False, False]))
-        >>> found.auroc, found.k, found.precision_at_k, found.flagged
+        >>> import torch
+        >>> detection = measure_detection(torch.tensor([0.1, 0.9, 0.2, 0.8]), torch.tensor([True, False, False, False]))
+        >>> detection.auroc, detection.k, detection.precision_at_k, detection.flagged
         (1.0, 1, 1.0, None)
     """
-    same_length(quality=quality, wrong=wrong)
-    count = int(read_mask(wrong, "wrong").sum())
-    if k is None:
-        k = count or None
+    num_wrong = int(check_mask(wrong, "wrong").sum())
     flags = FlagScore(0, None, None, None) if flagged is None else flag_score(flagged, wrong)
     return Detection(
         samples=len(wrong),
-        wrong=count,
+        wrong=num_wrong,
         auroc=auroc(quality, wrong),
         average_precision=average_precision(quality, wrong),
-        k=k,
-        precision_at_k=None if k is None else precision_at_k(quality, wrong, k),
+        k=num_wrong or None,
+        precision_at_k=precision_at_k(quality, wrong, num_wrong) if num_wrong else None,
         flagged=None if flagged is None else flags.flagged,
         precision=flags.precision,
         recall=flags.recall,
@@ -83,74 +77,77 @@ def measure_detection(
 
 
 def auroc(quality: Float[Tensor, " samples"], wrong: Bool[Tensor, " samples"]) -> float | None:
-    """Return P(q_wrong < q_right) + ½ P(q_wrong = q_right) for a wrong and a right label drawn at random.
-
-    Counted in whole numbers, so it is exact; None if there is no such pair.
+    """Return P(q_wrong < q_correct) + ½ P(q_wrong = q_correct) for a random wrong and a random correct label.
 
     Examples:
+        >>> import torch
         >>> auroc(torch.tensor([0.1, 0.5, 0.5]), torch.tensor([True, True, False]))
         0.75
         >>> auroc(torch.tensor([0.1, 0.5]), torch.tensor([False, False])) is None
         True
     """
-    wrongs, rights = _by_quality(quality, wrong)
-    above = rights.sum() - rights.cumsum(0)
-    twice_won = int((wrongs * (2 * above + rights)).sum())
-    return ratio(twice_won, 2 * int(wrongs.sum()) * int(rights.sum()))
+    from sklearn.metrics import roc_auc_score
+
+    quality, wrong = _check_ranking(quality, wrong)
+    return float(roc_auc_score(wrong.numpy(), -quality.numpy())) if _is_mixed(wrong) else None
 
 
 def average_precision(quality: Float[Tensor, " samples"], wrong: Bool[Tensor, " samples"]) -> float | None:
-    """Return Σ_v precision_v (recall_v - recall_{v-1}) over the distinct qualities v, from the lowest up.
+    """Return Σ_v precision_v (recall_v - recall_{v-1}) over the distinct scores v in ascending order.
 
-    Precision and recall at v are those of flagging every label of quality v or less: ties are taken together. None if
-    no label is wrong, or every label is.
+    Precision and recall at v are those of flagging all labels with a score of at most v.
 
     Examples:
+        >>> import torch
         >>> average_precision(torch.tensor([0.1, 0.2, 0.3]), torch.tensor([True, False, True]))
         0.8333...
     """
-    wrongs, rights = _by_quality(quality, wrong)
-    found = wrongs.cumsum(0)
-    precision = found.double() / (found + rights.cumsum(0))
-    total = int(found[-1]) if bool(rights.any()) else 0
-    return ratio(float((precision * wrongs).sum()), total)
+    from sklearn.metrics import average_precision_score
+
+    quality, wrong = _check_ranking(quality, wrong)
+    return float(average_precision_score(wrong.numpy(), -quality.numpy())) if _is_mixed(wrong) else None
 
 
 def precision_at_k(quality: Float[Tensor, " samples"], wrong: Bool[Tensor, " samples"], k: int) -> float:
-    """Return the share of wrong labels among the k of lowest quality; of equals at the cut, the share to be expected.
+    """Return the fraction of wrong labels among the k lowest scores, in expectation over the order of ties.
 
     Examples:
+        >>> import torch
         >>> precision_at_k(torch.tensor([0.1, 0.5, 0.5, 0.9]), torch.tensor([True, True, False, False]), k=2)
         0.75
     """
     if not 1 <= k <= len(quality):
-        raise ValueError(f"k is {k}, but there are {len(quality)} labels: take k from 1 to {len(quality)}.")
-    wrongs, rights = _by_quality(quality, wrong)
-    each = wrongs + rights
-    cut = int(torch.searchsorted(each.cumsum(0), k))
-    seen, found = int(each[:cut].sum()), int(wrongs[:cut].sum())
-    return (found + (k - seen) * int(wrongs[cut]) / int(each[cut])) / k
+        raise ValueError(f"k must lie in 1..{len(quality)}, the number of labels; got {k}.")
+    quality, wrong = _check_ranking(quality, wrong)
+    threshold = quality.kthvalue(k).values
+    below, tied = quality < threshold, quality == threshold
+    num_from_ties = k - int(below.sum())
+    return (int(wrong[below].sum()) + num_from_ties * int(wrong[tied].sum()) / int(tied.sum())) / k
 
 
 def flag_score(flagged: Bool[Tensor, " samples"], wrong: Bool[Tensor, " samples"]) -> FlagScore:
     """Return precision, recall and F1 of the flagged labels.
 
     Examples:
+        >>> import torch
         >>> flag_score(torch.tensor([True, True, False]), torch.tensor([True, False, False]))
         FlagScore(flagged=2, precision=0.5, recall=1.0, f1=0.6666666666666666)
     """
-    same_length(flagged=flagged, wrong=wrong)
-    flagged, wrong = read_mask(flagged, "flagged"), read_mask(wrong, "wrong")
-    n_flagged, n_wrong, both = int(flagged.sum()), int(wrong.sum()), int((flagged & wrong).sum())
-    return FlagScore(n_flagged, ratio(both, n_flagged), ratio(both, n_wrong), ratio(2 * both, n_flagged + n_wrong))
+    check_same_length(flagged=flagged, wrong=wrong)
+    flagged, wrong = check_mask(flagged, "flagged"), check_mask(wrong, "wrong")
+    num_flagged, num_wrong, hits = int(flagged.sum()), int(wrong.sum()), int((flagged & wrong).sum())
+    return FlagScore(
+        num_flagged,
+        precision=safe_divide(hits, num_flagged),
+        recall=safe_divide(hits, num_wrong),
+        f1=safe_divide(2 * hits, num_flagged + num_wrong),
+    )
 
 
-def _by_quality(
-    quality: Float[Tensor, " samples"], wrong: Bool[Tensor, " samples"]
-) -> tuple[Int[Tensor, " distinct"], Int[Tensor, " distinct"]]:
-    """Return how many wrong and how many right labels each distinct quality has, from the lowest up."""
-    same_length(quality=quality, wrong=wrong)
-    wrong = read_mask(wrong, "wrong")
-    distinct, own = read_quality(quality).unique(return_inverse=True)
-    wrongs, rights = (own[mask].bincount(minlength=len(distinct)) for mask in (wrong, ~wrong))
-    return wrongs, rights
+def _check_ranking(quality: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
+    check_same_length(quality=quality, wrong=wrong)
+    return check_quality(quality), check_mask(wrong, "wrong")
+
+
+def _is_mixed(wrong: Tensor) -> bool:
+    return bool(wrong.any()) and not bool(wrong.all())

@@ -1,4 +1,4 @@
-"""What may be measured: tensors whose shapes fit, whose classes exist and whose numbers are numbers."""
+"""Checks of shapes, class numbers and values of the tensors to evaluate."""
 
 import math
 from typing import NamedTuple
@@ -13,161 +13,159 @@ Outputs = Float[Tensor, "samples classes"] | Int[Tensor, " samples"]
 _SUM_TOLERANCE = 1e-3
 
 
-class Answers(NamedTuple):
-    """What was said and what is true, on the CPU."""
+class Predictions(NamedTuple):
+    """Predicted classes and labels on the CPU."""
 
     predicted: Int[Tensor, " samples"]
     labels: Int[Tensor, " samples"]
     num_classes: int
 
 
-def read_answers(
+def check_predictions(
     outputs: Outputs,
     labels: Int[Tensor, " samples"],
     num_classes: int | None = None,
     names: tuple[str, str] = ("predictions", "labels"),
-) -> Answers:
-    """Return predictions, labels and c; of (N, c) scores the largest is the prediction, the lowest class among equals.
+) -> Predictions:
+    """Return predicted classes, labels and c; the prediction is the argmax of (N, c) scores, the lowest class in a tie.
 
     Args:
         outputs: (N, c) probabilities or logits, or (N,) predicted classes.
         labels: (N,) in 0..c-1.
-        num_classes: c; by default the width of the scores, or one more than the highest class there is.
-        names: what complaints call the two.
+        num_classes: c. Default: the number of columns of ``outputs``, or the highest class + 1.
+        names: names of the two in error messages.
 
     Examples:
-        >>> read_answers(torch.tensor([[0.2, 0.8], [0.5, 0.5]]), torch.tensor([1, 1]))
-        Answers(predicted=tensor([1, 0]), labels=tensor([1, 1]), num_classes=2)
+        >>> check_predictions(torch.tensor([[0.2, 0.8], [0.5, 0.5]]), torch.tensor([1, 1]))
+        Predictions(predicted=tensor([1, 0]), labels=tensor([1, 1]), num_classes=2)
     """
     if outputs.ndim == 2:
-        scores, truth = read_scores(outputs, labels, names)
+        scores, truth = check_scores(outputs, labels, names)
         if num_classes not in (None, scores.shape[1]):
-            raise ValueError(f"{names[0]} have {scores.shape[1]} columns, but num_classes is {num_classes}: drop one.")
-        return Answers(scores.argmax(1).cpu(), truth, scores.shape[1])
-    predicted, truth = read_classes({names[0]: outputs, names[1]: labels}, num_classes)
-    return Answers(predicted, truth, num_classes or 1 + int(max(predicted.max(), truth.max())))
+            raise ValueError(f"{names[0]} have {scores.shape[1]} columns, but num_classes is {num_classes}.")
+        return Predictions(scores.argmax(1).cpu(), truth, scores.shape[1])
+    predicted, truth = check_labels({names[0]: outputs, names[1]: labels}, num_classes)
+    return Predictions(predicted, truth, num_classes or 1 + int(max(predicted.max(), truth.max())))
 
 
-def read_classes(named: dict[str, Tensor], num_classes: int | None = None) -> list[Int[Tensor, " samples"]]:
+def check_labels(named: dict[str, Tensor], num_classes: int | None = None) -> list[Int[Tensor, " samples"]]:
     """Return class numbers (N,) as int64 on the CPU, all of one length and in 0..c-1.
 
     Examples:
-        >>> read_classes({"labels": torch.tensor([0, 3, 1])}, num_classes=3)
+        >>> check_labels({"labels": torch.tensor([0, 3, 1])}, num_classes=3)
         Traceback (most recent call last):
         ValueError: labels lie outside 0..2 at 1 position (1): number the classes from 0 to c-1.
     """
-    same_length(**named)
-    return [_classes(values, num_classes, name) for name, values in named.items()]
+    check_same_length(**named)
+    return [_check_class_numbers(values, num_classes, name) for name, values in named.items()]
 
 
-def read_scores(
+def check_scores(
     scores: Float[Tensor, "samples classes"],
     labels: Int[Tensor, " samples"],
     names: tuple[str, str] = ("scores", "labels"),
 ) -> tuple[Float[Tensor, "samples classes"], Int[Tensor, " samples"]]:
-    """Return finite scores (N, c), in float32 at least, where they are, and labels (N,) on the CPU."""
+    """Return finite scores (N, c) on their device, in float32 or more, and labels (N,) on the CPU."""
     name = names[0]
     if scores.ndim != 2 or not scores.is_floating_point() or scores.shape[1] == 0:
-        raise ValueError(f"{name} must be floats of shape (N, c), one column for each class; got {_described(scores)}.")
-    same_length(**{name: scores, names[1]: labels})
-    truth, scores = _classes(labels, scores.shape[1], names[1]), scores.detach()
-    if not all(math.isfinite(extreme) for extreme in scores.aminmax()):  # NaN is both; far faster than isfinite()
-        where = _positions(~scores.isfinite().all(1), "row")
-        raise ValueError(f"{name} are NaN or infinite in {where}: look at the learning rate and at those samples.")
-    half = scores.dtype in (torch.float16, torch.bfloat16)
-    return scores.float() if half else scores, truth
+        raise ValueError(f"{name} must be floats of shape (N, c), one column per class; got {_describe(scores)}.")
+    check_same_length(**{name: scores, names[1]: labels})
+    truth, scores = _check_class_numbers(labels, scores.shape[1], names[1]), scores.detach()
+    if not all(math.isfinite(extreme) for extreme in scores.aminmax()):  # NaN propagates; much faster than isfinite()
+        rows = _format_positions(~scores.isfinite().all(1), "row")
+        raise ValueError(f"{name} are NaN or infinite in {rows}: check the learning rate and these samples.")
+    is_half = scores.dtype in (torch.float16, torch.bfloat16)
+    return scores.float() if is_half else scores, truth
 
 
-def read_probabilities(
+def check_probabilities(
     probabilities: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
 ) -> tuple[Float[Tensor, "samples classes"], Int[Tensor, " samples"]]:
-    """Return probabilities (N, c), each row of which sums to 1 as far as its dtype can, and labels (N,) on the CPU.
+    """Return probabilities (N, c) whose rows sum to 1 within the precision of their dtype, and labels (N,) on the CPU.
 
     Examples:
-        >>> read_probabilities(torch.tensor([[2.0, -1.0]]), torch.tensor([0]))
+        >>> check_probabilities(torch.tensor([[2.0, -1.0]]), torch.tensor([0]))
         Traceback (most recent call last):
-        ValueError: probabilities are negative, or do not sum to 1, in 1 row (0): give softmax(logits), not logits.
+        ValueError: probabilities are negative or do not sum to 1 in 1 row (0): pass softmax(logits), not logits.
     """
-    p, truth = read_scores(probabilities, labels, ("probabilities", "labels"))
+    p, truth = check_scores(probabilities, labels, ("probabilities", "labels"))
     tolerance = max(_SUM_TOLERANCE, torch.finfo(probabilities.dtype).eps)
-    bad = (p.amin(1) < 0) | ((p.sum(1) - 1).abs() > tolerance)
-    if bool(bad.any()):
-        where = _positions(bad, "row")
-        raise ValueError(
-            f"probabilities are negative, or do not sum to 1, in {where}: give softmax(logits), not logits."
-        )
+    invalid = (p.amin(1) < 0) | ((p.sum(1) - 1).abs() > tolerance)
+    if bool(invalid.any()):
+        rows = _format_positions(invalid, "row")
+        raise ValueError(f"probabilities are negative or do not sum to 1 in {rows}: pass softmax(logits), not logits.")
     return p, truth
 
 
-def read_quality(quality: Float[Tensor, " samples"]) -> Float[Tensor, " samples"]:
+def check_quality(quality: Float[Tensor, " samples"]) -> Float[Tensor, " samples"]:
     """Return label quality (N,) in [0, 1] as float64 on the CPU.
 
     Examples:
-        >>> read_quality(torch.tensor([0.5, torch.nan]))
+        >>> check_quality(torch.tensor([0.5, torch.nan]))
         Traceback (most recent call last):
-        ValueError: quality lies outside 0..1, or is NaN, at 1 position (1): 0 is a suspect label, 1 one to trust.
+        ValueError: quality must lie in [0, 1], low = suspect, but does not at 1 position (1).
     """
     if quality.ndim != 1 or not quality.is_floating_point() or len(quality) == 0:
-        raise ValueError(f"quality must be floats of shape (N,), N > 0; got {_described(quality)}.")
+        raise ValueError(f"quality must be floats of shape (N,), N > 0; got {_describe(quality)}.")
     quality = quality.detach().cpu().double()
-    outside = ~((quality >= 0) & (quality <= 1))
-    if bool(outside.any()):
-        where = _positions(outside, "position")
-        raise ValueError(f"quality lies outside 0..1, or is NaN, at {where}: 0 is a suspect label, 1 one to trust.")
+    invalid = ~((quality >= 0) & (quality <= 1))
+    if bool(invalid.any()):
+        positions = _format_positions(invalid, "position")
+        raise ValueError(f"quality must lie in [0, 1], low = suspect, but does not at {positions}.")
     return quality
 
 
-def read_mask(mask: Bool[Tensor, " samples"], name: str) -> Bool[Tensor, " samples"]:
+def check_mask(mask: Bool[Tensor, " samples"], name: str) -> Bool[Tensor, " samples"]:
     """Return a mask (N,) on the CPU."""
     if mask.ndim != 1 or mask.dtype != torch.bool or len(mask) == 0:
-        raise ValueError(f"{name} must be true or false, of shape (N,), N > 0; got {_described(mask)}.")
+        raise ValueError(f"{name} must be booleans of shape (N,), N > 0; got {_describe(mask)}.")
     return mask.cpu()
 
 
-def same_length(**named: Tensor) -> None:
-    """Refuse tensors that are not about the same number of samples.
+def check_same_length(**named: Tensor) -> None:
+    """Raise unless all tensors have the same length.
 
     Examples:
-        >>> same_length(given=torch.zeros(3), clean=torch.zeros(2))
+        >>> check_same_length(given=torch.zeros(3), clean=torch.zeros(2))
         Traceback (most recent call last):
-        ValueError: given has 3 entries, clean has 2: give one for each sample, in the same order.
+        ValueError: given has 3 entries, but clean has 2: give one entry per sample in the same order.
     """
     lengths = {name: len(values) if values.ndim else 0 for name, values in named.items()}
-    if len(set(lengths.values())) > 1:
-        (first, length), *others = lengths.items()
-        other = next(name for name, found in others if found != length)
-        raise ValueError(
-            f"{first} has {length:,} entries, {other} has {lengths[other]:,}: "
-            "give one for each sample, in the same order."
-        )
+    (first, expected), *_ = lengths.items()
+    for name, length in lengths.items():
+        if length != expected:
+            raise ValueError(
+                f"{first} has {expected:,} entries, but {name} has {length:,}: give one entry per sample in the same "
+                "order."
+            )
 
 
-def ratio(part: float, whole: float) -> float | None:
-    """Return part / whole, and None where there is no whole to take a part of.
+def safe_divide(numerator: float, denominator: float) -> float | None:
+    """Return numerator / denominator, or None if the denominator is 0.
 
     Examples:
-        >>> ratio(1, 4), ratio(0, 0)
+        >>> safe_divide(1, 4), safe_divide(0, 0)
         (0.25, None)
     """
-    return part / whole if whole else None
+    return numerator / denominator if denominator else None
 
 
-def _classes(values: Tensor, num_classes: int | None, name: str) -> Tensor:
-    whole = not (values.is_floating_point() or values.is_complex() or values.dtype == torch.bool)
-    if values.ndim != 1 or len(values) == 0 or not whole:
-        raise ValueError(f"{name} must be whole numbers of shape (N,), N > 0; got {_described(values)}.")
+def _check_class_numbers(values: Tensor, num_classes: int | None, name: str) -> Tensor:
+    is_integer = not (values.is_floating_point() or values.is_complex() or values.dtype == torch.bool)
+    if values.ndim != 1 or len(values) == 0 or not is_integer:
+        raise ValueError(f"{name} must be integers of shape (N,), N > 0; got {_describe(values)}.")
     values = values.cpu().long()
     outside = (values < 0) if num_classes is None else (values < 0) | (values >= num_classes)
     if bool(outside.any()):
         span = "below 0" if num_classes is None else f"outside 0..{num_classes - 1}"
-        where = _positions(outside, "position")
-        raise ValueError(f"{name} lie {span} at {where}: number the classes from 0 to c-1.")
+        positions = _format_positions(outside, "position")
+        raise ValueError(f"{name} lie {span} at {positions}: number the classes from 0 to c-1.")
     return values
 
 
-def _described(values: Tensor) -> str:
+def _describe(values: Tensor) -> str:
     return f"{str(values.dtype).removeprefix('torch.')} of shape {tuple(values.shape)}"
 
 
-def _positions(mask: Tensor, noun: str) -> str:
+def _format_positions(mask: Tensor, noun: str) -> str:
     return format_list(mask.nonzero().flatten().tolist(), noun)

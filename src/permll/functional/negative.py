@@ -1,8 +1,8 @@
-"""Negative learning: what a sample is *not* is right far more often than its label is.
+"""Negative learning: losses on complementary labels, classes that a sample does not belong to.
 
-Letters: ``z`` the logits, ``p = softmax(z)``, ``y`` the given label, ``ȳ`` a complementary label, any class but
-y, ``c`` the number of classes. Under symmetric noise of rate r the statement "it is y" is wrong with probability r, the
-statement "it is not ȳ" with r / (c - 1). Gradients are those for z.
+Notation: ``z`` the logits, ``p = softmax(z)``, ``y`` the given label, ``ȳ`` a complementary label (any class except y),
+``c`` the number of classes. Under symmetric noise of rate r the label y is wrong with probability r, the complementary
+label ȳ only with r / (c - 1). Gradients are in z.
 """
 
 import torch
@@ -11,70 +11,70 @@ from torch import Tensor
 
 
 def complementary_labels(
-    labels: Int[Tensor, " batch"], chance: Float[Tensor, "batch draws"], num_classes: int
+    labels: Int[Tensor, " batch"], uniform: Float[Tensor, "batch draws"], num_classes: int
 ) -> Int[Tensor, "batch draws"]:
-    """Return complementary labels from numbers in [0, 1): with uniform ones every class but y is equally likely.
+    """Return complementary labels from uniform numbers in [0, 1); every class except y is equally probable.
 
     Examples:
         >>> complementary_labels(torch.tensor([2]), torch.tensor([[0.0, 0.3, 0.6, 0.9]]), 4)
         tensor([[3, 3, 0, 1]])
     """
-    return (labels[:, None] + 1 + (chance * (num_classes - 1)).long()) % num_classes
+    return (labels[:, None] + 1 + (uniform * (num_classes - 1)).long()) % num_classes
 
 
 def log_complement(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch classes"]:
-    """Return log(1 - p_k) for every class, exact where p_k is so near to 1 that the difference would vanish.
+    """Return log(1 - p_k) for every class, without cancellation where p_k is close to 1.
 
     Examples:
         >>> log_complement(torch.tensor([[50.0, 0.0]]))
         tensor([[-5.0000e+01, -1.9287e-22]])
     """
     log_p = logits.log_softmax(-1)
-    top = log_p.argmax(-1, keepdim=True)  # only this one can exceed 1/2: it is the rest that tells what it leaves
+    top = log_p.argmax(-1, keepdim=True)  # only this probability can exceed 1/2; its complement is the sum of the rest
     rest = log_p.scatter(-1, top, -torch.inf).logsumexp(-1, keepdim=True)
     return (-log_p.exp().scatter(-1, top, 0.0)).log1p().scatter(-1, top, rest)
 
 
-def negative_learning(
+def negative_learning_loss(
     logits: Float[Tensor, "batch classes"], complementary: Int[Tensor, "batch draws"]
 ) -> Float[Tensor, " batch"]:
-    """Return -Σ log(1 - p_ȳ) over the complementary labels of each sample.
+    """Return -Σ log(1 - p_ȳ) over the complementary labels of each sample (NLNL).
 
-    Each term's gradient is p_ȳ at ȳ itself and -p_ȳ p_k / (1 - p_ȳ) at the other classes.
+    The gradient of a term is p_ȳ at ȳ and -p_ȳ p_k / (1 - p_ȳ) at the other classes.
 
     Examples:
-        >>> negative_learning(torch.zeros(1, 2), torch.tensor([[0, 1]]))
+        >>> negative_learning_loss(torch.zeros(1, 2), torch.tensor([[0, 1]]))
         tensor([1.3863])
     """
     return -log_complement(logits).gather(-1, complementary).sum(-1)
 
 
-def negative_learning_plus(
+def negative_learning_plus_loss(
     logits: Float[Tensor, "batch classes"], complementary: Int[Tensor, "batch draws"]
 ) -> Float[Tensor, " batch"]:
-    """Return NL+: -Σ (1 - p_ȳ) log(1 - p_ȳ) with the factor held constant.
+    """Return NL+ of JNPL: -Σ (1 - p_ȳ) log(1 - p_ȳ) with the factor detached.
 
-    Each term's gradient is p_ȳ (1 - p_ȳ) at ȳ itself and -p_ȳ p_k at the other classes: where the network is sure of a
-    class that is drawn as complementary, it is more likely the label that is wrong, so nothing pulls. On the mean over
-    all ȳ it is p_y (p - e_y) / (c - 1), that of the absolute error 1 - p_y: a class that is no longer predicted for its
+    The gradient of a term is p_ȳ (1 - p_ȳ) at ȳ and -p_ȳ p_k at the other classes. It vanishes where the network is
+    certain of the complementary label, since then the given label is more likely wrong. Averaged over all ȳ it is
+    p_y (p - e_y) / (c - 1), the gradient of the absolute error 1 - p_y, so a class that is no longer predicted for its
     samples is hardly learned again.
 
     Examples:
-        >>> negative_learning_plus(torch.zeros(1, 2), torch.tensor([[0, 1]]))
+        >>> negative_learning_plus_loss(torch.zeros(1, 2), torch.tensor([[0, 1]]))
         tensor([0.6931])
     """
     log_not = log_complement(logits).gather(-1, complementary)
     return -(log_not.detach().exp() * log_not).sum(-1)
 
 
-def positive_learning_plus(logits: Float[Tensor, "batch classes"], doublings: int = 3) -> Float[Tensor, " batch"]:
-    """Return PL+: -Π_n (1 + p^(2^n)) log p, n = 0..``doublings``, p the largest probability, the product held constant.
+def positive_learning_plus_loss(logits: Float[Tensor, "batch classes"], doublings: int = 3) -> Float[Tensor, " batch"]:
+    """Return PL+ of JNPL: -Π_n (1 + p^(2^n)) log p, n = 0..``doublings``, p the largest probability, product detached.
 
-    The product is (1 - p^m) / (1 - p) with m = 2^(doublings + 1), so the gradient at the predicted class is -(1 - p^m):
-    it stays near -1 until the network is all but sure.
+    The product is (1 - p^m) / (1 - p) with m = 2^(doublings + 1), so the gradient at the predicted class is -(1 - p^m),
+    which stays near -1 until p is close to 1.
 
     Examples:
-        >>> positive_learning_plus(torch.zeros(1, 2), doublings=0) / torch.tensor(2.0).log()
+        >>> positive_learning_plus_loss(torch.zeros(1, 2), doublings=0) / torch.tensor(2.0).log()
         tensor([1.5000])
     """
     log_p = logits.log_softmax(-1).max(-1).values
@@ -82,11 +82,11 @@ def positive_learning_plus(logits: Float[Tensor, "batch classes"], doublings: in
     return -(1 + torch.stack(powers)).prod(0) * log_p
 
 
-def is_settled(logits: Float[Tensor, "batch classes"]) -> Bool[Tensor, " batch"]:
-    """Return whether every class but the predicted one has a probability below 1/c.
+def only_top_above_chance(logits: Float[Tensor, "batch classes"]) -> Bool[Tensor, " batch"]:
+    """Return whether every class except the predicted one has a probability below 1/c.
 
     Examples:
-        >>> is_settled(torch.tensor([[0.6, 0.2, 0.2], [0.6, 0.35, 0.05]]).log())
+        >>> only_top_above_chance(torch.tensor([[0.6, 0.2, 0.2], [0.6, 0.35, 0.05]]).log())
         tensor([ True, False])
     """
     return logits.softmax(-1).topk(2).values[:, 1] < 1 / logits.shape[-1]

@@ -1,60 +1,39 @@
-"""Memories: what the network said of each sample (ELR), and how its label seems to be wrong (SOP).
+"""Per-sample memories: averaged predictions (ELR) and estimated label noise (SOP).
 
-Letters, as in the papers: ``y`` the given label, ``e_y`` its one-hot form, ``p = softmax(logits)``, ``c`` the number of
-classes; ``t`` the memory of ELR; ``s`` the noise of SOP, which ``u`` and ``v`` make.
+Notation, as in the papers: ``y`` the given label, ``e_y`` its one-hot vector, ``p = softmax(logits)``, ``c`` the number
+of classes; ``t`` the memory of ELR; ``s`` the noise of SOP, parametrized by ``u`` and ``v``.
 """
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-FLOOR = 1e-4  # what both papers' authors keep probabilities away from 0 (and in ELR from 1) by
+MIN_PROB = 1e-4  # clamp of probabilities in the code of both papers
 
 
-def in_order(index: Int[Tensor, " batch"]) -> tuple[Int[Tensor, " visits"], ...]:
-    """Return the places in a batch of all first visits, then of all second ones, and so on.
-
-    A memory that is written part by part comes out as if every visit had had a batch of its own.
-
-    Args:
-        index: (B,) which sample each place visits.
-
-    Examples:
-        >>> in_order(torch.tensor([7, 3, 7, 5]))
-        (tensor([0, 1, 3]), tensor([2]))
-    """
-    order = index.argsort(stable=True)
-    visited = index[order]
-    number = torch.empty_like(index)
-    number[order] = torch.arange(len(index), device=index.device) - torch.searchsorted(visited, visited)
-    times = int(number.max()) + 1 if len(index) else 0
-    return tuple((number == n).nonzero()[:, 0] for n in range(times))
-
-
-def normalized(
-    rows: Float[Tensor, "rows classes"], otherwise: Float[Tensor, "rows classes"]
+def normalize_rows(
+    rows: Float[Tensor, "rows classes"], fallback: Float[Tensor, "rows classes"]
 ) -> Float[Tensor, "rows classes"]:
-    """Return rows of nothing negative, each divided by its sum; in place of a row of zeros, that of ``otherwise``.
+    """Divide non-negative rows by their sums; rows of zeros are replaced by those of ``fallback``.
 
     Examples:
-        >>> normalized(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), torch.eye(2))
+        >>> normalize_rows(torch.tensor([[1.0, 3.0], [0.0, 0.0]]), torch.eye(2))
         tensor([[0.2500, 0.7500],
                 [0.0000, 1.0000]])
     """
     total = rows.sum(-1, keepdim=True)
-    return torch.where(total > 0, rows / total.where(total > 0, 1.0), otherwise)
+    return torch.where(total > 0, rows / total.where(total > 0, 1.0), fallback)
 
 
-# --- ELR: early-learning regularisation ----------------------------------------------------------------------------
+# --- ELR: early-learning regularization -----------------------------------------------------------------------------
 
 
 def elr_target(
     target: Float[Tensor, "batch classes"], logits: Float[Tensor, "batch classes"], beta: float
 ) -> Float[Tensor, "batch classes"]:
-    """Return the memory after a visit, β t + (1 - β) p, without gradients.
+    """Return the updated memory β t + (1 - β) p, without gradients.
 
-    p is kept within [1e-4, 1 - 1e-4] and divided by its sum, so a memory that begins with zeros sums to 1 - β^n after n
-    visits.
+    p is clamped to [1e-4, 1 - 1e-4] and normalized, so a memory that starts at zero sums to 1 - β^n after n updates.
 
     Examples:
         >>> elr_target(torch.zeros(1, 2), torch.zeros(1, 2), beta=0.7)
@@ -67,10 +46,10 @@ def elr_target(
 def elr_regularizer(
     target: Float[Tensor, "batch classes"], logits: Float[Tensor, "batch classes"]
 ) -> Float[Tensor, " batch"]:
-    """Return log(1 - <t, p>), which falls as the prediction agrees with the memory.
+    """Return log(1 - <t, p>), which decreases as the prediction agrees with the memory.
 
-    p is kept within [1e-4, 1 - 1e-4], so that the logarithm is that of 1e-4 at least. Within these bounds the gradient
-    in logit k is p_k Σ_j (t_j - t_k) p_j / (1 - <t, p>).
+    p is clamped to [1e-4, 1 - 1e-4], which bounds the logarithm below by log 1e-4. Within these bounds the gradient in
+    logit k is p_k Σ_j (t_j - t_k) p_j / (1 - <t, p>).
 
     Examples:
         >>> elr_regularizer(torch.tensor([[0.5, 0.5]]), torch.zeros(1, 2))
@@ -79,36 +58,36 @@ def elr_regularizer(
     return torch.log1p(-(target * _clamped(logits)).sum(-1))
 
 
-def supported_labels(
+def elr_reweighted_labels(
     labels: Float[Tensor, "batch classes"], target: Float[Tensor, "batch classes"]
 ) -> Float[Tensor, "batch classes"]:
-    """Return y t / Σ_k y_k t_k of soft labels y: of the classes of a blend, the one that the memory knows gains.
+    """Return y t / Σ_k y_k t_k, soft labels of mixup reweighted by the memory (ELR+).
 
-    Where the memory knows none of them, the label stays as it is. One class alone stays so too.
+    Labels stay unchanged where the memory is zero for all of their classes.
 
     Examples:
-        >>> supported_labels(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.1, 0.4, 0.5]]))
+        >>> elr_reweighted_labels(torch.tensor([[0.5, 0.5, 0.0]]), torch.tensor([[0.1, 0.4, 0.5]]))
         tensor([[0.2000, 0.8000, 0.0000]])
     """
-    return normalized(labels * target, labels)
+    return normalize_rows(labels * target, labels)
 
 
 def _clamped(logits: Tensor) -> Tensor:
-    return logits.softmax(-1).clamp(FLOOR, 1 - FLOOR)
+    return logits.softmax(-1).clamp(MIN_PROB, 1 - MIN_PROB)
 
 
-# --- SOP: sparse over-parameterisation -----------------------------------------------------------------------------
+# --- SOP: sparse over-parametrization -------------------------------------------------------------------------------
 
 
 def sop_noise(
     u: Float[Tensor, " rows"], v: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"]
 ) -> Float[Tensor, "rows classes"]:
-    """Return s = u² e_y - v² (1 - e_y): what the noise has added to the given class and taken from the others.
+    """Return the label noise s = u² e_y - v² (1 - e_y): added to the given class, subtracted from the others.
 
     Args:
-        u: (N,) one number for each sample.
-        v: (N, c) one for each of its classes; that of the given class has no say.
-        labels: (N,).
+        u: (N,) one parameter per sample.
+        v: (N, c) one parameter per class; that of the given class is not used.
+        labels: (N,) given labels.
 
     Examples:
         >>> sop_noise(torch.tensor([0.5]), torch.tensor([[9.0, 0.1, 1.0]]), torch.tensor([0]))
@@ -120,45 +99,45 @@ def sop_noise(
 def sop_cross_entropy(
     logits: Float[Tensor, "batch classes"], noise: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
-    """Return -log q_y, where q is p + s, kept above 1e-4 and divided by its sum.
+    """Return -log q_y, where q is p + s, clamped to at least 1e-4 and normalized.
 
-    With no entry at the floor, q_y = (p_y + u²) / Z: the gradient in the logits is p_y / (p_y + u²) (p - e_y), that of
-    cross-entropy with less and less weight, and the gradient in u is -2u (1 / (p_y + u²) - 1 / Z).
+    If no entry is clamped, q_y = (p_y + u²) / Z. The gradient in the logits is p_y / (p_y + u²) (p - e_y), a
+    down-weighted gradient of cross-entropy, and the gradient in u is -2u (1 / (p_y + u²) - 1 / Z).
 
     Examples:
         >>> noise = torch.tensor([[0.5, -0.5]])
         >>> sop_cross_entropy(torch.zeros(1, 2), noise, torch.tensor([0])).exp()
         tensor([1.0001])
     """
-    q = nn.functional.normalize((logits.softmax(-1) + noise).clamp_min(FLOOR), p=1.0, dim=-1)
-    return -q.gather(-1, labels[:, None])[:, 0].clamp_min(FLOOR).log()
+    q = nn.functional.normalize((logits.softmax(-1) + noise).clamp_min(MIN_PROB), p=1.0, dim=-1)
+    return -q.gather(-1, labels[:, None])[:, 0].clamp_min(MIN_PROB).log()
 
 
 def sop_squared_error(
     logits: Float[Tensor, "batch classes"], noise: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
-    """Return |e_k + s - e_y|², where k is the class the network would choose: what v learns by.
+    """Return |e_k + s - e_y|², with k the predicted class: the loss of v.
 
-    The gradient in v_j is -4 v_j (1[j = k] - v_j²) for j ≠ y: -v_k² grows until it takes all of the prediction away.
+    The gradient in v_j is -4 v_j (1[j = k] - v_j²) for j ≠ y, so -v_k² approaches -1 for a prediction k ≠ y.
 
     Examples:
         >>> logits, noise = torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, -0.5]])
         >>> sop_squared_error(logits, noise, torch.tensor([0]))
         tensor([0.2500])
     """
-    chosen = torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
-    return (chosen + noise).scatter_add(-1, labels[:, None], -torch.ones_like(logits[:, :1])).square().sum(-1)
+    predicted = torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+    return (predicted + noise).scatter_add(-1, labels[:, None], -torch.ones_like(logits[:, :1])).square().sum(-1)
 
 
-def sop_labels(noise: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"]) -> Float[Tensor, "rows classes"]:
-    """Return e_y - s, what remains of the given labels without their noise, as probabilities.
-
-    Nothing negative is kept, and rows are divided by their sum; where nothing remains, the label is the given one.
+def sop_corrected_labels(
+    noise: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"]
+) -> Float[Tensor, "rows classes"]:
+    """Return e_y - s, the given labels without their noise, clamped at 0 and normalized; e_y where nothing remains.
 
     Examples:
-        >>> sop_labels(torch.tensor([[0.75, -0.75], [1.0, 0.0]]), torch.tensor([0, 0]))
+        >>> sop_corrected_labels(torch.tensor([[0.75, -0.75], [1.0, 0.0]]), torch.tensor([0, 0]))
         tensor([[0.2500, 0.7500],
                 [1.0000, 0.0000]])
     """
-    given = torch.zeros_like(noise).scatter_(-1, labels[:, None], 1.0)
-    return normalized((given - noise).clamp_min(0.0), given)
+    one_hot = torch.zeros_like(noise).scatter_(-1, labels[:, None], 1.0)
+    return normalize_rows((one_hot - noise).clamp_min(0.0), one_hot)

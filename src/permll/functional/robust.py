@@ -1,7 +1,7 @@
-"""Losses that wrong labels pull less than they pull cross-entropy.
+"""Robust losses: cross-entropy variants that limit the influence of wrong labels.
 
-Letters: ``z`` the logits, ``p = softmax(z)``, ``y`` the given label, ``e_y`` its one-hot vector, ``H(p)`` the entropy
-of p. Every loss is a function of log p, so that none overflows and no p is clamped. Gradients are those for z.
+Notation: ``z`` the logits, ``p = softmax(z)``, ``y`` the given label, ``e_y`` its one-hot vector, ``H(p)`` the entropy
+of p. Every loss is a function of log p, so none overflows and no probability is clamped. Gradients are in z.
 """
 
 import math
@@ -11,85 +11,85 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
-def bootstrap_soft(
+def soft_bootstrap_loss(
     logits: Float[Tensor, "batch classes"],
     labels: Int[Tensor, " batch"],
     beta: float = 0.95,
     *,
     detach_target: bool = False,
 ) -> Float[Tensor, " batch"]:
-    """Return -Σ_k (β [k = y] + (1 - β) p_k) log p_k = -β log p_y + (1 - β) H(p): label and prediction share the target.
+    """Return -Σ_k (β [k = y] + (1 - β) p_k) log p_k = -β log p_y + (1 - β) H(p), soft bootstrapping.
 
-    Its gradient is β (p - e_y) - (1 - β) p (log p + H(p)). With the target detached the second part is zero, and what
-    remains is β times that of cross-entropy.
+    Its gradient is β (p - e_y) - (1 - β) p (log p + H(p)). With a detached target the second term is zero, so the
+    gradient is β times that of cross-entropy.
 
     Examples:
-        >>> bootstrap_soft(torch.zeros(1, 2), torch.tensor([0]))
+        >>> soft_bootstrap_loss(torch.zeros(1, 2), torch.tensor([0]))
         tensor([0.6931])
     """
     log_p = logits.log_softmax(-1)
     p = log_p.detach().exp() if detach_target else log_p.exp()
-    return -beta * _of(log_p, labels) - (1 - beta) * (p * log_p).sum(-1)
+    return -beta * _at_label(log_p, labels) - (1 - beta) * (p * log_p).sum(-1)
 
 
-def bootstrap_hard(
+def hard_bootstrap_loss(
     logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], beta: float = 0.8
 ) -> Float[Tensor, " batch"]:
-    """Return -β log p_y - (1 - β) log p_k with k = argmax p: label and predicted class share the target.
+    """Return -β log p_y - (1 - β) log p_k with k = argmax p, hard bootstrapping.
 
     Examples:
         >>> logits = torch.tensor([[2.0, 0.0]])
-        >>> bootstrap_hard(logits, torch.tensor([0])) < bootstrap_hard(logits, torch.tensor([1]))
+        >>> hard_bootstrap_loss(logits, torch.tensor([0])) < hard_bootstrap_loss(logits, torch.tensor([1]))
         tensor([True])
     """
     log_p = logits.log_softmax(-1)
-    return -beta * _of(log_p, labels) - (1 - beta) * log_p.max(-1).values
+    return -beta * _at_label(log_p, labels) - (1 - beta) * log_p.max(-1).values
 
 
 def gce(
     logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], q: float = 0.7
 ) -> Float[Tensor, " batch"]:
-    """Return L_q = (1 - p_y^q) / q: cross-entropy as q goes to 0, 1 - p_y at q = 1.
+    """Return generalized cross-entropy, L_q = (1 - p_y^q) / q: cross-entropy for q → 0, 1 - p_y for q = 1.
 
-    Its gradient is p_y^q times that of cross-entropy: labels that the network disbelieves hardly pull.
+    Its gradient is p_y^q times that of cross-entropy, so labels of low probability have little influence.
 
     Examples:
         >>> gce(torch.zeros(1, 2), torch.tensor([0]), q=1.0)
         tensor([0.5000])
     """
-    return _box_cox(_of(logits.log_softmax(-1), labels), q)
+    return _box_cox(_at_label(logits.log_softmax(-1), labels), q)
 
 
 def truncated_gce(
     logits: Float[Tensor, "batch classes"],
     labels: Int[Tensor, " batch"],
-    kept: Bool[Tensor, " batch"],
+    keep: Bool[Tensor, " batch"],
     q: float = 0.7,
     k: float = 0.5,
 ) -> Float[Tensor, " batch"]:
-    """Return L_q for the samples that are kept, and the constant L_q(k) = (1 - k^q) / q for those that are pruned.
+    """Return L_q for the samples in ``keep``, and the constant L_q(k) = (1 - k^q) / q for pruned samples.
 
-    With those kept whose p_y exceeds k, this is min(L_q, L_q(k)): no label costs more than one believed with k.
+    With ``keep`` from ``truncated_gce_mask`` this is min(L_q, L_q(k)).
 
     Examples:
         >>> logits, labels = torch.tensor([[0.0, 3.0]]).expand(2, 2), torch.tensor([0, 1])
         >>> truncated_gce(logits, labels, torch.tensor([False, True]), q=1.0)
         tensor([0.5000, 0.0474])
     """
-    limit = _box_cox(logits.new_tensor(math.log(k)), q)
-    return torch.where(kept, gce(logits, labels, q), limit)
+    bound = _box_cox(logits.new_tensor(math.log(k)), q)
+    return torch.where(keep, gce(logits, labels, q), bound)
 
 
-def believed(
+def truncated_gce_mask(
     logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], k: float = 0.5
 ) -> Bool[Tensor, " batch"]:
-    """Return p_y > k, which is L_q(p_y) < L_q(k) for any q.
+    """Return p_y > k, the samples that truncated GCE keeps; equivalent to L_q(p_y) < L_q(k) for any q.
 
     Examples:
-        >>> believed(torch.tensor([[0.0, 3.0]]).expand(2, 2), torch.tensor([0, 1]))
+        >>> truncated_gce_mask(torch.tensor([[0.0, 3.0]]).expand(2, 2), torch.tensor([0, 1]))
         tensor([False,  True])
     """
-    return _of(logits.log_softmax(-1), labels) > math.log(k)
+    return _at_label(logits.log_softmax(-1), labels) > math.log(k)
 
 
 def symmetric_cross_entropy(
@@ -107,11 +107,11 @@ def symmetric_cross_entropy(
         >>> symmetric_cross_entropy(torch.zeros(1, 2), torch.tensor([0]), alpha=0.0)
         tensor([2.])
     """
-    log_p = _of(logits.log_softmax(-1), labels)
+    log_p = _at_label(logits.log_softmax(-1), labels)
     return -alpha * log_p + beta * A * log_p.expm1()
 
 
-def _of(log_p: Tensor, labels: Tensor) -> Tensor:
+def _at_label(log_p: Tensor, labels: Tensor) -> Tensor:
     return log_p.gather(-1, labels[:, None])[:, 0]
 
 

@@ -1,3 +1,3 @@
-"""The instance-dependent permutation layer: its equations, its readable reference, its module."""
+"""The instance-dependent permutation layer: closed forms, reference implementation, module and per-sample state."""
 
 from permll.layer.module import PermutationLayer as PermutationLayer

@@ -1,7 +1,7 @@
-"""Tensors in a file: what is larger than memory stays on disk, and the pages in use come and go by themselves.
+"""Memory-mapped tensors in one file, for per-sample state larger than memory.
 
-A file has a page of JSON at its head, which says what it holds, and then the tensors one after the other. The head is
-written last: a file without it, or with another one, was left unfinished or is somebody else's, and is never touched.
+A file starts with a JSON header that describes its content, followed by the tensors. The header is written last. A file
+with a missing or different header is incomplete or belongs to something else, and is never overwritten.
 """
 
 import atexit
@@ -18,50 +18,67 @@ from typing import Any
 import torch
 from torch import Tensor
 
-PAGE, ALIGNED = 4096, 64
+HEADER_SIZE, ALIGNMENT = 4096, 64  # bytes
 Layout = Mapping[str, tuple[tuple[int, ...], torch.dtype]]  # shape and dtype of each tensor
 
 
-def map_tensors(path: Path, layout: Layout, about: Mapping[str, Any]) -> tuple[dict[str, Tensor], bool]:
-    """Return the tensors that share their memory with a file, and whether they were there already.
+def map_tensors(path: Path, layout: Layout, metadata: Mapping[str, Any]) -> tuple[dict[str, Tensor], bool]:
+    """Return tensors backed by a file, and whether the file already held them.
 
     Args:
-        path: of the file, which is made if there is none, full of zeros.
-        layout: what it is to hold.
-        about: what it must say of itself to be taken up again; ``finish`` writes it.
+        path: the file, which is created with zeros if it does not exist.
+        layout: shape and dtype of each tensor.
+        metadata: expected header of an existing file; ``write_header`` writes it to a new one.
     """
-    found = _head(path)
-    if found is not None and found != _plain(about):
-        differs = [key for key in {**found, **about} if found.get(key) != _plain(about).get(key)]
-        raise ValueError(f"{path} holds other rows (other {', '.join(differs)}): delete it, or name another file.")
-    places, end = {}, PAGE
+    header = _read_header(path)
+    if header is not None and header != _to_json(metadata):
+        differs = [key for key in {**header, **metadata} if header.get(key) != _to_json(metadata).get(key)]
+        raise ValueError(
+            f"{path} was written for another table (different {', '.join(differs)}): delete it or use another path."
+        )
+    offsets, size = {}, HEADER_SIZE
     for name, (shape, dtype) in layout.items():
-        places[name] = end
-        end += -(-math.prod(shape) * dtype.itemsize // ALIGNED) * ALIGNED
+        offsets[name] = size
+        size += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
     try:
-        pages = _pages(path, end)
-    except OSError as problem:
+        buffer = _map_file(path, size)
+    except OSError as error:
         raise OSError(
-            f"{path} could not be made with {end:,} bytes ({problem}): name one where there is room."
+            f"{path} could not be created with {size:,} bytes ({error}): use a disk with more free space."
         ) from None
-    # Not torch.from_file: its tensors would be parts of one storage, which torch.save refuses if their dtypes differ.
+    # Not torch.from_file: its tensors share one storage, which torch.save refuses if dtypes differ.
     tensors = {
-        name: torch.frombuffer(pages, dtype=dtype, count=math.prod(shape), offset=places[name]).view(shape)
+        name: torch.frombuffer(buffer, dtype=dtype, count=math.prod(shape), offset=offsets[name]).view(shape)
         for name, (shape, dtype) in layout.items()
     }
-    return tensors, found is not None
+    return tensors, header is not None
 
 
-def finish(path: Path, about: Mapping[str, Any]) -> None:
-    """Write the head of a file whose tensors have their first values."""
+def write_header(path: Path, metadata: Mapping[str, Any]) -> None:
+    """Mark a file as complete, after its tensors were initialized."""
     with path.open("r+b") as file:
-        file.write(json.dumps(about).encode().ljust(PAGE, b" "))
+        file.write(json.dumps(metadata).encode().ljust(HEADER_SIZE, b" "))
         file.flush()
         os.fsync(file.fileno())
 
 
-def _pages(path: Path, size: int) -> mmap.mmap:
-    """Return a file's bytes, made as many as needed: room on the disk is asked for now, since later it is a crash."""
+def temporary_file() -> Path:
+    """Return a new, empty file in the directory for temporary files (``TMPDIR``)."""
+    descriptor, name = tempfile.mkstemp(prefix="permll-", suffix=".rows")
+    os.close(descriptor)
+    return Path(name)
+
+
+def unlink_mapped(path: Path) -> None:
+    """Remove a mapped file's name, so that the system frees it when the process ends, even after a crash."""
+    try:
+        path.unlink()
+    except PermissionError:  # Windows cannot unlink an open file
+        atexit.register(partial(path.unlink, missing_ok=True))
+
+
+def _map_file(path: Path, size: int) -> mmap.mmap:
+    """Map a file of ``size`` bytes. Disk space is allocated now, since running out of it later crashes the process."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         if os.fstat(descriptor).st_size < size:
@@ -74,38 +91,25 @@ def _pages(path: Path, size: int) -> mmap.mmap:
         os.close(descriptor)
 
 
-def temporary_file() -> Path:
-    """Return a new, empty file in the folder for temporary ones, which ``TMPDIR`` names."""
-    descriptor, name = tempfile.mkstemp(prefix="permll-", suffix=".rows")
-    os.close(descriptor)
-    return Path(name)
-
-
-def forget(path: Path) -> None:
-    """Take a mapped file's name away: its pages go when nobody uses them any more, even after a crash."""
-    try:
-        path.unlink()
-    except PermissionError:  # where a file in use keeps its name
-        atexit.register(partial(path.unlink, missing_ok=True))
-
-
-def _head(path: Path) -> dict[str, Any] | None:
-    """Return what a file says of itself; nothing, if there is none or it is empty."""
+def _read_header(path: Path) -> dict[str, Any] | None:
+    """Return the header of a file; None if the file is missing or empty."""
     try:
         with path.open("rb") as file:
-            page = file.read(PAGE)
+            page = file.read(HEADER_SIZE)
     except FileNotFoundError:
         return None
     if not page:
         return None
     try:
-        found = json.loads(page)
+        header = json.loads(page)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is no finished file of rows, and is not written over: delete it, or name another.")
-    return found
+        header = None
+    if not isinstance(header, dict):
+        raise ValueError(
+            f"{path} is not a complete file of rows and is not overwritten: delete it or use another path."
+        )
+    return header
 
 
-def _plain(about: Mapping[str, Any]) -> dict[str, Any]:
-    return json.loads(json.dumps(about))
+def _to_json(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    return json.loads(json.dumps(metadata))

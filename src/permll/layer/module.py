@@ -1,4 +1,4 @@
-"""``PermutationLayer``: the closed forms, with the rows of α they move."""
+"""``PermutationLayer``: the corrected loss with its per-sample parameters α."""
 
 import warnings
 from functools import partial
@@ -10,10 +10,10 @@ from torch import Tensor
 
 from permll.distributed.sharding import current_placement
 from permll.layer import equations
-from permll.layer import top_k as kept_rows
-from permll.layer.autograd import Reduction, Visit, VisitedLoss, reduced
-from permll.layer.sample_state import KeyedRows
-from permll.layer.step_size import choose_init, choose_step
+from permll.layer import top_k as top_k_rows
+from permll.layer.autograd import CorrectedLoss, Reduction, SampleGrad, reduce_loss
+from permll.layer.sample_state import SampleState
+from permll.layer.step_size import resolve_init, resolve_lr
 from permll.layer.table import File, RowTable
 from permll.layer.validation import (
     Ids,
@@ -22,20 +22,21 @@ from permll.layer.validation import (
     RowIds,
     check_batch,
     check_finite,
+    check_index,
+    check_labels,
     looks_like_probabilities,
-    read_index,
-    read_labels,
-    take_rows,
+    select_rows,
 )
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
-IN_PARTS = (("prediction", "ce"), ("prediction", "kl"))  # the losses that need no whole row of α
+TOP_K_LOSSES = (("prediction", "ce"), ("prediction", "kl"))  # computed without dense rows of α
 
 
-class PermutationLayer(KeyedRows):
-    """A classification loss in which every training sample owns a learned, convex combination of label swaps.
+class PermutationLayer(SampleState):
+    """A classification loss with a learned convex combination of label swaps for every training sample.
 
-    Three lines of a training loop change: build it from the given labels, ask it for the loss, and let it step.
+    A training loop changes in three lines: build the layer from the given labels, compute the loss with it, and call
+    its ``step``.
 
     Examples:
         >>> _ = torch.manual_seed(0)
@@ -43,47 +44,47 @@ class PermutationLayer(KeyedRows):
         >>> net = torch.nn.Linear(4, 3)
         >>> optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         >>> layer = PermutationLayer(labels, num_classes=3, epochs=20)
-        >>> index = torch.tensor([0, 3, 5])       # which training samples the batch holds
+        >>> index = torch.tensor([0, 3, 5])       # positions of the batch in the training set
         >>> loss = layer(net(x[index]), index)
         >>> loss.backward(); optimizer.step(); layer.step()
         >>> layer.corrected_labels()
         tensor([0, 1, 2, 0, 1, 2])
 
-    Per sample with given label y, row α, a = softmax(α) and p = softmax(logits), the loss is ℓ(P̄ p, e_y) with
+    For a sample with given label y, parameters α, a = softmax(α) and p = softmax(logits), the loss is ℓ(P̄ p, e_y) with
     P̄ = Σ_k a_k P(y, k) (eq. 2 of the paper, ``on="prediction"``) or ℓ(p, P̄ e_y) (eq. 1, ``on="label"``). ``backward``
-    notes the gradient of each visited row; ``step`` then moves those rows by ``-lr`` times it. A row moves by its own
-    gradient: neither the batch size, nor gradient accumulation, nor a scaled or weighted loss changes its step. A
-    sample drawn twice moves twice, one whose loss got the weight 0 does not, and rows outside the batch never do.
+    records the gradient of each sample's loss in its α, and ``step`` subtracts ``lr`` times that gradient. The update
+    does not depend on batch size, gradient accumulation, loss scaling or loss weights. A sample that occurs twice in a
+    batch is updated twice. A sample whose loss has weight 0, or that is not in the batch, is not updated.
 
-    What has not been through ``backward`` leaves no trace. What has waits for ``step``; the layer's own ``zero_grad``
-    forgets it (an optimizer's does not reach it). ``eval()`` discards the layer: the plain loss against the given
-    labels, nothing recorded.
+    A loss without ``backward`` leaves no trace. Recorded gradients wait for ``step``; the layer's ``zero_grad``
+    discards them (an optimizer's does not). In ``eval()`` mode the layer is off: the loss is the plain one against the
+    given labels, and nothing is recorded.
 
     Args:
-        labels: the given, possibly wrong labels (N,), each in 0..c-1; list, array or tensor.
+        labels: given, possibly wrong labels (N,) in 0..c-1; list, array or tensor.
         num_classes: c.
-        init: m (the paper's I_α), the initial weight of the given label, in (1/c, 1). The default is the paper's 0.35
-            for c >= 10, and what gives the same head start in α for fewer classes (0.83 for two).
-        lr: the step of α per visit. The paper's η multiplies the gradient of a mean over B samples: ``lr = η / B``.
-            The default is the paper's 1.5 / 128, made for 120 epochs of batches from scratch: rather give ``epochs``.
-        correct_after: instead of ``lr``: the fraction of ``epochs`` after which a label that the network contradicts with
-            certainty at every visit turns (default 0.3 when only ``epochs`` is given; lower: sooner). For
+        init: m (I_α in the paper), the initial weight of the given label, in (1/c, 1). Default: the paper's 0.35 for
+            c >= 10, and the weight with the same label logit for fewer classes (0.83 for two).
+        lr: step of α per update. The paper's η multiplies the gradient of a mean over B samples: ``lr = η / B``.
+            Default: the paper's 1.5 / 128, for 120 epochs from scratch. Prefer ``epochs``.
+        correct_after: alternative to ``lr``: the fraction of ``epochs`` after which a label is corrected if the network
+            contradicts it with certainty at every update (default 0.3 if only ``epochs`` is given). For
             ``on="prediction"``.
-        epochs: how often training visits each sample, for ``correct_after``.
+        epochs: number of training epochs, for ``correct_after``.
         on: ``"prediction"`` (the paper's choice) or ``"label"``.
         loss: ``"ce"``, ``"kl"``, ``"l1"`` or ``"l2"``.
-        ids: optional names of the rows, strings or integers. A saved state then finds its rows by id, however the data
-            set was re-ordered, filtered or extended since. String ids may also be passed as ``index``; integers there
-            are always positions (``layer.ids.positions(ids)`` finds those).
-        top_k: for many classes: keep so many entries of a row of α, that of the given label and the largest others, and
-            one number for all the rest. A row is exact as long as no more classes than that have come to differ.
-        dtype: of α as it is kept: float32, float64, or bfloat16, which takes half the room and is rounded
-            stochastically, since a step of 0.01 would vanish in it otherwise.
-        file: keep α in this file, for tables beyond memory; ``True`` for a temporary one, in the folder that ``TMPDIR``
-            names. A file that a layer like this one left is taken up where it was.
+        ids: optional sample ids, strings or integers. ``load_state_dict`` then matches rows by id, so the dataset may
+            be reordered, filtered or extended in between. String ids may also be passed as ``index``; integers there
+            are always positions (``layer.ids.positions(ids)`` converts ids).
+        top_k: for many classes: number of entries of α stored per sample, the given label's and the largest others,
+            plus one value for the rest. Exact while at most that many entries differ from the rest.
+        dtype: storage dtype of α: float32, float64, or bfloat16, which halves the memory and is rounded
+            stochastically, since a step of 0.01 would otherwise be lost.
+        file: path of a memory-mapped file for α, for tables larger than memory; ``True`` for a temporary file in
+            ``TMPDIR``. A file written by an identical layer is reopened with its content.
 
-    α is a buffer, not a parameter: no optimizer, weight decay or gradient clipping of yours ever reaches it. It
-    stays in float32 (or what ``dtype`` says) whatever the network is cast to.
+    α is a buffer, not a parameter: optimizers, weight decay and gradient clipping do not affect it. It stays in float32
+    (or ``dtype``) when the network is cast.
     """
 
     def __init__(
@@ -108,33 +109,33 @@ class PermutationLayer(KeyedRows):
             raise ValueError(f"loss must be one of {', '.join(equations.LOSSES)}; got {loss!r}.")
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(map(str, DTYPES))}; got {dtype!r}.")
-        given = read_labels(labels, num_classes)
-        num_classes = int(num_classes)  # from NumPy's
-        init = choose_init(init, num_classes)
-        lr = choose_step(lr, correct_after, epochs, num_classes=num_classes, init=init, on=on, loss=loss)
-        names = None if ids is None else RowIds(ids, len(given))
-        gap = equations.initial_gap(num_classes, init)
-        own = given[current_placement().own_rows]
+        all_labels = check_labels(labels, num_classes)
+        num_classes = int(num_classes)  # may be a NumPy integer
+        init = resolve_init(init, num_classes)
+        lr = resolve_lr(lr, correct_after, epochs, num_classes=num_classes, init=init, on=on, loss=loss)
+        row_ids = None if ids is None else RowIds(ids, len(all_labels))
+        shard = current_placement().local_rows
+        local_labels = all_labels[shard]
         table = RowTable(
-            len(own),
+            len(local_labels),
             (num_classes,),
-            labels=own,
-            at_label=gap,
+            labels=local_labels,
+            at_label=equations.initial_label_logit(num_classes, init),
             dtype=dtype,
             top_k=top_k,
             tail="logmeanexp",
             file=file,
-            own=current_placement().own_rows,
+            shard=shard,
         )
-        super().__init__(given, names, table, "alpha")
+        super().__init__(all_labels, row_ids, table, "alpha")
         self.num_classes, self.on, self.loss, self.init, self.lr = num_classes, on, loss, init, lr
-        self._visits: list[Visit] = []
-        self._met_logits = False
+        self._pending: list[SampleGrad] = []
+        self._checked_logits = False
 
     @property
     def alpha(self) -> Float[Tensor, "rows classes"]:
-        """α, (N, c): the table itself, or a copy of it if it is not kept here as dense float32 or float64."""
-        return self._joined(self.table.values)
+        """α, (N, c): the stored tensor if it is dense float32 or float64 and not sharded, otherwise a copy."""
+        return self._gather(self.table.values)
 
     def forward(self, logits: Tensor, index: Index, reduction: Reduction = "mean") -> Tensor:
         """Return the loss of the samples at ``index`` (B,) from their ``logits`` (B, c); see the class."""
@@ -142,106 +143,106 @@ class PermutationLayer(KeyedRows):
             return _forward_outside_the_graph(self, logits, index, reduction)
         if reduction not in get_args(Reduction):
             raise ValueError(f"reduction must be mean, sum or none; got {reduction!r}.")
-        index = read_index(index, self.ids)
+        index = check_index(index, self.ids)
         check_batch(logits, index, self.num_classes)
-        if not self._met_logits:
-            self._met_logits = True
+        if not self._checked_logits:
+            self._checked_logits = True
             if looks_like_probabilities(logits.detach()):
                 _warn("the first logits look like probabilities: pass the network's raw scores, without softmax.")
-        place = self._place(index)
+        positions = self._local_index(index)
         table = self.table
-        logits = logits.to(torch.promote_types(logits.dtype, table.dtype))  # float32 at least: α is
+        logits = logits.to(torch.promote_types(logits.dtype, table.dtype))  # at least float32, like α
         if not self.training:
             labels = self._labels(index).to(logits.device)
-            return reduced(equations.plain_loss(logits, labels, self.loss), reduction)
-        # The rows go where the network is: the table may stay on the host.
-        if table.kept_entries and (self.on, self.loss) in IN_PARTS:
-            kept = kept_rows.TopKRows(*(part.to(logits.device) for part in table.read_kept(place)))
-            return VisitedLoss.apply(logits, kept, place, kept_rows.prediction_ce, self._visits, reduction)
-        alpha = table.read(place).to(logits)
+            return reduce_loss(equations.plain_loss(logits, labels, self.loss), reduction)
+        # Rows move to the network's device; the table may stay on the host.
+        if table.top_k and (self.on, self.loss) in TOP_K_LOSSES:
+            rows = top_k_rows.TopKRows(*(part.to(logits.device) for part in table.read_top_k(positions)))
+            return CorrectedLoss.apply(logits, rows, positions, top_k_rows.prediction_ce, self._pending, reduction)
+        alpha = table.read(positions).to(logits)
         closed_form = equations.CLOSED_FORMS[self.on, self.loss]
-        if (self.on, self.loss) in equations.ASK_FOR_LABELS:  # else not looked up: memory gone cold is slow
+        if (self.on, self.loss) in equations.NEEDS_LABELS:  # skipped otherwise, since the lookup misses the cache
             closed_form = partial(closed_form, labels=self._labels(index).to(logits.device))
-        return VisitedLoss.apply(logits, alpha, place, closed_form, self._visits, reduction)
+        return CorrectedLoss.apply(logits, alpha, positions, closed_form, self._pending, reduction)
 
     def step(self) -> None:
-        """Move each row that went through ``backward`` since the last step by ``-lr`` times its own gradient."""
+        """Subtract ``lr`` times the recorded gradients from α, and discard them."""
         table = self.table
-        for visit in self._visits:
-            table.add(visit.index, visit.gradient, scale=-self.lr)
-        self._visits.clear()
+        for grad in self._pending:
+            table.add(grad.index, grad.gradient, scale=-self.lr)
+        self._pending.clear()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget what went through ``backward`` since the last step, for a step that is not to be taken."""
-        self._visits.clear()
+        """Discard the gradients recorded since the last step, for a step that is skipped."""
+        self._pending.clear()
         super().zero_grad(set_to_none)
 
     def weights(self, index: Index | None = None) -> Float[Tensor, "rows classes"]:
-        """Return a = softmax(α), for all samples or those at ``index``: how far each class is believed to be right."""
+        """Return a = softmax(α), the weight of each class, for all samples or those at ``index``."""
         return self._alpha(index).softmax(-1)
 
     def matrix(self, i: int | str) -> Float[Tensor, "classes classes"]:
-        """Return the c x c layer P̄ = Σ_k a_k P(y, k) of sample ``i``, for eyes and tests."""
-        index = read_index(i, self.ids)
+        """Return the c x c layer P̄ = Σ_k a_k P(y, k) of sample ``i``, for inspection."""
+        index = check_index(i, self.ids)
         (alpha,), (label,) = self._alpha(index), self._labels(index)
         return equations.layer_matrix(alpha, int(label))
 
     def posterior(self, logits: Tensor, index: Index | None = None) -> Float[Tensor, "rows classes"]:
-        """Return r = softmax(α + logits): what input and given label together say of the true class.
+        """Return r = softmax(α + logits), the posterior of the true class given the input and the given label.
 
-        ``logits`` belong to all N samples in order, or to those at ``index``; best from one pass in evaluation mode.
+        ``logits`` belong to all N samples in order, or to those at ``index``. Compute them in evaluation mode.
         """
         alpha = self._alpha(index)
         self._check_logits(logits, len(alpha))
         return equations.posterior(alpha, logits.detach().to(alpha))
 
     def corrected_labels(self) -> Int[Tensor, " rows"]:
-        """Return argmax α (N,): the label the layer has come to believe, equal to the given one until it turns."""
-        self._warn_if_waiting()
+        """Return argmax α (N,), which is the given label until training corrects it."""
+        self._warn_if_pending()
         return self.argmax()
 
     def label_quality(self, logits: Tensor | None = None) -> Float[Tensor, " rows"]:
-        """Return how far each given label is believed, (N,) in [0, 1], low = suspect.
+        """Return the quality of each given label, (N,) in [0, 1], low = suspect.
 
-        Without ``logits`` it is a_y, what training has left of the given label: a memory of every visit. With the
-        ``logits`` (N, c) of a pass over the training set it is r_y = softmax(α + logits)_y, which adds the network's
-        final word. Which of the two ranks better depends on the data. Both are for ranking; a label counts as
-        contradicted where ``corrected_labels() != labels``.
+        Without ``logits`` it is a_y, which reflects all updates of training. With the ``logits`` (N, c) of a pass over
+        the training set it is r_y = softmax(α + logits)_y, which adds the network's final predictions. Which of them
+        ranks better depends on the data. Both are for ranking; contradicted labels are those where
+        ``corrected_labels() != labels``.
         """
-        self._warn_if_waiting()
-        own = self.placement.own_rows
-        labels = self.labels[own].to(self.table.device)
+        self._warn_if_pending()
+        local_rows = self.placement.local_rows
+        labels = self.labels[local_rows].to(self.table.device)
         if logits is None:
-            return self._joined(self.table.softmax_at_label(labels)).to(self.labels.device)
+            return self._gather(self.table.softmax_at_label(labels)).to(self.labels.device)
         self._check_logits(logits, len(self))
-        said = logits.detach()[own]
+        local_logits = logits.detach()[local_rows]
 
-        def at_label(alpha: Tensor, at: Tensor) -> Tensor:
-            r = equations.posterior(alpha, said[at.to(said.device)].to(alpha))
-            return r.gather(1, labels[at, None])[:, 0]
+        def posterior_at_label(alpha: Tensor, positions: Tensor) -> Tensor:
+            r = equations.posterior(alpha, local_logits[positions.to(local_logits.device)].to(alpha))
+            return r.gather(1, labels[positions, None])[:, 0]
 
-        return self._joined(self.table.each(at_label)).to(self.labels.device)
+        return self._gather(self.table.map_rows(posterior_at_label)).to(self.labels.device)
 
     def suspects(self, limit: int | None = None, logits: Tensor | None = None) -> Int[Tensor, " rows"]:
-        """Return the positions of all samples, or the first ``limit``, ordered by ``label_quality``, worst first."""
+        """Return the positions of all samples, or the first ``limit``, ordered by ``label_quality``, lowest first."""
         if limit is not None and not (isinstance(limit, int) and limit >= 0):
-            raise ValueError(f"limit must be a whole number, 0 or more, got {limit!r}.")
+            raise ValueError(f"limit must be an integer >= 0, got {limit!r}.")
         return self.label_quality(logits).argsort(stable=True)[:limit]
 
     def extra_repr(self) -> str:
-        """Return the settings, in the words of the constructor."""
+        """Return size and settings."""
         size = f"{len(self.labels)} rows, num_classes={self.num_classes}"
         return f"{size}, init={self.init:g}, lr={self.lr:g}, on={self.on!r}, loss={self.loss!r}"
 
-    def _warn_if_waiting(self) -> None:
-        if self._visits:
-            _warn(f"{len(self._visits)} batches went through backward and wait for layer.step(): α has not seen them.")
+    def _warn_if_pending(self) -> None:
+        if self._pending:
+            _warn(f"the gradients of {len(self._pending)} batches are not applied to α yet: call layer.step() first.")
 
     def _alpha(self, index: Index | None) -> Tensor:
-        return self.alpha if index is None else self.table.read(self._place(read_index(index, self.ids)))
+        return self.alpha if index is None else self.table.read(self._local_index(check_index(index, self.ids)))
 
     def _labels(self, index: Tensor) -> Tensor:
-        return take_rows(self.labels, index.to(self.labels.device))
+        return select_rows(self.labels, index.to(self.labels.device))
 
     def _check_logits(self, logits: Tensor, rows: int) -> None:
         if not isinstance(logits, Tensor):
@@ -250,13 +251,13 @@ class PermutationLayer(KeyedRows):
             raise ValueError(f"logits must have shape {(rows, self.num_classes)}, got {tuple(logits.shape)}.")
         check_finite(logits.detach())
 
-    def _misfit(self, shape: tuple[int, ...]) -> str:
-        return f"the state is of shape {shape}, but this layer has {self.num_classes} classes."
+    def _shape_error(self, shape: tuple[int, ...]) -> str:
+        return f"the state has shape {shape}, but this layer has {self.num_classes} classes."
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
         if not args[-1]:
-            self._visits.clear()  # what went through backward belongs to the rows that are no more
+            self._pending.clear()  # recorded gradients belong to the rows that were replaced
 
 
 def _warn(message: str) -> None:
@@ -264,9 +265,9 @@ def _warn(message: str) -> None:
 
 
 def _forward_outside_the_graph(layer: PermutationLayer, logits: Tensor, index: Index, reduction: Reduction) -> Tensor:
-    """Leave a graph that is being compiled, for the layer's own forward.
+    """Run the forward pass eagerly, outside a graph that is being compiled.
 
-    Recording a visit from inside backward is a side effect that a compiled graph cannot hold, and the layer's handful
-    of small operations has little to gain there. Made when first needed: it would import the compiler with permll.
+    Recording gradients in ``backward`` is a side effect that a compiled graph cannot contain. The decorator is applied
+    on first use, since it imports the compiler.
     """
     return torch.compiler.disable(PermutationLayer.forward)(layer, logits, index, reduction)

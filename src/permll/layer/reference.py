@@ -1,13 +1,13 @@
-"""Definition 1 word for word, with explicit c x c matrices: slow, readable, and the oracle of the tests.
+"""Reference implementation of Definition 1 with explicit c x c matrices, for tests and second derivatives.
 
-Every function is differentiable by autograd, so gradients come from the definition too.
+Every function is differentiable by autograd.
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from permll.layer.equations import LossName, Side
+from permll.layer.equations import Labels, LossName, Rows, Side
 
 
 def swap_matrix(num_classes: int, i: int, j: int, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -33,25 +33,19 @@ def permutation_layer(alpha: Float[Tensor, " classes"], label: int) -> Float[Ten
     return layer
 
 
-def reference_loss(
-    alpha: Float[Tensor, "batch classes"],
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],
-    on: Side,
-    loss: LossName,
-) -> Float[Tensor, " batch"]:
+def reference_loss(alpha: Rows, logits: Rows, labels: Labels, on: Side, loss: LossName) -> Float[Tensor, " batch"]:
     """Return eq. (1) (``on="label"``) or eq. (2) (``on="prediction"``) for each sample, by the definition."""
-    return torch.stack([_one_loss(a, z, int(y), on, loss) for a, z, y in zip(alpha, logits, labels, strict=True)])
+    return torch.stack([_sample_loss(a, z, int(y), on, loss) for a, z, y in zip(alpha, logits, labels, strict=True)])
 
 
-def _one_loss(alpha: Tensor, logits: Tensor, label: int, on: Side, loss: LossName) -> Tensor:
+def _sample_loss(alpha: Tensor, logits: Tensor, label: int, on: Side, loss: LossName) -> Tensor:
     layer = permutation_layer(alpha, label)
-    given = torch.nn.functional.one_hot(torch.tensor(label), len(alpha)).to(alpha)
+    label_one_hot = torch.nn.functional.one_hot(torch.tensor(label), len(alpha)).to(alpha)
     if on == "prediction":
-        prediction, target = layer @ torch.softmax(logits, dim=0), given
-        log_likelihood = torch.log(prediction[label])  # the only entry a one-hot target looks at
+        prediction, target = layer @ torch.softmax(logits, dim=0), label_one_hot
+        log_likelihood = torch.log(prediction[label])  # the target is one-hot
     else:
-        prediction, target = torch.softmax(logits, dim=0), layer @ given
+        prediction, target = torch.softmax(logits, dim=0), layer @ label_one_hot
         log_likelihood = target @ torch.log_softmax(logits, dim=0)
     if loss == "ce":
         return -log_likelihood

@@ -1,4 +1,4 @@
-"""``KeyedRows``: a table with a row for each sample of a data set, found by position, and in a saved state by id."""
+"""``SampleState``: base module with one row per training sample, matched by sample id when a state dict is loaded."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,22 +6,22 @@ from typing import Any
 from torch import Tensor, nn
 
 from permll.distributed.sharding import current_placement
-from permll.layer.state_keys import saved_shape, take_parts
+from permll.layer.state_keys import pop_parts, saved_shape
 from permll.layer.table import RowTable
 from permll.layer.validation import RowIds, check_range, match_rows
 
 
-class KeyedRows(nn.Module):
-    """Whoever owns rows of samples: their labels, their ids if they have any, and the table.
+class SampleState(nn.Module):
+    """Per-sample state: the given labels, optional ids, and a table with one row per sample.
 
-    A saved state finds its rows by id, however the data set was re-ordered, filtered or extended since; samples it does
-    not know keep the row they have. A state made for other labels is refused.
+    ``load_state_dict`` matches rows by id, so the dataset may be reordered, filtered or extended in between. Samples
+    without a saved row keep their current one. A state that was saved for different labels is rejected.
 
     Args:
-        labels: (N,) the given labels.
-        ids: names of the samples; without them a state must have the same rows in the same order.
-        table: their rows; of those that are shared between ranks, this one's.
-        name: of the table in a ``state_dict``.
+        labels: (N,) given labels.
+        ids: sample ids; without them a state must have the same rows in the same order.
+        table: the rows; with sharding, those of this process.
+        name: key of the table in the state dict.
     """
 
     labels: Tensor
@@ -39,48 +39,48 @@ class KeyedRows(nn.Module):
         return f"{self._get_name()}({self.extra_repr()})"
 
     def argmax(self) -> Tensor:
-        """Return the entry (N,) that is the largest of each row, of several the first."""
-        return self._joined(self.table.argmax()).to(self.labels.device)
+        """Return the index (N,) of the largest entry of each row, the first one in case of ties."""
+        return self._gather(self.table.argmax()).to(self.labels.device)
 
-    def each(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """Return what a function of rows (n, ...) and the labels (n,) of their samples says of every row, (N, ...)."""
-        labels = self.labels[self.placement.own_rows].to(self.table.device)
-        return self._joined(self.table.each(lambda rows, at: function(rows, labels[at])))
+    def map_rows(self, function: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Apply a function of rows (n, ...) and their labels (n,) to all rows in chunks; return (N, ...)."""
+        labels = self.labels[self.placement.local_rows].to(self.table.device)
+        return self._gather(self.table.map_rows(lambda rows, positions: function(rows, labels[positions])))
 
-    def _joined(self, own: Tensor) -> Tensor:
-        """Return for all N rows what is known of those in the table; all ranks have to ask."""
-        return self.placement.gather_rows(own, len(self))
+    def _gather(self, values: Tensor) -> Tensor:
+        """Return values of all N rows from those of the local rows; a collective call if rows are sharded."""
+        return self.placement.gather_rows(values, len(self))
 
-    def _place(self, index: Tensor) -> Tensor:
-        """Return where in the table the rows of the samples at ``index`` (B,) are: the one place that knows."""
+    def _local_index(self, index: Tensor) -> Tensor:
+        """Return the positions in the local table of the samples at ``index`` (B,)."""
         device = self.table.device
         if index.is_cpu and device.type != "cpu":
-            check_range(index, len(self))  # while it can still be told: an accelerator would only abort
+            check_range(index, len(self))  # an out-of-range index on an accelerator would abort the process
         return self.placement.local_index(index.to(device, non_blocking=True))
 
-    def _misfit(self, shape: tuple[int, ...]) -> str:
-        """Say that a state with rows of (N, ...) does not belong here."""
-        return f"the state has rows of {shape[1:]}, not {self.table.shape}."
+    def _shape_error(self, shape: tuple[int, ...]) -> str:
+        """Return the error message for a state whose rows have another shape."""
+        return f"the state has rows of shape {shape[1:]}, expected {self.table.shape}."
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         destination.update(self.table.state(prefix + self._name))
-        destination[prefix + "labels"] = destination[prefix + "labels"][self.placement.own_rows]
+        destination[prefix + "labels"] = destination[prefix + "labels"][self.placement.local_rows]
         if self.ids is not None:
-            destination[prefix + "ids"] = self.ids.to_tensor(self.placement.own_rows)
+            destination[prefix + "ids"] = self.ids.to_tensor(self.placement.local_rows)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        missing, problems = args[2], args[-1]
+        missing_keys, error_msgs = args[2], args[-1]
         rest = dict(state_dict)
-        saved, ids = take_parts(rest, prefix + self._name), rest.pop(prefix + "ids", None)
+        saved, ids = pop_parts(rest, prefix + self._name), rest.pop(prefix + "ids", None)
         labels = rest.get(prefix + "labels")
         if saved_shape(saved) is None:
-            missing.append(prefix + self._name)
+            missing_keys.append(prefix + self._name)
         elif labels is not None:
             try:
                 self._load_rows(saved, labels, None if ids is None else RowIds.from_tensor(ids))
-            except ValueError as problem:
-                problems.append(str(problem))  # load_state_dict raises them together
+            except ValueError as error:
+                error_msgs.append(str(error))  # load_state_dict raises all of them together
                 return
             rest[prefix + "labels"] = self.labels
         super()._load_from_state_dict(rest, prefix, *args)
@@ -89,7 +89,7 @@ class KeyedRows(nn.Module):
         shape = saved_shape(saved)
         assert shape is not None
         if shape[1:] != self.table.shape:
-            raise ValueError(self._misfit(shape))
-        here, there = match_rows(self.labels.cpu(), self.ids, labels.cpu(), ids)
-        mine = self.placement.is_local(here)
-        self.table.load(saved, self.placement.local_index(here[mine]), there[mine])
+            raise ValueError(self._shape_error(shape))
+        rows, saved_positions = match_rows(self.labels.cpu(), self.ids, labels.cpu(), ids)
+        local = self.placement.is_local(rows)
+        self.table.load(saved, self.placement.local_index(rows[local]), saved_positions[local])

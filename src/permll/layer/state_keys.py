@@ -1,4 +1,4 @@
-"""A table in a saved state: dense rows under its name, parts of other rows under names that begin with it."""
+"""Keys of a ``RowTable`` in a state dict: dense rows under the table's name, other parts with a suffix."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +7,11 @@ from torch import Tensor
 
 from permll.layer.top_k import TopKRows, expand
 
-ROW_PARTS = frozenset({"rows", "classes", "kept", "tail"})  # have a row for each sample
+ROW_PARTS = frozenset({"rows", "classes", "kept", "tail"})  # parts with one row per sample
 
 
 def state_key(name: str, part: str) -> str:
-    """Return the key of a part.
+    """Return the state-dict key of a part.
 
     Examples:
         >>> state_key("alpha", "rows"), state_key("alpha", "tail")
@@ -20,14 +20,14 @@ def state_key(name: str, part: str) -> str:
     return name if part == "rows" else f"{name}_{part}"
 
 
-def take_parts(state: dict[str, Any], name: str) -> dict[str, Tensor]:
-    """Take out of a state what ``RowTable.state(name)`` put there; return it by part."""
+def pop_parts(state: dict[str, Any], name: str) -> dict[str, Tensor]:
+    """Remove the entries of ``RowTable.state(name)`` from a state dict and return them by part."""
     keys = {part: state_key(name, part) for part in (*sorted(ROW_PARTS), "writes", "width")}
     return {part: state.pop(key) for part, key in keys.items() if key in state}
 
 
 def saved_shape(saved: Mapping[str, Tensor]) -> tuple[int, ...] | None:
-    """Return the shape (N, ...) of saved rows; None if there are none, or only parts of them."""
+    """Return the dense shape (N, ...) of saved rows; None if parts are missing."""
     if "rows" in saved:
         return tuple(saved["rows"].shape)
     if {"classes", "kept", "tail", "width"} <= saved.keys():
@@ -36,8 +36,8 @@ def saved_shape(saved: Mapping[str, Tensor]) -> tuple[int, ...] | None:
 
 
 def saved_rows(saved: Mapping[str, Tensor], index: Tensor) -> Tensor:
-    """Return saved rows (B, ...) at ``index`` (B,), however they were kept."""
-    taken = {part: saved[part].index_select(0, index.to(saved[part].device)) for part in ROW_PARTS & saved.keys()}
-    if "rows" in taken:
-        return taken["rows"]
-    return expand(TopKRows(taken["classes"].long(), taken["kept"], taken["tail"]), int(saved["width"]))
+    """Return saved rows (B, ...) at ``index`` (B,) in dense form."""
+    parts = {part: saved[part].index_select(0, index.to(saved[part].device)) for part in ROW_PARTS & saved.keys()}
+    if "rows" in parts:
+        return parts["rows"]
+    return expand(TopKRows(parts["classes"].long(), parts["kept"], parts["tail"]), int(saved["width"]))

@@ -1,4 +1,4 @@
-"""The methods: each owns its networks, its loss and its state per sample; the training loop knows none by name."""
+"""Training methods for noisy labels, and the interface that they implement."""
 
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from permll.methods._registry import METHODS as METHODS
     from permll.methods._registry import MethodInfo as MethodInfo
     from permll.methods._registry import find_method as find_method
+    from permll.methods._registry import list_methods as list_methods
     from permll.methods._state import SampleBuffer as SampleBuffer
     from permll.methods._state import SampleParameter as SampleParameter
 
@@ -22,7 +23,7 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "_base": ("StreamSpec", "FitInfo", "Method", "PredictLogits", "Stage", "TrainPass", "divide_epochs"),
-        "_registry": ("METHODS", "MethodInfo", "find_method"),
+        "_registry": ("METHODS", "MethodInfo", "find_method", "list_methods"),
         "_state": ("SampleBuffer", "SampleParameter"),
     },
 )

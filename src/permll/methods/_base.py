@@ -1,7 +1,8 @@
-"""What a method is: networks, a loss, state per sample, and the sweeps over the data it asks for.
+"""Method interface: networks, a loss, per-sample state, and the training passes of an epoch.
 
-The training loop knows no method by name. It asks a method for sweeps, feeds each sweep's batches to the loss the sweep
-names, and moves the networks the sweep may move. All that a method remembers is in its ``state_dict``.
+The trainer is the same for every method. It asks a method for the passes of an epoch, calls the loss that a pass names
+on each of its batches, and updates the networks that the pass names. The complete state of a method is in its
+``state_dict``.
 """
 
 from collections.abc import Mapping
@@ -16,15 +17,15 @@ from permll.distributed.network import BatchCoupling as BatchCoupling
 
 
 class FitInfo(NamedTuple):
-    """What a method is told about the data: never clean labels, never the true noise rate."""
+    """Facts about the data that a method may use. Clean labels and the true noise rate are not among them."""
 
-    labels: Tensor  # (N,) as given
+    labels: Tensor  # (N,) given labels
     ids: tuple[str, ...]
     num_classes: int
     epochs: int
     steps_per_epoch: int
-    trusted: Tensor | None = None  # (N,) bool: whose labels are known to be right, for methods that need such rows
-    held_out: Tensor | None = None  # (n,) noisy labels of rows that are not trained on, where there are such rows
+    trusted: Tensor | None = None  # (N,) bool: samples whose labels are known to be correct
+    held_out: Tensor | None = None  # (n,) noisy labels of held-out samples
 
     @property
     def num_samples(self) -> int:
@@ -34,15 +35,15 @@ class FitInfo(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StreamSpec:
-    """Which rows a sweep draws, in what order, and which views of them it sees.
+    """Samples, order and views of one data stream of a training pass.
 
     Args:
-        views: names of views: ``"weak"``, ``"strong"``, ``"plain"``, or a second draw of one as ``"weak:2"``.
-        order: of the rows, as a ``Stream`` knows it.
-        rows: (n,) int64; default all.
-        labels: (N,) to balance by, for orders that balance; default the given ones.
-        draws: visits of an epoch, for orders that balance.
-        batch_factor: size of these batches in batches of the recipe.
+        views: names of views: ``"weak"``, ``"strong"``, ``"plain"``, or a second draw of one such as ``"weak:2"``.
+        order: sampling order, as ``Stream`` takes it.
+        rows: (n,) int64 indices of the samples; default all.
+        labels: (N,) labels to balance by, for balancing orders; default the given labels.
+        draws: samples per epoch, for balancing orders.
+        batch_factor: batch size as a multiple of the recipe's.
     """
 
     views: tuple[str, ...] = ("weak",)
@@ -55,12 +56,12 @@ class StreamSpec:
 
 @dataclass(frozen=True, eq=False)
 class TrainPass:
-    """One pass: the first stream sets the pace, the others are begun again as often as needed.
+    """One pass over the data. The first stream sets its length; the other streams repeat as needed.
 
     Args:
-        streams: by name. The loss is called with a batch of each, by that name.
-        loss: the method's function that gives the loss of each sample.
-        networks: those that may move, ``"own"`` among them for parameters of the method's own; default all, () none.
+        streams: streams by name. The loss receives one batch of each, as keyword arguments of these names.
+        loss: name of the method's loss function.
+        networks: networks to update; ``"own"`` means the method's other parameters. Default all, () none.
     """
 
     streams: Mapping[str, StreamSpec] = field(default_factory=lambda: {"batch": StreamSpec()})
@@ -73,17 +74,18 @@ Weights = Literal["last", "best", "initial", "fresh"]
 
 @dataclass(frozen=True)
 class Stage:
-    """Epochs with one way to train.
+    """Consecutive epochs with one optimizer and one schedule.
 
     Args:
-        name: for progress and metrics.
-        epochs: how many.
-        weights: what the networks begin with: those of the ``"last"`` step; the ``"best"`` of the stage before by
-            ``Method.score`` (without validation data: the last); the ``"initial"`` ones of the run; or ``"fresh"`` ones
-            (the initial ones where the user gave a network and no way to make another).
-        optimizer: what differs from the recipe's optimizer, which begins anew with every stage; another ``name`` takes
-            none of its settings.
-        schedule: what differs from the recipe's schedule, which runs over the epochs of the stage.
+        name: name in progress output and metrics.
+        epochs: number of epochs.
+        weights: initial weights: ``"last"``, those of the last step; ``"best"``, the best of the previous stage by
+            ``Method.score`` (the last without validation data); ``"initial"``, the initial weights of the run; or
+            ``"fresh"``, new random weights (the initial ones if the user passed a network instead of a function that
+            builds one).
+        optimizer: changes to the recipe's optimizer, which restarts with every stage; a different ``name`` drops the
+            recipe's settings.
+        schedule: changes to the recipe's schedule, which spans the epochs of the stage.
     """
 
     name: str
@@ -93,10 +95,10 @@ class Stage:
     schedule: Mapping[str, Any] = field(default_factory=dict)
 
 
-def divide_epochs(epochs: int, *shares: float) -> list[int]:
-    """Return the epochs of each stage: those of ``shares`` (below 1 of all epochs, else epochs), and the rest.
+def divide_epochs(epochs: int, *lengths: float) -> list[int]:
+    """Return the epochs of each stage: one stage per length, and a last one with the remaining epochs.
 
-    Every stage gets one epoch at least.
+    A length below 1 is a fraction of all epochs. Every stage gets at least one epoch.
 
     Examples:
         >>> divide_epochs(320, 70, 0.4)
@@ -104,20 +106,20 @@ def divide_epochs(epochs: int, *shares: float) -> list[int]:
         >>> divide_epochs(3, 0.9, 0.05)
         [1, 1, 1]
     """
-    stages = len(shares) + 1
-    if epochs < stages:
-        raise ValueError(f"{stages} stages need as many epochs or more, got {epochs}.")
-    found: list[int] = []
-    for number, share in enumerate(shares):
-        if share <= 0:
-            raise ValueError(f"a stage lasts a share of all epochs, or so many epochs; got {share}.")
-        wanted = round(share * epochs) if share < 1 else round(share)
-        found.append(max(1, min(wanted, epochs - sum(found) - (stages - 1 - number))))
-    return [*found, epochs - sum(found)]
+    num_stages = len(lengths) + 1
+    if epochs < num_stages:
+        raise ValueError(f"{num_stages} stages need at least {num_stages} epochs, got {epochs}.")
+    stages: list[int] = []
+    for number, length in enumerate(lengths):
+        if length <= 0:
+            raise ValueError(f"the length of a stage must be positive, in epochs or as a fraction; got {length}.")
+        remaining = epochs - sum(stages) - (num_stages - 1 - number)
+        stages.append(max(1, min(in_epochs(length, epochs), remaining)))
+    return [*stages, epochs - sum(stages)]
 
 
 def in_epochs(length: float, epochs: int) -> int:
-    """Return a length in epochs, which below 1 is a share of all epochs.
+    """Return a length in epochs; below 1 it is a fraction of all epochs.
 
     Examples:
         >>> in_epochs(0.25, 120), in_epochs(10, 120)
@@ -127,7 +129,7 @@ def in_epochs(length: float, epochs: int) -> int:
 
 
 class PredictLogits(Protocol):
-    """What a network says of rows, in evaluation mode."""
+    """Logits of a network for training or held-out samples, in evaluation mode."""
 
     def __call__(
         self,
@@ -141,118 +143,127 @@ class PredictLogits(Protocol):
         """Return logits (N, c).
 
         Args:
-            network: which.
-            best: with the best weights of the stage by ``Method.score``, not the present ones; see ``keeps_best``.
-            view: what it sees.
-            rows: (n,) int64, for the logits (n, c) of these alone, in their order; default all.
-            held_out: of the rows whose labels are ``FitInfo.held_out``, not of the training rows.
+            network: name of the network.
+            best: use the best weights of the stage by ``Method.score`` instead of the current ones; see ``keeps_best``.
+            view: view of the inputs.
+            rows: (n,) int64 indices, for logits (n, c) of these samples in this order; default all.
+            held_out: predict the held-out samples, whose labels are ``FitInfo.held_out``, not the training samples.
         """
 
 
 class Method(nn.Module):
-    """A way to train on wrong labels. Constructors store settings; ``on_fit_start`` allocates.
+    """Base class of the training methods. Constructors store settings; ``on_fit_start`` allocates state.
 
-    Parameters outside ``networks`` move with the recipe's optimizer too, without weight decay; their optimizer is
-    called ``"own"``.
+    Parameters outside ``networks`` are updated by the recipe's optimizer too, without weight decay; their optimizer is
+    named ``"own"``.
 
     Class attributes:
-        network_names: the networks it trains, each built by the same recipe from a seed of its own.
-        keeps_best: whether the loop keeps the weights that did best by ``score``, for stages and scans to go back to.
-        meet: where the rows of a batch meet, which decides what several ranks have to tell each other. In
-            ``"inputs"``, if they are blended, picked or stacked before a network sees them; every rank then makes all
-            views. In ``"logits"``, if a row's loss depends on the logits of other rows; ranks exchange logits. In
-            ``"none"``, if a row's loss depends on that row alone, and nothing is written down about it; ranks
-            exchange nothing but gradients. The default is always right; the others cost less.
-        shardable: whether all that a method does with a row depends on that row, its label and its state, so that the
-            state of a row may live on one rank. Then rows meet in nothing.
+        network_names: networks that the method trains, of the same architecture with different seeds.
+        keeps_best: whether the trainer keeps the best weights by ``score``, for later stages and ``predict_logits``.
+        batch_coupling: how samples of a batch interact; determines what processes exchange. ``"inputs"``: inputs are
+            mixed, selected or concatenated before a network sees them; every process computes all views.
+            ``"logits"``: the loss of a sample depends on logits of other samples, or per-sample state is written;
+            processes exchange logits. ``"none"``: the loss of a sample depends on that sample only; processes exchange
+            gradients only. The default ``"inputs"`` is always correct; the others are cheaper.
+        shardable: whether everything that the method does with a sample depends only on that sample, its label and its
+            state. The state can then be sharded across processes, with ``batch_coupling`` ``"none"``.
     """
 
     network_names: ClassVar[tuple[str, ...]] = ("net",)
     keeps_best: ClassVar[bool] = False
     batch_coupling: ClassVar[BatchCoupling] = "inputs"
     shardable: ClassVar[bool] = False
+    info: FitInfo  # set by on_fit_start
 
     def __init__(self) -> None:
         super().__init__()
         self.networks = nn.ModuleDict()
-        self.info: FitInfo | None = None
+
+    # Training
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Allocate what depends on the data."""
+        """Allocate state that depends on the data."""
         self.info = info
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return the stages, whose epochs sum to ``epochs``; by default one."""
         return (Stage("train", epochs),)
 
+    def stage_at(self, epoch: int) -> str:
+        """Return the name of the stage that contains ``epoch``."""
+        return [stage.name for stage in self.stages(self.info.epochs) for _ in range(stage.epochs)][epoch]
+
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
-        """Begin a stage, with the networks still as the stage before left them."""
+        """Prepare a stage; the networks still have the weights of the previous stage."""
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
-        """Return how well predictions (n, c) fit the noisy labels (n,) of validation rows; higher is better."""
+        """Return how well predictions (n, c) fit the noisy validation labels (n,); higher is better."""
         return (probabilities.argmax(-1) == labels).double().mean().item()
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return sweep ``number`` of an epoch, or None after the last; by default one over all rows.
+        """Return pass ``number`` of an epoch, or None after the last; by default one pass over all samples.
 
-        It may scan first. What it decides is kept with the checkpoint, so a run that is interrupted within the sweep
-        goes on with the same rows.
+        Checkpoints contain the returned pass, so a run that is interrupted within it resumes with the same samples.
         """
         return TrainPass() if number == 0 else None
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the loss (B,) of each sample; the loop takes the mean."""
+        """Return the loss (B,) of each sample; the trainer takes the mean."""
         raise NotImplementedError
 
     def on_step_end(self) -> None:
-        """Follow a step of the optimizer."""
+        """Update state after an optimizer step."""
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
-        """Follow the last sweep of an epoch."""
+        """Update state after the last pass of an epoch."""
+
+    # Predictions
 
     def predict(self, x: Tensor) -> Tensor:
-        """Return probabilities (B, c): the mean over the networks, without anything that served training alone."""
+        """Return probabilities (B, c), by default the mean over the networks; training-only parts are left out."""
         return torch.stack([network(x).float().softmax(-1) for network in self.networks.values()]).mean(0)
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
-        """Return what it believes the labels to be, (N, c), rows sum to one; by default what the networks predict."""
-        return self.predict_rows(predict_logits)
+        """Return the corrected labels as class probabilities (N, c); by default the networks' predictions."""
+        return self.predict_probs(predict_logits)
 
     def label_quality(self, predict_logits: PredictLogits) -> Tensor:
-        """Return how far each given label is believed, (N,) in [0, 1], low = suspect."""
-        return self._of_given(self.corrected_labels(predict_logits))
+        """Return the estimated probability that each given label is correct, (N,) in [0, 1]."""
+        return self._given_label_probs(self.corrected_labels(predict_logits))
 
     def labels_and_quality(self, predict_logits: PredictLogits) -> tuple[Tensor, Tensor]:
-        """Return ``corrected_labels`` and ``label_quality``, for the price of the former where it tells the latter."""
+        """Return ``corrected_labels`` and ``label_quality``; computes predictions once if the latter follows."""
         corrected = self.corrected_labels(predict_logits)
-        follows = type(self).label_quality is Method.label_quality
-        return corrected, self._of_given(corrected) if follows else self.label_quality(predict_logits)
+        if type(self).label_quality is Method.label_quality:
+            return corrected, self._given_label_probs(corrected)
+        return corrected, self.label_quality(predict_logits)
 
-    def _of_given(self, believed: Tensor) -> Tensor:
-        """Return what (N, c) says of the given labels, (N,)."""
-        assert self.info is not None
-        return believed.gather(1, self.info.labels.to(believed.device)[:, None])[:, 0]
+    def predict_probs(self, predict_logits: PredictLogits, *, held_out: bool = False) -> Tensor:
+        """Return the networks' mean probabilities (N, c) for all training samples, or for held-out samples."""
+        logits = [predict_logits(name, held_out=True) if held_out else predict_logits(name) for name in self.networks]
+        return torch.stack([one.softmax(-1) for one in logits]).mean(0)
+
+    def _given_label_probs(self, class_probs: Tensor) -> Tensor:
+        """Return the probability (N,) of each given label in ``class_probs`` (N, c)."""
+        return class_probs.gather(1, self.info.labels.to(class_probs.device)[:, None])[:, 0]
+
+    # Reporting and state
 
     def metrics(self) -> Mapping[str, float]:
-        """Return numbers worth watching that need no clean labels: for the progress display and metrics.jsonl."""
+        """Return training metrics that need no clean labels, for the progress display and metrics.jsonl."""
         return {}
 
     def resolved_params(self) -> dict[str, Any]:
-        """Return what the method chose for itself from the data, to be written down."""
+        """Return the settings that the method derived from the data, for result.json."""
         return {}
 
     def extra_state(self) -> dict[str, Tensor]:
-        """Return the state beside the networks: rows per sample, counters."""
+        """Return the state beside the networks: per-sample state and counters."""
         return {name: value for name, value in self.state_dict().items() if not name.startswith("networks.")}
 
     def load_extra_state(self, state: Mapping[str, Tensor]) -> None:
-        """Give it back; rows per sample find their places by id."""
+        """Restore ``extra_state``; per-sample state is matched by sample id."""
         missing, unexpected = self.load_state_dict(dict(state), strict=False)
         missing = [name for name in missing if not name.startswith("networks.")]
         if missing or unexpected:
-            raise ValueError(f"the state is of another method: it lacks {missing} and has {unexpected} more.")
-
-    def predict_rows(self, predict_logits: PredictLogits, *, held_out: bool = False) -> Tensor:
-        """Return what the networks predict for all training rows, or for held-out ones: their mean (N, c)."""
-        looks = [predict_logits(name, held_out=True) if held_out else predict_logits(name) for name in self.networks]
-        return torch.stack([logits.softmax(-1) for logits in looks]).mean(0)
+            raise ValueError(f"the state belongs to another method: missing {missing}, unexpected {unexpected}.")

@@ -1,4 +1,4 @@
-"""Modes of a network: lent for looking at a batch, and given back as it was."""
+"""Context manager for evaluation mode."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,12 +7,12 @@ from torch import nn
 
 
 @contextmanager
-def evaluating(network: nn.Module) -> Iterator[nn.Module]:
-    """Lend a network in evaluation mode, in which it keeps no statistics of what it sees.
+def eval_mode(network: nn.Module) -> Iterator[nn.Module]:
+    """Put a network in evaluation mode, and restore its mode afterwards.
 
     Examples:
         >>> network = nn.Dropout()
-        >>> with evaluating(network):
+        >>> with eval_mode(network):
         ...     print(network.training)
         False
         >>> network.training

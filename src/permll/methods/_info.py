@@ -1,4 +1,4 @@
-"""What is known of a method before it is imported."""
+"""Metadata of a method, available before its module is imported."""
 
 import importlib
 import inspect
@@ -13,22 +13,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MethodInfo:
-    """What is known of a method before it is imported.
+    """Metadata of a method.
 
     Args:
-        name: in recipes and on the command line.
-        title: in tables.
-        summary: in about six words.
-        year: of the paper.
-        paper: authors, title, where and when.
+        name: name in recipes and on the command line.
+        title: name in tables.
+        summary: the idea in about six words.
+        year: year of the paper.
+        paper: authors, title, venue and year.
         import_path: "module:Class".
-        needs: what it needs beyond given labels: ``index`` (each sample's own state), ``validation`` (a part with noisy
-            labels), ``trusted`` (rows known to be right), ``noise_rate`` (an oracle, or our estimate).
-        state: what it keeps for every sample.
-        networks: how many it trains.
-        cost: time of a step in steps of cross-entropy, roughly.
-        deviations: where it differs from the authors' code, and why.
-        single_process_reason: why it cannot be trained on several ranks; "" for a method that can.
+        needs: requirements beyond given labels: ``index`` (per-sample state), ``validation`` (held-out samples with
+            noisy labels), ``trusted`` (samples whose labels are known to be correct), ``noise_rate`` (an oracle, or
+            an estimate).
+        state: per-sample state.
+        networks: number of networks.
+        cost: approximate time of a step, relative to cross-entropy.
+        deviations: differences from the authors' code, with reasons.
+        single_process_reason: why the method cannot train on several processes; "" if it can.
     """
 
     name: str
@@ -46,37 +47,38 @@ class MethodInfo:
 
     @property
     def method_class(self) -> "type[Method]":
-        """Return the class; this imports it."""
+        """Import and return the class."""
         from permll.methods._base import Method
 
         module, name = self.import_path.split(":", 1)
         try:
-            found = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as problem:
-            raise ValueError(f"the method {self.import_path} cannot be imported: {problem}.") from None
-        if not (isinstance(found, type) and issubclass(found, Method)):
-            raise ValueError(f"{self.import_path} is no method: it must inherit from permll.methods.Method.")
-        return found
+            imported = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"cannot import method {self.import_path}: {error}.") from None
+        if not (isinstance(imported, type) and issubclass(imported, Method)):
+            raise ValueError(f"{self.import_path} is not a method: it must inherit from permll.methods.Method.")
+        return imported
 
     def build(self, **settings: Any) -> "Method":
-        """Return the method with these settings; one it does not know is named, with the nearest it does."""
-        known = [name for name in inspect.signature(self.method_class).parameters if name != "self"]
+        """Return the method with these settings; unknown settings raise, with the nearest known name."""
+        method_class = self.method_class
+        known = [name for name in inspect.signature(method_class).parameters if name != "self"]
         for name in settings:
             if name not in known:
                 raise ValueError(
                     f"{self.name} has no setting {name!r}{did_you_mean(name, known) or '.'} It has {', '.join(known)}."
                 )
-        return self.method_class(**{name: self._checked(name, value) for name, value in settings.items()})
+        return method_class(**{name: self._validate(name, value) for name, value in settings.items()})
 
-    def _checked(self, name: str, value: Any) -> Any:
-        """Return a setting as the type that the constructor names, or say what it must be."""
+    def _validate(self, name: str, value: Any) -> Any:
+        """Return a setting converted to the type that the constructor declares."""
         from pydantic import TypeAdapter, ValidationError
 
-        wanted = get_type_hints(self.method_class.__init__).get(name, Any)
+        expected = get_type_hints(self.method_class.__init__).get(name, Any)
         try:
-            return TypeAdapter(wanted).validate_python(value)
-        except ValidationError as wrong:
-            message = wrong.errors()[0]["msg"]
+            return TypeAdapter(expected).validate_python(value)
+        except ValidationError as error:
+            message = error.errors()[0]["msg"]
             raise ValueError(
                 f"the setting {name} of {self.name} is {value!r}, but {message[0].lower()}{message[1:]}."
             ) from None

@@ -1,28 +1,28 @@
-"""The noise rate, as a method finds it while it trains: from what its networks say of rows they do not train on."""
+"""Running estimate of the noise rate from predictions for held-out samples."""
 
 from torch import Tensor
 
-from permll.functional.noise_rate import least_noise_rate
+from permll.functional.noise_rate import conservative_noise_rate
 from permll.methods._base import Method, PredictLogits
 
-FOLLOWS = 1 / 3  # of the way to each new estimate: single ones scatter by some points
+UPDATE_WEIGHT = 1 / 3  # of a new estimate: single estimates vary by some points
 
 
-def follow_held_out(rate: Tensor, method: Method, predict_logits: PredictLogits, *, first: bool) -> bool:
-    """Move ``rate`` towards the share of wrong labels among held-out rows; False where there are no such rows.
+def update_noise_rate(rate: Tensor, method: Method, predict_logits: PredictLogits, *, first: bool) -> bool:
+    """Move ``rate`` toward the noise rate of the held-out samples; return False if there are none.
 
-    Labels and predictions of training rows tell less: what networks have learned by heart, they no longer doubt.
+    Predictions for training samples would underestimate it, because networks memorize wrong labels.
 
     Args:
-        rate: () the estimate so far.
-        method: whose networks look.
-        scan: by which they do.
-        first: there is no estimate so far.
+        rate: () running estimate, updated in place.
+        method: method whose networks predict.
+        predict_logits: predictions of a network.
+        first: whether this is the first estimate.
     """
-    assert method.info is not None
-    if method.info.held_out is None:
+    labels = method.info.held_out
+    if labels is None:
         return False
-    said = method.predict_rows(predict_logits, held_out=True)
-    found = least_noise_rate(said.clamp_min(1e-12).log(), method.info.held_out.cpu())
-    rate.lerp_(rate.new_tensor(found), 1.0 if first else FOLLOWS)
+    probabilities = method.predict_probs(predict_logits, held_out=True)
+    estimate = conservative_noise_rate(probabilities.clamp_min(1e-12).log(), labels.cpu())
+    rate.lerp_(rate.new_tensor(estimate), 1.0 if first else UPDATE_WEIGHT)
     return True

@@ -1,10 +1,10 @@
-"""Methods by name."""
+"""Registry of the methods, by name."""
 
 from typing import TYPE_CHECKING
 
 from permll.methods._info import MethodInfo as MethodInfo
 from permll.methods._records import RECORDS
-from permll.utils.messages import did_you_mean
+from permll.utils.messages import unknown_name
 
 if TYPE_CHECKING:
     from permll.methods._base import Method
@@ -13,8 +13,26 @@ if TYPE_CHECKING:
 METHODS: dict[str, MethodInfo] = {info.name: info for info in RECORDS}
 
 
+def list_methods(*, needs: str | None = None) -> list[str]:
+    """Return the names of the built-in methods.
+
+    Args:
+        needs: only methods with this requirement: ``"index"``, ``"validation"``, ``"trusted"`` or ``"noise_rate"``.
+
+    Examples:
+        >>> list_methods()[:3]
+        ['ce', 'bootstrap_soft', 'bootstrap_hard']
+        >>> list_methods(needs="trusted")
+        ['glc']
+    """
+    known = {need for info in RECORDS for need in info.needs}
+    if needs is not None and needs not in known:
+        raise ValueError(unknown_name("requirement", needs, sorted(known)))
+    return [info.name for info in RECORDS if needs is None or needs in info.needs]
+
+
 def method_name(method: "type[Method]") -> str:
-    """Return the name that ``find_method`` knows a class by.
+    """Return the name under which ``find_method`` finds a class.
 
     Examples:
         >>> from permll.methods.permll import PermLL
@@ -22,14 +40,14 @@ def method_name(method: "type[Method]") -> str:
         'permll'
     """
     path = f"{method.__module__}:{method.__qualname__}"
-    return next((info.name for info in METHODS.values() if info.import_path == path), path)
+    return next((info.name for info in RECORDS if info.import_path == path), path)
 
 
 def find_method(name: str) -> MethodInfo:
-    """Return the record of a method; an unknown name is answered with the nearest.
+    """Return the metadata of a method; an unknown name raises, with the nearest known name.
 
     Args:
-        name: of a method here, or ``"module:Class"`` of one elsewhere.
+        name: name of a built-in method, or ``"module:Class"`` of a user-defined one.
 
     Examples:
         >>> find_method("permll").needs
@@ -39,7 +57,9 @@ def find_method(name: str) -> MethodInfo:
     """
     if ":" in name:
         title = name.rpartition(":")[2]
-        return MethodInfo(name=name, title=title, summary="your own", year=None, paper="your own", import_path=name)
+        return MethodInfo(
+            name=name, title=title, summary="user-defined", year=None, paper="user-defined", import_path=name
+        )
     if name not in METHODS:
-        raise ValueError(f"{name!r} is no method{did_you_mean(name, METHODS) or '.'} There are {', '.join(METHODS)}.")
+        raise ValueError(unknown_name("method", name, METHODS))
     return METHODS[name]

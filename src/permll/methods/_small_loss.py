@@ -1,4 +1,4 @@
-"""What Decoupling, Co-teaching and JoCoR share: two networks that choose together what a step learns from."""
+"""Base classes of Decoupling, Co-teaching and JoCoR: two networks that select the samples of a step."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,16 +7,15 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.noise_rate import least_noise_rate
-from permll.functional.prediction_memory import in_order
-from permll.functional.selection import Schedule, drop_rate
+from permll.functional.noise_rate import conservative_noise_rate
+from permll.functional.schedules import Schedule, small_loss_drop_rate
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
-from permll.methods._noise_tracking import follow_held_out
+from permll.methods._noise_tracking import update_noise_rate
 from permll.methods._state import SampleBuffer
 
 
 class TwoNetworks(Method):
-    """Two networks with weights of their own, and how much of the data an epoch let them learn from."""
+    """Two independent networks, and the fraction of samples that an epoch selected."""
 
     batch_coupling = "logits"
 
@@ -24,51 +23,51 @@ class TwoNetworks(Method):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("visits", torch.zeros(2, dtype=torch.int64))  # of the epoch: those chosen, and all
+        self.register_buffer("visits", torch.zeros(2, dtype=torch.int64))  # selected and total, in this epoch
         self.visits: Tensor
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep over all rows."""
+        """Return one pass over all samples."""
         if number == 0:
             self.visits.zero_()
         return super().train_pass(epoch, number, predict_logits)
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the share of visits that the networks learned from in this epoch."""
-        chosen, every = self.visits.tolist()
-        return {"kept": chosen / max(every, 1)}
+        """Return the fraction of samples that were selected in this epoch."""
+        selected, total = self.visits.tolist()
+        return {"kept": selected / max(total, 1)}
 
     def _logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return what both networks say, before either has moved."""
-        one, other = (network(batch.x) for network in self.networks.values())
-        return one, other
+        """Return the logits of both networks."""
+        logits0, logits1 = (network(batch.x) for network in self.networks.values())
+        return logits0, logits1
 
-    def _count(self, *choices: Tensor) -> None:
-        """Count the chosen samples of a batch, for each network."""
-        for chosen in choices:
-            self.visits[0] += chosen.sum()
-            self.visits[1] += len(chosen)
+    def _count(self, *selections: Tensor) -> None:
+        """Count the selected samples of a batch, for each network."""
+        for selected in selections:
+            self.visits[0] += selected.sum()
+            self.visits[1] += len(selected)
 
 
 class SmallLoss(TwoNetworks):
-    """Leaves the largest losses of each batch out: none at first, and after some epochs as many as labels are wrong.
+    """Drops the largest losses of each batch; the dropped fraction rises from 0 to the noise rate.
 
-    How many that are, unless it is given, follows after every epoch from what both networks say of held-out rows, by
-    ``least_noise_rate``. An estimate that is too low at first corrects itself: the more wrong labels are left out, the
-    better the networks tell how many there are. Without held-out rows it follows from what the networks said of each
-    training row when they came to it in the first ``ramp`` epochs, before they knew its label by heart.
+    Unless the noise rate is given, it is estimated after every epoch from both networks' predictions for held-out
+    samples, by ``conservative_noise_rate``. Low estimates correct themselves: the more wrong labels are dropped, the
+    better the networks and the estimate become. Without held-out samples, the estimate uses training samples in the
+    first ``ramp`` epochs, before the networks memorize their labels.
 
     Args:
-        noise_rate: τ, the share of wrong labels; an oracle, where it is known. Default an estimate.
-        ramp: T_k, the epochs in which the share left out rises, below 1 as a share of all epochs, three at least.
-        exponent: c, of its rise.
-        schedule: its form: of Co-teaching's ``"paper"``, or of its ``"code"``; see ``drop_rate``.
+        noise_rate: τ, the noise rate, if it is known. Default an estimate.
+        ramp: T_k, epochs over which the dropped fraction rises, or a fraction of all epochs if below 1; at least three.
+        exponent: c, exponent of the rise.
+        schedule: form of the rise, of Co-teaching's ``"paper"`` or ``"code"``; see ``small_loss_drop_rate``.
     """
 
-    said: SampleBuffer
+    predictions: SampleBuffer
     rate: Tensor
     drop: Tensor
-    listening: Tensor
+    is_collecting: Tensor
 
     def __init__(self, noise_rate: float | None, ramp: float, exponent: float, schedule: Schedule) -> None:
         super().__init__()
@@ -79,50 +78,47 @@ class SmallLoss(TwoNetworks):
         self.noise_rate, self.ramp, self.exponent, self.schedule = noise_rate, ramp, exponent, schedule
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Begin with nothing left out."""
+        """Allocate the estimate, and sums of predictions if it needs them."""
         super().on_fit_start(info)
-        # In fewer than three epochs networks may know too little to tell how many labels are wrong.
+        # After fewer than three epochs the networks may be too weak to estimate the noise rate.
         self._ramp = max(in_epochs(self.ramp, info.epochs), 3 if self.ramp < 1 else 1)
-        self._listens = self.noise_rate is None and info.held_out is None
+        self._uses_training_samples = self.noise_rate is None and info.held_out is None
         self.register_buffer("rate", torch.tensor(self.noise_rate or 0.0))
         self.register_buffer("drop", torch.zeros(()))
-        self.register_buffer("listening", torch.zeros((), dtype=torch.bool))
-        if self._listens:
-            self.said = SampleBuffer(info.labels, info.ids, (info.num_classes,))
+        self.register_buffer("is_collecting", torch.zeros((), dtype=torch.bool))
+        if self._uses_training_samples:
+            self.predictions = SampleBuffer(info.labels, info.ids, (info.num_classes,))
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep over all rows, after deciding how much of its batches is left out."""
+        """Return one pass over all samples; sets the fraction to drop."""
         if number == 0:
-            self.drop.fill_(drop_rate(epoch, self.rate.item(), self._ramp, self.exponent, self.schedule))
-            self.listening.fill_(self._listens and epoch < self._ramp)
+            self.drop.fill_(small_loss_drop_rate(epoch, self.rate.item(), self._ramp, self.exponent, self.schedule))
+            self.is_collecting.fill_(self._uses_training_samples and epoch < self._ramp)
         return super().train_pass(epoch, number, predict_logits)
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Estimate the noise rate."""
-        assert self.info is not None
         if self.noise_rate is not None:
             return
-        if not follow_held_out(self.rate, self, predict_logits, first=epoch == 0) and self.listening:
-            said, labels = self.said.values, self.said.labels
-            visited = said.sum(1) > 0
-            mean = said[visited] / said[visited].sum(1, keepdim=True)
-            self.rate.fill_(least_noise_rate(mean.clamp_min(1e-12).log().cpu(), labels[visited].cpu()))
-        # With as many wrong labels as chance would give, there would be nothing to learn.
+        if not update_noise_rate(self.rate, self, predict_logits, first=epoch == 0) and self.is_collecting:
+            sums, labels = self.predictions.values, self.predictions.labels
+            visited = sums.sum(1) > 0
+            mean = sums[visited] / sums[visited].sum(1, keepdim=True)
+            self.rate.fill_(conservative_noise_rate(mean.clamp_min(1e-12).log().cpu(), labels[visited].cpu()))
+        # At a higher rate the labels would carry no information.
         self.rate.clamp_(max=1 - 1 / self.info.num_classes)
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the share of visits that the networks learned from in this epoch, and the noise rate."""
+        """Return the fraction of samples that were selected in this epoch, and the noise rate."""
         return {**super().metrics(), "noise_rate": self.rate.item()}
 
     def resolved_params(self) -> dict[str, Any]:
-        """Return the noise rate that decides what is left out, given or estimated."""
+        """Return the noise rate, given or estimated."""
         return {"noise_rate": round(self.rate.item(), 4)}
 
     def _logits(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        one, other = super()._logits(batch)
-        if self._listens and self.listening:
-            said = (one.detach().float().softmax(-1) + other.detach().float().softmax(-1)) / 2
-            for visits in in_order(batch.index):
-                samples = batch.index[visits]
-                self.said.write(samples, self.said.read(samples) + said[visits])
-        return one, other
+        logits0, logits1 = super()._logits(batch)
+        if self._uses_training_samples and self.is_collecting:
+            mean = (logits0.detach().float().softmax(-1) + logits1.detach().float().softmax(-1)) / 2
+            self.predictions.add(batch.index, mean)
+        return logits0, logits1

@@ -1,26 +1,28 @@
-"""State per sample: a row for each, found by id, saved with the method."""
+"""Per-sample state: one row per sample, matched by id when it is loaded."""
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from permll.distributed.sharding import current_placement
-from permll.layer.sample_state import KeyedRows
+from permll.layer.sample_state import SampleState
 from permll.layer.table import File, RowTable
 from permll.layer.validation import RowIds
+from permll.utils.indexing import split_repeats
 
 State = Literal["float32", "bfloat16", "disk"]
 
 
 def check_top_k(top_k: int | None) -> None:
-    """Raise unless it is None or a number of entries."""
+    """Raise ValueError unless ``top_k`` is None or a positive integer."""
     if top_k is not None and (isinstance(top_k, bool) or not isinstance(top_k, int) or top_k < 1):
-        raise ValueError(f"top_k must be a whole number, at least 1, got {top_k!r}.")
+        raise ValueError(f"top_k must be an integer >= 1, got {top_k!r}.")
 
 
 def storage_kwargs(top_k: int | None, state: State) -> dict[str, Any]:
-    """Return the arguments of a table for a method's settings ``top_k`` and ``state``.
+    """Return the keyword arguments of a ``SampleBuffer`` for the settings ``top_k`` and ``state``.
 
     Examples:
         >>> storage_kwargs(16, "bfloat16")
@@ -30,21 +32,21 @@ def storage_kwargs(top_k: int | None, state: State) -> dict[str, Any]:
     return {"top_k": top_k, "dtype": dtype, "file": True if state == "disk" else None}
 
 
-class SampleBuffer(KeyedRows):
-    """Rows that are written: ``read`` gives those of a batch, ``write`` replaces them.
+class SampleBuffer(SampleState):
+    """Per-sample state that is assigned: ``read`` returns the rows of a batch, ``write`` replaces them.
 
-    A saved state finds its rows by id, however the data set was re-ordered, filtered or extended since; samples it does
-    not know keep their initial row.
+    A saved state is matched by sample id, so the data set may have been reordered, filtered or extended; new samples
+    keep their initial row.
 
     Args:
-        labels: (N,) the given labels: a state made for other labels is refused.
-        ids: names of the samples.
-        shape: of a row.
-        fill: what every row starts with.
-        at_label: what the entry of the given label starts with, of rows with one for each class; default ``fill``.
-        dtype: of the rows.
-        top_k: keep so many entries of a row, and one number for the others, their mean; see ``RowTable``.
-        file: keep rows in this file; ``True`` for a temporary one.
+        labels: (N,) given labels; a state saved for other labels is rejected.
+        ids: sample ids.
+        shape: shape of a row.
+        fill: initial value.
+        at_label: initial value of the given label's entry, for rows with one entry per class; default ``fill``.
+        dtype: dtype of the rows.
+        top_k: number of entries of a row to store, the others as their mean; see ``RowTable``.
+        file: file that holds the rows; ``True`` for a temporary one.
 
     Examples:
         >>> memory = SampleBuffer(torch.tensor([0, 1, 1]), ("a", "b", "c"), (2,))
@@ -69,43 +71,62 @@ class SampleBuffer(KeyedRows):
         top_k: int | None = None,
         file: File = None,
     ) -> None:
-        rows = current_placement().own_rows
-        own = labels[rows]
+        rows = current_placement().local_rows
+        local_labels = labels[rows]
         table = RowTable(
-            len(own),
+            len(local_labels),
             shape,
             fill=fill,
-            labels=own if at_label is not None or top_k is not None else None,
+            labels=local_labels if at_label is not None or top_k is not None else None,
             at_label=at_label,
             dtype=dtype,
             top_k=top_k,
             file=file,
-            own=rows,
+            shard=rows,
         )
         super().__init__(labels.clone(), RowIds(ids, len(labels)), table, "values")
 
     @property
     def values(self) -> Tensor:
-        """All rows (N, ...): dense ones themselves; a copy of those that are kept otherwise, or by other ranks too."""
-        return self._joined(self.table.values)
+        """All rows (N, ...): the tensor itself if it is dense and not sharded, else a copy."""
+        return self._gather(self.table.values)
 
     def read(self, index: Tensor) -> Tensor:
-        """Return the rows (B, ...) at ``index``, where the method is: on disk they may be elsewhere."""
-        return self.table.read(self._place(index)).to(self.labels.device)
+        """Return the rows (B, ...) at ``index`` (B,), on the method's device."""
+        return self.table.read(self._local_index(index)).to(self.labels.device)
 
     def write(self, index: Tensor, rows: Tensor) -> None:
         """Replace the rows at ``index`` (B,) by ``rows`` (B, ...), which are detached."""
-        self.table.write(self._place(index), rows)
+        self.table.write(self._local_index(index), rows)
 
     def add(self, index: Tensor, rows: Tensor, scale: float = 1.0) -> None:
-        """Add ``scale`` times ``rows`` (B, ...) to those at ``index`` (B,), as often as a sample is named."""
-        self.table.add(self._place(index), rows.detach(), scale)
+        """Add ``scale`` times ``rows`` (B, ...) to the rows at ``index`` (B,); repeated indices accumulate."""
+        self.table.add(self._local_index(index), rows.detach(), scale)
+
+    def update(self, index: Tensor, function: Callable[[Tensor, Tensor | slice], Tensor]) -> Tensor:
+        """Replace the rows at ``index`` (B,) by a function of them, one occurrence of a repeated sample after another.
+
+        Args:
+            index: (B,) samples.
+            function: (rows (n, ...), their positions (n,) in the batch) -> new rows (n, ...).
+
+        Returns:
+            The new rows (B, ...), as of each occurrence.
+        """
+        updated: Tensor | None = None
+        for positions in split_repeats(index) or (slice(None),):  # a process may have no samples of a batch
+            rows = function(self.read(index[positions]), positions)
+            self.write(index[positions], rows)
+            updated = rows.new_empty(len(index), *rows.shape[1:]) if updated is None else updated
+            updated[positions] = rows
+        assert updated is not None
+        return updated
 
 
 class SampleParameter(SampleBuffer):
-    """Rows that are learned: calling it gives the rows of a batch, with gradients; ``step`` moves them.
+    """Per-sample state that is trained: calling it returns the rows of a batch with gradients; ``step`` updates them.
 
-    Rows outside the batch never move. A sample that is drawn twice moves twice.
+    Rows outside the batch do not change. The gradients of a repeated sample accumulate.
 
     Examples:
         >>> logits = SampleParameter(torch.tensor([0, 1]), ("a", "b"), (2,))
@@ -121,13 +142,13 @@ class SampleParameter(SampleBuffer):
         self._visits: list[tuple[Tensor, Tensor]] = []
 
     def forward(self, index: Tensor) -> Tensor:
-        """Return the rows (B, ...) at ``index``; their gradients wait for ``step``."""
+        """Return the rows (B, ...) at ``index``; ``step`` applies their gradients."""
         rows = self.read(index).requires_grad_()
         self._visits.append((index, rows))
         return rows
 
     def step(self, lr: float) -> None:
-        """Move each row that went through ``backward`` since the last step by ``-lr`` times its gradient."""
+        """Add ``-lr`` times its gradient to each row that was used since the last step."""
         for index, rows in self._visits:
             if rows.grad is not None:
                 self.add(index, rows.grad, scale=-lr)

@@ -1,9 +1,9 @@
-"""Bootstrapping: the target is the given label mixed with what the network itself predicts (Reed et al., 2015)."""
+"""Bootstrapping: the target mixes the given label with the network's prediction (Reed et al., 2015)."""
 
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.robust import bootstrap_hard, bootstrap_soft
+from permll.functional.robust import hard_bootstrap_loss, soft_bootstrap_loss
 from permll.methods._base import Method, PredictLogits, TrainPass
 
 
@@ -13,11 +13,11 @@ class _Bootstrap(Method):
     def __init__(self, beta: float, warm_up_epochs: int) -> None:
         super().__init__()
         if not 0 < beta <= 1:
-            raise ValueError(f"beta is the share of the given label, above 0 and at most 1; got {beta}.")
+            raise ValueError(f"beta must lie in (0, 1], got {beta}.")
         self.beta, self.warm_up_epochs = beta, warm_up_epochs
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep over all rows, in warm-up with plain cross-entropy."""
+        """Return one pass over all samples, with cross-entropy in the warm-up."""
         if number > 0:
             return None
         return TrainPass(loss="warm_up_loss" if epoch < self.warm_up_epochs else "loss")
@@ -28,13 +28,13 @@ class _Bootstrap(Method):
 
 
 class SoftBootstrap(_Bootstrap):
-    """The target is β e_y + (1 - β) p, so that the entropy of the prediction becomes part of the loss.
+    """Cross-entropy with the target β e_y + (1 - β) p: -β log p_y + (1 - β) H(p).
 
     Args:
-        beta: β, the share of the given label.
-        detach_target: take p in the target for a constant. Its part of the gradient is then exactly zero, and what
-            remains is cross-entropy times β.
-        warm_up_epochs: epochs of plain cross-entropy first.
+        beta: β, weight of the given label.
+        detach_target: treat p in the target as a constant. Its gradient is then exactly zero, which leaves β times
+            cross-entropy.
+        warm_up_epochs: initial epochs of cross-entropy.
     """
 
     def __init__(self, *, beta: float = 0.95, detach_target: bool = False, warm_up_epochs: int = 0) -> None:
@@ -44,15 +44,15 @@ class SoftBootstrap(_Bootstrap):
     def loss(self, batch: Batch) -> Tensor:
         """Return -β log p_y + (1 - β) H(p) (B,)."""
         logits = self.networks["net"](batch.x)
-        return bootstrap_soft(logits, batch.labels, self.beta, detach_target=self.detach_target)
+        return soft_bootstrap_loss(logits, batch.labels, self.beta, detach_target=self.detach_target)
 
 
 class HardBootstrap(_Bootstrap):
-    """The target is β e_y + (1 - β) e_k with k the predicted class.
+    """Cross-entropy with the target β e_y + (1 - β) e_k, where k is the predicted class.
 
     Args:
-        beta: β, the share of the given label.
-        warm_up_epochs: epochs of plain cross-entropy first.
+        beta: β, weight of the given label.
+        warm_up_epochs: initial epochs of cross-entropy.
     """
 
     def __init__(self, *, beta: float = 0.8, warm_up_epochs: int = 0) -> None:
@@ -60,4 +60,4 @@ class HardBootstrap(_Bootstrap):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -β log p_y - (1 - β) log p_k (B,)."""
-        return bootstrap_hard(self.networks["net"](batch.x), batch.labels, self.beta)
+        return hard_bootstrap_loss(self.networks["net"](batch.x), batch.labels, self.beta)

@@ -1,4 +1,4 @@
-"""Cross-entropy on the given labels: what everybody does, and what all others are measured against."""
+"""Cross-entropy on the given labels: the baseline."""
 
 from torch import Tensor, nn
 
@@ -7,10 +7,10 @@ from permll.methods._base import Method
 
 
 class CrossEntropy(Method):
-    """Plain training: -log p_y.
+    """Standard training with -log p_y.
 
     Args:
-        label_smoothing: the share of each target that goes evenly to all classes.
+        label_smoothing: fraction of each target that is spread uniformly over the classes.
     """
 
     batch_coupling = "none"

@@ -1,28 +1,29 @@
-"""Co-teaching: each network learns from samples whose losses the other one finds small (NeurIPS 2018, ICML 2019)."""
+"""Co-teaching and Co-teaching+: each network trains on the other's small-loss samples (NeurIPS 2018, ICML 2019)."""
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from permll.data.streams import Batch
-from permll.functional.selection import Schedule, disagreement, selection_weights, small_losses
+from permll.functional.schedules import Schedule
+from permll.functional.selection import disagreement_mask, selection_weights, small_loss_mask
 from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
 from permll.methods._small_loss import SmallLoss
 
 
 class CoTeaching(SmallLoss):
-    """Cross-entropy of each network, the mean over the samples of a batch with the other's smallest losses.
+    """Cross-entropy of each network, averaged over the samples of a batch with the other network's smallest losses.
 
-    Of a batch, each network keeps a share 1 - F; F rises from 0 to the noise rate. Two networks err in different ways:
-    a wrong label that one has begun to believe, the other may still refuse.
+    Each network selects a fraction 1 - F of a batch; F rises from 0 to the noise rate. The two networks make different
+    errors, so a wrong label that one has memorized may still have a large loss in the other.
 
     Args:
-        noise_rate: τ, the share of wrong labels; an oracle, where it is known. Default an estimate from what both
-            networks say of held-out rows, and without such rows of training rows in the first ``ramp`` epochs.
-        ramp: T_k, the epochs in which F rises, below 1 as a share of all epochs, three at least; the authors' 10 of
+        noise_rate: τ, the noise rate, if it is known. Default an estimate from both networks' predictions for held-out
+            samples; without these, for training samples in the first ``ramp`` epochs.
+        ramp: T_k, epochs over which F rises, or a fraction of all epochs if below 1; at least three. The authors' 10 of
             200.
-        exponent: c, of its rise.
-        schedule: ``"paper"``, τ min(e^c / T_k, 1) after e epochs, or ``"code"``, in equal steps to τ^c, and then τ.
+        exponent: c, exponent of the rise.
+        schedule: ``"paper"``, τ min(e^c / T_k, 1) after e epochs, or ``"code"``, linear to τ^c, then τ.
     """
 
     def __init__(
@@ -36,37 +37,42 @@ class CoTeaching(SmallLoss):
         super().__init__(noise_rate, ramp, exponent, schedule)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the sum of both networks' losses (B,), each weighted by what the other chose."""
-        return self._exchanged(*self._logits(batch), batch.labels)
+        """Return the sum of both networks' losses (B,), each weighted by the other's selection."""
+        return self._exchange(*self._logits(batch), batch.labels)
 
-    def _exchanged(
-        self, one: Tensor, other: Tensor, labels: Tensor, among: Tensor | None = None, least: float = 0.0
+    def _exchange(
+        self,
+        logits0: Tensor,
+        logits1: Tensor,
+        labels: Tensor,
+        candidates: Tensor | None = None,
+        min_fraction: float = 0.0,
     ) -> Tensor:
-        losses = [cross_entropy(logits, labels, reduction="none") for logits in (one, other)]
+        losses = [cross_entropy(logits, labels, reduction="none") for logits in (logits0, logits1)]
         with torch.no_grad():
-            chosen = [small_losses(own, self.drop, among) for own in losses]
-        self._count(*chosen)
-        first, second = (selection_weights(mask, least) for mask in chosen)
-        return second * losses[0] + first * losses[1]
+            selected = [small_loss_mask(loss, self.drop, candidates) for loss in losses]
+        self._count(*selected)
+        weights0, weights1 = (selection_weights(mask, min_fraction) for mask in selected)
+        return weights1 * losses[0] + weights0 * losses[1]
 
 
 class CoTeachingPlus(CoTeaching):
-    """Co-teaching among the samples on which the networks disagree, so that they stay different.
+    """Co-teaching on the samples for which the two networks predict different classes, so that they stay different.
 
-    It begins as Co-teaching does. A batch on which the networks agree has no gradient.
+    It starts with Co-teaching. A batch without disagreement has a zero gradient.
 
     Args:
-        noise_rate: τ, the share of wrong labels; an oracle, where it is known. Default an estimate from what both
-            networks say of held-out rows, and without such rows of training rows in the first ``ramp`` epochs.
-        ramp: T_k, the epochs in which F rises, below 1 as a share of all epochs, three at least; the authors' 10 of
+        noise_rate: τ, the noise rate, if it is known. Default an estimate from both networks' predictions for held-out
+            samples; without these, for training samples in the first ``ramp`` epochs.
+        ramp: T_k, epochs over which F rises, or a fraction of all epochs if below 1; at least three. The authors' 10 of
             200.
-        exponent: c, of its rise.
-        schedule: ``"paper"``, τ min(e^c / T_k, 1) after e epochs, or ``"code"``, in equal steps to τ^c, and then τ.
-        warm_up: epochs of Co-teaching, below 1 as a share of all epochs; the authors' 20 of 200 on CIFAR-10.
-        least: a batch of which less than this share is exchanged takes a smaller step, as in Decoupling; with 0, as in
-            the paper, a single sample counts as much as a batch.
-        double_softmax: take probabilities for logits once the networks must disagree, as the authors' code does by
-            mistake: losses of ten classes then lie between 1.46 and 2.46.
+        exponent: c, exponent of the rise.
+        schedule: ``"paper"``, τ min(e^c / T_k, 1) after e epochs, or ``"code"``, linear to τ^c, then τ.
+        warm_up: epochs of Co-teaching, or a fraction of all epochs if below 1; the authors' 20 of 200 on CIFAR-10.
+        min_fraction: selected fraction of a batch below which the step shrinks, as in Decoupling; with 0, as in the
+            paper, a single selected sample has the weight of a batch.
+        double_softmax: use probabilities as logits after the warm-up, a bug of the authors' code: losses of ten classes
+            then lie between 1.46 and 2.46.
     """
 
     def __init__(
@@ -77,30 +83,30 @@ class CoTeachingPlus(CoTeaching):
         exponent: float = 1.0,
         schedule: Schedule = "paper",
         warm_up: float = 0.1,
-        least: float = 0.1,
+        min_fraction: float = 0.1,
         double_softmax: bool = False,
     ) -> None:
         super().__init__(noise_rate=noise_rate, ramp=ramp, exponent=exponent, schedule=schedule)
         if warm_up < 0:
             raise ValueError(f"warm_up must be 0 or more, got {warm_up}.")
-        if not 0 <= least <= 1:
-            raise ValueError(f"least must lie in [0, 1], got {least}.")
-        self.warm_up, self.least, self.double_softmax = warm_up, least, double_softmax
+        if not 0 <= min_fraction <= 1:
+            raise ValueError(f"min_fraction must lie in [0, 1], got {min_fraction}.")
+        self.warm_up, self.min_fraction, self.double_softmax = warm_up, min_fraction, double_softmax
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Find the epochs of Co-teaching."""
+        """Convert the warm-up to epochs."""
         super().on_fit_start(info)
         self._warm_up = in_epochs(self.warm_up, info.epochs)
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep over all rows, as Co-teaching's or among those in dispute."""
+        """Return one pass over all samples, with Co-teaching's loss in the warm-up."""
         train_pass = super().train_pass(epoch, number, predict_logits)
-        return TrainPass(loss="dispute") if train_pass is not None and epoch >= self._warm_up else train_pass
+        return TrainPass(loss="disagreement_loss") if train_pass and epoch >= self._warm_up else train_pass
 
-    def dispute(self, batch: Batch) -> Tensor:
-        """Return Co-teaching's loss (B,) among the samples on which the networks disagree; 0 without any."""
-        one, other = self._logits(batch)
-        among = disagreement(one, other)
+    def disagreement_loss(self, batch: Batch) -> Tensor:
+        """Return Co-teaching's loss (B,) on the samples for which the networks disagree; 0 without any."""
+        logits0, logits1 = self._logits(batch)
+        candidates = disagreement_mask(logits0, logits1)
         if self.double_softmax:
-            one, other = one.softmax(-1), other.softmax(-1)
-        return self._exchanged(one, other, batch.labels, among, self.least)
+            logits0, logits1 = logits0.softmax(-1), logits1.softmax(-1)
+        return self._exchange(logits0, logits1, batch.labels, candidates, self.min_fraction)

@@ -1,57 +1,56 @@
-"""Decoupling: two networks learn only from samples on which they disagree (NeurIPS 2017)."""
+"""Decoupling: two networks train only on samples for which they disagree (NeurIPS 2017)."""
 
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.selection import disagreement, selection_weights
+from permll.functional.selection import disagreement_mask, selection_weights
 from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
 from permll.methods._small_loss import TwoNetworks
 
 
 class Decoupling(TwoNetworks):
-    """Each network's cross-entropy, the mean over the samples for which the two would choose different classes.
+    """Cross-entropy of both networks, averaged over the samples for which they predict different classes.
 
-    No label is judged: wrong ones teach as long as the networks disagree, which they do less and less.
+    Wrong labels are not detected: they are used as long as the networks disagree, which becomes rarer.
 
     Args:
-        warm_up: epochs in which both learn from all samples first, below 1 as a share of all epochs.
-        least: a batch with a smaller share of disagreement than this takes a smaller step, as in the authors' code,
-            instead of a whole one on a few samples.
+        warm_up: initial epochs on all samples, or a fraction of all epochs if below 1.
+        min_fraction: fraction of disagreement in a batch below which the step shrinks, as in the authors' code, instead
+            of a full step on a few samples.
     """
 
-    def __init__(self, *, warm_up: float = 0.0, least: float = 0.1) -> None:
+    def __init__(self, *, warm_up: float = 0.0, min_fraction: float = 0.1) -> None:
         super().__init__()
         if warm_up < 0:
             raise ValueError(f"warm_up must be 0 or more, got {warm_up}.")
-        if not 0 <= least <= 1:
-            raise ValueError(f"least must lie in [0, 1], got {least}.")
-        self.warm_up, self.least = warm_up, least
+        if not 0 <= min_fraction <= 1:
+            raise ValueError(f"min_fraction must lie in [0, 1], got {min_fraction}.")
+        self.warm_up, self.min_fraction = warm_up, min_fraction
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Find the epochs of the warm-up."""
+        """Convert the warm-up to epochs."""
         super().on_fit_start(info)
         self._warm_up = in_epochs(self.warm_up, info.epochs)
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep over all rows, on which the networks learn from all or from some."""
+        """Return one pass over all samples, without selection in the warm-up."""
         train_pass = super().train_pass(epoch, number, predict_logits)
-        return TrainPass(loss="learn_all") if train_pass is not None and epoch < self._warm_up else train_pass
+        return TrainPass(loss="warm_up_loss") if train_pass and epoch < self._warm_up else train_pass
 
-    def learn_all(self, batch: Batch) -> Tensor:
-        """Return -log p_y of both networks (B,)."""
-        one, other = self._logits(batch)
-        self._count(one.new_ones(len(one)).bool())
-        return _sum_of_losses(one, other, batch.labels)
+    def warm_up_loss(self, batch: Batch) -> Tensor:
+        """Return the sum of both networks' -log p_y (B,)."""
+        logits0, logits1 = self._logits(batch)
+        self._count(logits0.new_ones(len(logits0)).bool())
+        return _summed_cross_entropy(logits0, logits1, batch.labels)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return -log p_y of both networks (B,) where they disagree, weighted as their mean; 0 where they agree."""
-        one, other = self._logits(batch)
-        chosen = disagreement(one, other)
-        self._count(chosen)
-        return selection_weights(chosen, self.least) * _sum_of_losses(one, other, batch.labels)
+        """Return the sum of both networks' -log p_y (B,) where they disagree, weighted as a mean; 0 elsewhere."""
+        logits0, logits1 = self._logits(batch)
+        selected = disagreement_mask(logits0, logits1)
+        self._count(selected)
+        return selection_weights(selected, self.min_fraction) * _summed_cross_entropy(logits0, logits1, batch.labels)
 
 
-def _sum_of_losses(one: Tensor, other: Tensor, labels: Tensor) -> Tensor:
-    return sum(
-        (nn.functional.cross_entropy(logits, labels, reduction="none") for logits in (one, other)), one.new_zeros(())
-    )
+def _summed_cross_entropy(logits0: Tensor, logits1: Tensor, labels: Tensor) -> Tensor:
+    loss0, loss1 = (nn.functional.cross_entropy(logits, labels, reduction="none") for logits in (logits0, logits1))
+    return loss0 + loss1

@@ -1,4 +1,4 @@
-"""Dual-T: the transition matrix as a product of two that are easier to estimate, then forward correction."""
+"""Dual-T: forward correction with a transition matrix that is estimated as a product of two (NeurIPS 2020)."""
 
 from torch import Tensor
 
@@ -7,24 +7,23 @@ from permll.methods.forward import Forward
 
 
 class DualT(Forward):
-    """Forward correction with T = A S: A by anchors, S by counting given labels among the rows of each prediction.
+    """Forward correction with T = A S: A from anchor points, S from counts of given labels per predicted class.
 
     Args:
-        estimate: the share of the epochs (from 1 on: how many) of the first network, which T is read off. The best of
-            these epochs by noisy validation accuracy is used, so validation rows are needed.
-        quantile: of each class, the rows with a probability at or above this quantile are passed over as outliers when
-            its anchor is chosen; 1 for none.
+        estimate: epochs of the first network, which estimates T, or a fraction of all epochs if below 1. Its best epoch
+            by noisy validation accuracy is used, so validation samples are needed.
+        quantile: samples of a class with a probability at or above this quantile are outliers, which are not chosen as
+            its anchor; 1 for none.
     """
 
     def __init__(self, *, estimate: float = 0.25, quantile: float = 0.97) -> None:
         super().__init__(estimate=estimate, quantile=quantile)
 
-    def estimated(self, probabilities: Tensor) -> Tensor:
-        """Return T = A S (c, c) from what the first network says of all rows (N, c)."""
-        assert self.info is not None
+    def estimate_transition(self, probabilities: Tensor) -> Tensor:
+        """Return T = A S (c, c) from the first network's predictions (N, c)."""
         return dual_transition(probabilities, self.info.labels.to(probabilities.device), self.quantile)
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
-        """Return how often the label that p T expects is the given one, among validation rows."""
+        """Return the accuracy of argmax p T on noisy validation labels."""
         expected = (probabilities @ self.T.to(probabilities)).argmax(-1)
         return (expected == labels).double().mean().item()

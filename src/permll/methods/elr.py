@@ -1,27 +1,26 @@
-"""ELR: what a network said early of a sample keeps it from learning a wrong label later (NeurIPS 2020)."""
+"""ELR: a regularizer toward early predictions that prevents memorization of wrong labels (NeurIPS 2020)."""
 
 from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import elr_regularizer, elr_target, in_order, normalized
+from permll.functional.prediction_memory import elr_regularizer, elr_target, normalize_rows
 from permll.methods._base import FitInfo, Method, PredictLogits
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
 
 
 class ELR(Method):
-    """Cross-entropy with a pull towards a memory t of earlier predictions: -log p_y + λ log(1 - <t, p>).
+    """Cross-entropy and a regularizer toward a moving average t of predictions: -log p_y + λ log(1 - <t, p>).
 
-    At every visit t ← β t + (1 - β) p, from the pass that is trained on and before its loss. A sample that a batch
-    holds twice is remembered twice, in the batch's order, and each visit is pulled to the memory of that moment.
+    At every visit t ← β t + (1 - β) p, with p of the training pass and before its loss. A sample that occurs twice in a
+    batch is updated twice, in order, and each occurrence uses the t of its own update.
 
     Args:
-        beta: β, how much of the memory a visit leaves.
-        lam: λ, the weight of the pull.
-        top_k: keep so many entries of a memory, and one number for the others; for many classes. Default all.
-        state: how t is kept: ``"float32"``, as ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
+        beta: β, momentum of t.
+        lam: λ, weight of the regularizer.
+        top_k: number of entries of t to store, the others as their mean; for many classes. Default all.
+        state: storage of t: ``"float32"``, ``"bfloat16"`` (half the memory), or ``"disk"``, in a temporary file.
     """
 
     target: SampleBuffer
@@ -40,37 +39,32 @@ class ELR(Method):
         self.beta, self.lam, self.top_k, self.state = beta, lam, top_k, state
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Make the memory, which begins empty."""
+        """Allocate t = 0."""
         super().on_fit_start(info)
         self.target = SampleBuffer(info.labels, info.ids, (info.num_classes,), **storage_kwargs(self.top_k, self.state))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y + λ log(1 - <t, p>), (B,), with t after this visit."""
         logits = self.networks["net"](batch.x)
-        target = remember(self.target, batch.index, logits.detach(), self.beta)
-        given = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
-        return given + self.lam * elr_regularizer(target, logits)
+        target = update_target(self.target, batch.index, logits.detach(), self.beta)
+        losses = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
+        return losses + self.lam * elr_regularizer(target, logits)
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
-        """Return t, each row divided by its sum; the given label of a sample that was never visited."""
-        return self.target.each(lambda t, labels: normalized(t, one_hot(labels, t)))
+        """Return t normalized to sum 1; for samples never visited, the given label."""
+        return self.target.map_rows(lambda t, labels: normalize_rows(t, one_hot_like(labels, t)))
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the share of labels that the memory contradicts."""
-        turned = self.target.each(lambda t, labels: (t.argmax(-1) != labels) & (t.sum(-1) > 0))
-        return {"turned": turned.double().mean().item()}
+        """Return the fraction of labels that t contradicts."""
+        corrected = self.target.map_rows(lambda t, labels: (t.argmax(-1) != labels) & (t.sum(-1) > 0))
+        return {"corrected": corrected.double().mean().item()}
 
 
-def one_hot(labels: Tensor, like: Tensor) -> Tensor:
-    """Return the one-hot form (n, c) of labels (n,), of the width and kind of ``like`` (n, c)."""
+def one_hot_like(labels: Tensor, like: Tensor) -> Tensor:
+    """Return labels (n,) as one-hot (n, c), with the width, dtype and device of ``like`` (n, c)."""
     return nn.functional.one_hot(labels, like.shape[1]).to(like)
 
 
-def remember(memory: SampleBuffer, index: Tensor, logits: Tensor, beta: float) -> Tensor:
-    """Let each sample's memory follow what was said of it; return it (B, c) as each visit left it."""
-    target = torch.empty_like(logits, dtype=memory.table.dtype)
-    for visits in in_order(index):
-        samples = index[visits]
-        target[visits] = elr_target(memory.read(samples), logits[visits], beta).to(target)
-        memory.write(samples, target[visits])
-    return target
+def update_target(memory: SampleBuffer, index: Tensor, logits: Tensor, beta: float) -> Tensor:
+    """Update t of each visited sample; return it (B, c) as of each visit."""
+    return memory.update(index, lambda t, positions: elr_target(t, logits[positions], beta).to(t))

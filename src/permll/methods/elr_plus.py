@@ -1,4 +1,4 @@
-"""ELR+: two networks, each held to what the other's running mean said of a sample, with mixup (NeurIPS 2020)."""
+"""ELR+: ELR with two networks, weight averaging and mixup (NeurIPS 2020)."""
 
 from collections.abc import Mapping
 
@@ -7,43 +7,43 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup as draw_mix
-from permll.functional.meta import ramp_up
-from permll.functional.prediction_memory import elr_regularizer, normalized, supported_labels
+from permll.functional.prediction_memory import elr_regularizer, elr_reweighted_labels, normalize_rows
+from permll.functional.schedules import sigmoid_rampup
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
-from permll.methods.elr import one_hot, remember
+from permll.methods.elr import one_hot_like, update_target
 
 
 class ELRPlus(Method):
-    """ELR twice, crosswise: -Σ y log p + λ log(1 - <t, p>) on blends, t being a memory of what the other's mean said.
+    """ELR of two networks on mixup samples, each with targets from the other's averaged weights.
 
-    Each network f has a running mean g of its weights, and a memory t of every sample. A step of f1 blends the batch
-    with itself, inputs and given labels; g2 sees the inputs unblended, t ← β t + (1 - β) g2(x), and the memories are
-    blended as the labels are. Then g1 follows f1. The networks take turns, an epoch each. They share one set of labels.
+    The loss is -Σ y log p + λ log(1 - <t, p>). Each network f has an exponential moving average (EMA) g of its weights,
+    and targets t of every sample. A step of f1 mixes inputs and given labels of the batch; g2 predicts the unmixed
+    inputs, t ← β t + (1 - β) g2(x), and the targets are mixed like the labels. Then g1 is updated. The networks
+    alternate by pass, and share one set of labels.
 
-    Of g the weights alone are averaged. It looks at batches in training mode, with their own statistics, so that its
-    running ones are never asked. f1 and f2 predict, not their means.
+    The EMA covers weights only. g predicts in training mode, with batch statistics, so its running statistics are not
+    used. f1 and f2 predict, not their EMAs.
 
     Args:
-        beta: β, how much of the memory a visit leaves; the authors' 0.9 under asymmetric noise and on CIFAR-100.
-        lam: λ, the weight of the pull; the authors' 1 under asymmetric noise, 7 on CIFAR-100.
-        lam_ramp: share of the steps in which λ rises from almost 0; the authors' 0, on CIFAR-100 the first 40,000
+        beta: β, momentum of t; the authors' 0.9 under asymmetric noise and on CIFAR-100.
+        lam: λ, weight of the regularizer; the authors' 1 under asymmetric noise, 7 on CIFAR-100.
+        lam_ramp: fraction of the steps over which λ rises from almost 0; the authors' 0, on CIFAR-100 the first 40,000
             steps.
-        mixup: of the Beta distribution that blends are drawn from.
-        decay: how much of the mean a step leaves.
-        decay_ramp: share of the steps in which it rises to that from almost 0; the authors' 40,000 of 70,400 on
-            CIFAR-10. With 0 it is a plain mean until that is as long as the decay says.
-        supported: multiply labels by the memory before they are learned, and divide by their sum: the authors' code
-            does on CIFAR-100, and the paper does not say so.
-        draws: rows of an epoch, drawn anew and evenly over the given labels; default all.
-        top_k: keep so many entries of a memory, and one number for the others; for many classes. Default all.
-        state: how they are kept: ``"float32"``, ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
+        mixup: parameter of the Beta distribution of mixup.
+        decay: decay of the EMA.
+        decay_ramp: fraction of the steps over which the decay rises from almost 0; the authors' 40,000 of 70,400 on
+            CIFAR-10. With 0, the EMA is a plain mean until the decay allows a longer window.
+        refine_labels: multiply labels by t and renormalize, as the authors' code does on CIFAR-100; not in the paper.
+        draws: samples of an epoch, a new class-balanced draw by given label; default all.
+        top_k: number of entries of t to store, the others as their mean; for many classes. Default all.
+        state: storage of t: ``"float32"``, ``"bfloat16"`` (half the memory), or ``"disk"``, in a temporary file.
     """
 
     network_names = ("net0", "net1", "mean0", "mean1")
     target0: SampleBuffer
     target1: SampleBuffer
-    turn: Tensor
+    trained: Tensor
     steps: Tensor
 
     def __init__(
@@ -55,7 +55,7 @@ class ELRPlus(Method):
         mixup: float = 1.0,
         decay: float = 0.997,
         decay_ramp: float = 0.57,
-        supported: bool = False,
+        refine_labels: bool = False,
         draws: int | None = None,
         top_k: int | None = None,
         state: State = "float32",
@@ -68,18 +68,18 @@ class ELRPlus(Method):
                 raise ValueError(f"{name} must lie in [0, 1), got {value}.")
         for name, value in {"lam_ramp": lam_ramp, "decay_ramp": decay_ramp}.items():
             if not 0 <= value <= 1:
-                raise ValueError(f"{name} is a share of the steps, in [0, 1]; got {value}.")
+                raise ValueError(f"{name} is a fraction of the steps and must lie in [0, 1], got {value}.")
         if lam < 0 or mixup <= 0:
             raise ValueError(f"lam must be 0 or more and mixup positive, got {lam} and {mixup}.")
         if draws is not None and draws < 2:
             raise ValueError(f"draws must be two or more, got {draws}.")
         self.beta, self.lam, self.lam_ramp, self.mixup = beta, lam, lam_ramp, mixup
-        self.decay, self.decay_ramp, self.supported, self.draws = decay, decay_ramp, supported, draws
-        self.register_buffer("turn", torch.zeros((), dtype=torch.int64))
+        self.decay, self.decay_ramp, self.refine_labels, self.draws = decay, decay_ramp, refine_labels, draws
+        self.register_buffer("trained", torch.zeros((), dtype=torch.int64))  # network of the current pass
         self.register_buffer("steps", torch.zeros(2, dtype=torch.int64))  # of each network
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Make the memories, which begin empty, and the means, which begin with the networks."""
+        """Allocate t = 0, and initialize the EMAs with the networks' weights."""
         super().on_fit_start(info)
         self.target0, self.target1 = (
             SampleBuffer(info.labels, info.ids, (info.num_classes,), **storage_kwargs(self.top_k, self.state))
@@ -88,70 +88,65 @@ class ELRPlus(Method):
         for number in range(2):
             self.networks[f"mean{number}"].load_state_dict(self.networks[f"net{number}"].state_dict())
         drawn = min((self.draws or info.num_samples) / info.num_samples, 1.0)
-        self._total = info.epochs * info.steps_per_epoch * drawn  # steps of each network
+        self._total_steps = info.epochs * info.steps_per_epoch * drawn  # of each network
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return a sweep for each network, over all rows or over a balanced draw of them."""
+        """Return one pass for each network, over all samples or a class-balanced draw."""
         if number > 1:
             return None
-        self.turn.fill_(number)
-        draw = StreamSpec() if self.draws is None else StreamSpec(order="even", draws=self.draws)
-        return TrainPass({"batch": draw}, networks=(f"net{number}",))
+        self.trained.fill_(number)
+        spec = StreamSpec() if self.draws is None else StreamSpec(order="balanced", draws=self.draws)
+        return TrainPass({"batch": spec}, networks=(f"net{number}",))
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return -Σ y log p + λ log(1 - <t, p>), (B,), of the blends, with t after this visit."""
-        own = int(self.turn)
+        """Return -Σ y log p + λ log(1 - <t, p>), (B,), of the mixed samples, with t after this visit."""
+        trained = int(self.trained)
         mix = draw_mix(batch.keys, self.mixup, keep_first=True)
-        logits = self.networks[f"net{own}"](mix(batch.x)).float()
+        logits = self.networks[f"net{trained}"](mix(batch.x)).float()
         with torch.no_grad():
-            said = self.networks[f"mean{1 - own}"](batch.x).float()
-        memory = mix(remember(self._targets[own], batch.index, said, self.beta))
-        labels = mix(nn.functional.one_hot(batch.labels, logits.shape[1]).to(logits))
-        if self.supported:
-            labels = supported_labels(labels, memory)
-        given = nn.functional.cross_entropy(logits, labels, reduction="none")
-        pull = self.lam * self._rise(own, self.lam_ramp)
-        return given + pull * elr_regularizer(memory, logits)
+            peer_logits = self.networks[f"mean{1 - trained}"](batch.x).float()
+        targets = mix(update_target(self._targets[trained], batch.index, peer_logits, self.beta))
+        labels = mix(one_hot_like(batch.labels, logits))
+        if self.refine_labels:
+            labels = elr_reweighted_labels(labels, targets)
+        losses = nn.functional.cross_entropy(logits, labels, reduction="none")
+        lam = self.lam * self._ramp(trained, self.lam_ramp)
+        return losses + lam * elr_regularizer(targets, logits)
 
     @torch.no_grad()
     def on_step_end(self) -> None:
-        """Let the mean of the network in turn follow it."""
-        own = int(self.turn)
-        self.steps[own] += 1
+        """Update the EMA of the trained network."""
+        trained = int(self.trained)
+        self.steps[trained] += 1
         if self.decay_ramp > 0:
-            decay = self.decay * self._rise(own, self.decay_ramp)
+            decay = self.decay * self._ramp(trained, self.decay_ramp)
         else:
-            decay = min(self.decay, 1 - 1 / (int(self.steps[own]) + 1))
-        network, mean = self.networks[f"net{own}"], self.networks[f"mean{own}"]
-        for following, followed in zip(mean.parameters(), network.parameters(), strict=True):
-            following.lerp_(followed, 1 - decay)
+            decay = min(self.decay, 1 - 1 / (int(self.steps[trained]) + 1))
+        network, mean = self.networks[f"net{trained}"], self.networks[f"mean{trained}"]
+        for average, weight in zip(mean.parameters(), network.parameters(), strict=True):
+            average.lerp_(weight, 1 - decay)
 
     def predict(self, x: Tensor) -> Tensor:
         """Return the mean of both networks' probabilities (B, c)."""
         return torch.stack([self.networks[f"net{number}"](x).float().softmax(-1) for number in range(2)]).mean(0)
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
-        """Return the mean of both memories, each row divided by its sum; the given label of one never visited."""
-        memory, labels = self.target0.values + self.target1.values, self.target0.labels
-        return normalized(memory, one_hot(labels, memory))
+        """Return the mean of both t, normalized to sum 1; for samples never visited, the given label."""
+        total, labels = self.target0.values + self.target1.values, self.target0.labels
+        return normalize_rows(total, one_hot_like(labels, total))
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the share of labels that the memories contradict."""
-        return {"turned": _contradicted(self.target0.labels, *self._targets).double().mean().item()}
+        """Return the fraction of labels that the sum of both t contradicts."""
+        labels, corrected = self.target0.labels, []
+        for (rows, t0), (_, t1) in zip(*(target.table.chunks() for target in self._targets), strict=True):
+            t = t0 + t1
+            corrected.append((t.argmax(-1) != labels[rows].to(t.device)) & (t.sum(-1) > 0))
+        return {"corrected": torch.cat(corrected).double().mean().item()}
 
     @property
     def _targets(self) -> tuple[SampleBuffer, SampleBuffer]:
         return self.target0, self.target1
 
-    def _rise(self, own: int, share: float) -> float:
-        """Return a factor that has risen to 1 after a share of the steps."""
-        return ramp_up(int(self.steps[own]) / (share * self._total)) if share > 0 else 1.0
-
-
-def _contradicted(labels: Tensor, *memories: SampleBuffer) -> Tensor:
-    """Return which labels (N,) memories that know something of the sample contradict, one or the sum of several."""
-    turned = []
-    for parts in zip(*(memory.table.chunks() for memory in memories), strict=True):
-        at, t = parts[0][0], sum((rows for _, rows in parts[1:]), parts[0][1])
-        turned.append((t.argmax(-1) != labels[at].to(t.device)) & (t.sum(-1) > 0))
-    return torch.cat(turned)
+    def _ramp(self, number: int, fraction: float) -> float:
+        """Return a factor that rises to 1 over this fraction of a network's steps."""
+        return sigmoid_rampup(int(self.steps[number]) / (fraction * self._total_steps)) if fraction > 0 else 1.0

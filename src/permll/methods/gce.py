@@ -1,4 +1,4 @@
-"""Generalised cross-entropy, plain and truncated (Zhang and Sabuncu, 2018)."""
+"""Generalized cross-entropy, plain and truncated (Zhang and Sabuncu, 2018)."""
 
 from collections.abc import Mapping
 
@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.robust import believed, gce, truncated_gce
-from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass
+from permll.functional.robust import gce, truncated_gce, truncated_gce_mask
+from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer
 
 
@@ -15,7 +15,7 @@ class GeneralizedCrossEntropy(Method):
     """L_q = (1 - p_y^q) / q, between cross-entropy (q = 0) and the mean absolute error (q = 1).
 
     Args:
-        q: how far a label that the network disbelieves is ignored.
+        q: exponent; the larger, the less weight have labels with a low predicted probability.
     """
 
     batch_coupling = "none"
@@ -32,19 +32,21 @@ class GeneralizedCrossEntropy(Method):
 
 
 class TruncatedGCE(GeneralizedCrossEntropy):
-    """L_q on the samples whose labels the best network so far believes, p_y > k; the others are pruned.
+    """L_q on samples with p_y > k; the others are pruned.
 
-    Who is pruned is decided anew from time to time, in evaluation mode, by the weights that did best on the noisy
-    validation data (without any: by the present ones). Training goes on with the present weights.
+    Pruning is repeated at intervals. It uses evaluation mode and the best weights so far on noisy validation data
+    (without validation data, the current weights). Training continues with the current weights.
 
     Args:
-        q: how far a label that the network disbelieves is ignored.
-        k: labels with p_y of at most k are pruned.
-        prune_from: the first epoch that is pruned, below 1 as a share of all epochs; the authors' 40 of 120.
-        prune_every: epochs between two decisions, below 1 as a share of all epochs; the authors' 10 of 120.
+        q: exponent; the larger, the less weight have labels with a low predicted probability.
+        k: threshold of p_y, at or below which samples are pruned.
+        prune_from: first epoch with pruning, or a fraction of all epochs if below 1; the authors' 40 of 120.
+        prune_every: epochs between prunings, or a fraction of all epochs if below 1; the authors' 10 of 120.
     """
 
     keeps_best = True
+    kept: SampleBuffer
+    refusals: Tensor
 
     def __init__(
         self, *, q: float = 0.7, k: float = 0.5, prune_from: float = 1 / 3, prune_every: float = 1 / 12
@@ -54,43 +56,37 @@ class TruncatedGCE(GeneralizedCrossEntropy):
             raise ValueError(f"k must lie in (0, 1), got {k}.")
         if prune_from < 0 or prune_every <= 0:
             raise ValueError(
-                f"pruning begins at an epoch and comes again after some, got {prune_from} and {prune_every}."
+                f"prune_from must be 0 or more and prune_every positive, got {prune_from} and {prune_every}."
             )
         self.k, self.prune_from, self.prune_every = k, prune_from, prune_every
-        self.kept: SampleBuffer
         self.register_buffer("refusals", torch.zeros((), dtype=torch.int64))
-        self.refusals: Tensor
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Keep every sample."""
+        """Allocate the mask of kept samples."""
         super().on_fit_start(info)
         self.kept = SampleBuffer(info.labels, info.ids, fill=True, dtype=torch.bool)
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep over all rows, after pruning where it is due."""
+        """Return one pass over all samples, after pruning if it is due."""
         if number == 0 and self._prunes_at(epoch):
             self._prune(predict_logits(best=True))
         return super().train_pass(epoch, number, predict_logits)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return L_q (B,) of those kept, and L_q(k) of those pruned, which has no gradient."""
+        """Return L_q (B,) of kept samples, and the constant L_q(k) of pruned ones."""
         kept = self.kept.read(batch.index)
         return truncated_gce(self.networks["net"](batch.x), batch.labels, kept, self.q, self.k)
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the share of samples kept, and how often pruning was refused because it would have left none."""
+        """Return the fraction of kept samples, and the number of prunings skipped because they would keep none."""
         return {"kept": self.kept.values.double().mean().item(), "refusals": float(self.refusals)}
 
     def _prunes_at(self, epoch: int) -> bool:
-        assert self.info is not None
-        first, every = (
-            round(share * self.info.epochs) if share < 1 else round(share)
-            for share in (self.prune_from, self.prune_every)
-        )
+        first, every = (in_epochs(length, self.info.epochs) for length in (self.prune_from, self.prune_every))
         return epoch >= first and (epoch - first) % max(every, 1) == 0
 
     def _prune(self, logits: Tensor) -> None:
-        kept = believed(logits, self.kept.labels.to(logits.device), self.k)
+        kept = truncated_gce_mask(logits, self.kept.labels.to(logits.device), self.k)
         if kept.any():
             self.kept.values.copy_(kept)
         else:

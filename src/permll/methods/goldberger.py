@@ -1,4 +1,4 @@
-"""Noise adaptation layers: a softmax from true class to given label, learned with the network (ICLR 2017)."""
+"""Noise adaptation layers: a softmax from true class to given label, trained with the network (ICLR 2017)."""
 
 from collections.abc import Callable
 
@@ -7,46 +7,45 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.functional.noise_adaptation import (
-    adapted_loss,
-    conditional_columns,
-    strongest_per_row,
-    true_class_posterior,
+    conditional_transition_columns,
+    noise_layer_loss,
+    noise_layer_posterior,
+    top_k_per_row,
 )
 from permll.functional.transition import confusion_transition
 from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs
-from permll.methods._features import head_of, logits_and_features
+from permll.methods._features import find_head, logits_and_features
 from permll.methods._noise_layer import NoiseLayer
 
-CHUNK = 4096  # rows at a time, for what needs c columns of c for each
-TINY = 1e-8  # the share that a label begins with that was never given, as in the authors' code
+CHUNK_SIZE = 4096  # samples per chunk; each needs a (c, c) matrix
+MIN_CONFUSION = 1e-8  # initial probability of a label that never occurred, as in the authors' code
 
 
 class SModel(NoiseLayer):
-    """The simple model: Θ = softmax(W) row by row, the same for all samples.
+    """The simple model: Θ = softmax(W) by row, the same for all samples.
 
-    W begins as log(confusion + 1e-8): of the rows that the baseline predicts as i, which share is labelled j? Of a
-    class that it never predicts, all.
+    W is initialized with log(confusion + 1e-8), the fraction of label j among the samples that the baseline predicts as
+    class i. A class that is never predicted gets an identity row.
 
     Args:
-        baseline: how long the network is trained without the layer: below 1 a share of all epochs, else epochs.
+        baseline: epochs without the layer, or a fraction of all epochs if below 1.
     """
 
     def __init__(self, *, baseline: float = 0.75) -> None:
         super().__init__(baseline=baseline)
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Make W."""
+        """Allocate W."""
         super().on_fit_start(info)
         self.W = nn.Parameter(torch.zeros(info.num_classes, info.num_classes))
 
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
-        """Begin with the confusion of the best baseline."""
-        assert self.info is not None
+        """Initialize W with the confusion of the best baseline."""
         self.set_transition(
             confusion_transition(predict_logits(best=True).argmax(1), self.info.labels.cpu(), self.info.num_classes)
         )
         with torch.no_grad():
-            self.W.copy_((self.T + TINY).log())
+            self.W.copy_((self.T + MIN_CONFUSION).log())
 
     def log_theta(self) -> Tensor:
         """Return log softmax(W)."""
@@ -54,19 +53,19 @@ class SModel(NoiseLayer):
 
 
 class CModel(SModel):
-    """The complex model: Θ follows the features h that the network's head sees, Θ_i = softmax_j(<u_ij, h> + W_ij).
+    """The complex model: Θ depends on the penultimate features h, Θ_i = softmax_j(<u_ij, h> + W_ij).
 
-    After the baseline comes the simple model. The complex one goes on from its W, with u = 0. What is watched of Θ is
-    its part without features, softmax(W).
+    After the baseline comes the simple model; the complex one continues from its W, with u = 0. Metrics report the part
+    of Θ without features, softmax(W).
 
     Args:
-        baseline: how long the network is trained without the layer: below 1 a share of all epochs, else epochs.
-        simple: how long it is trained with the simple model then.
-        neighbors: how many labels a class can turn into in the complex model, itself included: those that the simple
-            model found likeliest. For each of them u has as many numbers as there are features.
+        baseline: epochs without the layer, or a fraction of all epochs if below 1.
+        simple: epochs with the simple model, likewise.
+        neighbors: labels that a class can become in the complex model, itself included: the most probable ones in the
+            simple model. Each needs as many weights as there are features.
     """
 
-    complex: Tensor
+    is_complex: Tensor
     targets: Tensor
 
     def __init__(self, *, baseline: float = 0.6, simple: float = 0.2, neighbors: int = 100) -> None:
@@ -76,63 +75,60 @@ class CModel(SModel):
         self.simple, self.neighbors = simple, neighbors
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Make W and u."""
+        """Allocate W and u."""
         super().on_fit_start(info)
-        classes, kept = info.num_classes, min(self.neighbors, info.num_classes)
-        self.u = nn.Parameter(torch.zeros(head_of(self.networks["net"]).in_features, classes, kept))
-        self.register_buffer("targets", torch.zeros(classes, kept, dtype=torch.int64))
-        self.register_buffer("complex", torch.zeros((), dtype=torch.int64))
+        classes, neighbors = info.num_classes, min(self.neighbors, info.num_classes)
+        self.u = nn.Parameter(torch.zeros(find_head(self.networks["net"]).in_features, classes, neighbors))
+        self.register_buffer("targets", torch.zeros(classes, neighbors, dtype=torch.int64))
+        self.register_buffer("is_complex", torch.zeros((), dtype=torch.int64))
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
-        """Return the baseline, the simple model, the complex one."""
+        """Return the baseline, the simple model and the complex model."""
         baseline, simple, rest = divide_epochs(epochs, self.baseline, self.simple)
         return Stage("baseline", baseline), Stage("simple", simple, "best"), Stage("complex", rest)
 
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
-        """Begin with the confusion of the best baseline, or go on from the simple model."""
+        """Initialize the simple model with the confusion of the best baseline, or the complex one with the simple."""
         if stage.name == "simple":
             super().on_stage_start(stage, predict_logits)
         else:
-            self.targets.copy_(strongest_per_row(self.W.detach(), self.targets.shape[1]))
-            self.complex.fill_(1)
+            self.targets.copy_(top_k_per_row(self.W.detach(), self.targets.shape[1]))
+            self.is_complex.fill_(1)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log (p Θ)_y (B,); in the baseline, -log p_y."""
-        if not self.complex:
+        if not self.is_complex:
             return super().loss(batch)
         logits, features = logits_and_features(self.networks["net"], batch.x)
-        return adapted_loss(logits, self._columns(features, batch.labels))
+        return noise_layer_loss(logits, self._columns(features, batch.labels))
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
-        """Return p(true class i | x, given label) ∝ p_i Θ[i, y], (N, c); in the baseline, p."""
-        if not self.complex:
+        """Return p(true class i | x, given label y) ∝ p_i Θ[i, y], (N, c); in the baseline, p."""
+        if not self.is_complex:
             return super().corrected_labels(predict_logits)
-        assert self.info is not None
         net = self.networks["net"]
-        # Logits would not do: Θ needs the features too. A scan asks any network, so it asks for both in one row.
-        self.networks["both"] = _Function(lambda x: torch.cat(logits_and_features(net, x), 1))
+        # Θ needs the features too: a temporary network returns logits and features in one row.
+        self.networks["both"] = _FunctionModule(lambda x: torch.cat(logits_and_features(net, x), 1))
         try:
             both = predict_logits("both")
         finally:
             del self.networks["both"]
         logits, features = both.tensor_split([self.info.num_classes], 1)
-        parts = (part.split(CHUNK) for part in (logits, features, self.info.labels))
-        return torch.cat([self._posterior(*rows) for rows in zip(*parts, strict=True)])
+        parts = (part.split(CHUNK_SIZE) for part in (logits, features, self.info.labels))
+        return torch.cat([self._posterior(*chunk) for chunk in zip(*parts, strict=True)])
 
     @torch.no_grad()
     def _posterior(self, logits: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         device = self.W.device
         columns = self._columns(features.to(device), labels.to(device))
-        return true_class_posterior(logits.to(device), columns).cpu()
+        return noise_layer_posterior(logits.to(device), columns).cpu()
 
     def _columns(self, features: Tensor, labels: Tensor) -> Tensor:
         b = self.W.gather(1, self.targets)
-        return conditional_columns(features.to(self.u.dtype), self.u, b, self.targets, labels)
+        return conditional_transition_columns(features.to(self.u.dtype), self.u, b, self.targets, labels)
 
 
-class _Function(nn.Module):
-    """A function in the place of a network."""
-
+class _FunctionModule(nn.Module):
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.function = function

@@ -1,4 +1,4 @@
-"""MLNT: a student that keeps to its teacher even after a step on wrong labels (CVPR 2019)."""
+"""MLNT: meta-learning of a student that stays consistent with its teacher after steps on wrong labels (CVPR 2019)."""
 
 import math
 
@@ -8,33 +8,40 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from permll.data.streams import Batch
-from permll.functional.meta import consistency, nearest_in_batch, one_step, ramp_up, synthetic_labels
+from permll.functional.meta import (
+    batch_nearest_neighbors,
+    consistency_loss,
+    differentiable_sgd_step,
+    synthetic_noisy_labels,
+)
+from permll.functional.schedules import sigmoid_rampup
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
-from permll.methods._features import head_of, logits_and_features
+from permll.methods._features import find_head, logits_and_features
 
 
 class MLNT(Method):
-    """Cross-entropy, and consistency with a teacher after imagined steps on synthetic labels.
+    """Cross-entropy, and consistency with a teacher after meta-steps on synthetic labels.
 
-    First a mentor is trained with cross-entropy alone. Its weights that fit noisy validation labels best are frozen: by
-    its features, one knows which samples of a batch are alike. Then the student begins from weights of its own. In each
-    of its steps, M times, a part of the batch gets the labels of neighbors, the student imagines a step on them,
-    θ_m = θ - η ∇CE(θ, ŷ_m), and pays KL(teacher ‖ p(θ_m)). The teacher is the running mean of the student, and the one
-    who predicts; until that mean begins, it is a copy of whoever is trained.
+    A mentor is trained first, with cross-entropy. Its best weights by noisy validation labels are frozen; its features
+    determine the nearest neighbors within a batch. Then the student is trained from its own initial weights. In each
+    step, M times, a random part of the batch gets the labels of neighbors, the student takes a meta-step on them,
+    θ_m = θ - η ∇CE(θ, ŷ_m), and KL(teacher ‖ p(θ_m)) is added to the loss. The teacher is an exponential moving average
+    (EMA) of the student, and predicts; before the EMA starts, it is a copy of the trained network.
 
     Args:
-        baseline: how long the mentor is trained: below 1 a share of all epochs, else epochs.
-        perturbations: M, the sets of synthetic labels per step.
-        share: of the batch that gets the label of a neighbor.
-        neighbors: how many of the nearest come into question.
-        meta_lr: η, of the imagined steps.
-        second_order: whether gradients see that an imagined step depends on the weights, as in the authors' code, or
-            not, as the paper says: for less time and memory.
-        weight: of the consistency; in the authors' code it is 1/c, by a mean over classes.
-        begin: after which share of the student's steps running mean and consistency begin.
-        full: at which share the consistency has its full weight, and the running mean its final decay.
-        decay: of the running mean until then.
-        final_decay: of the running mean from then on.
+        baseline: epochs of the mentor, or a fraction of all epochs if below 1.
+        perturbations: M, sets of synthetic labels per step.
+        fraction: fraction of the batch that gets the label of a neighbor.
+        neighbors: number of nearest neighbors to draw from.
+        meta_lr: η, step size of the meta-steps.
+        second_order: differentiate through the meta-step, as in the authors' code, or treat its gradient as constant,
+            as in the paper, which is cheaper.
+        weight: weight of the consistency; in the authors' code 1/c, by a mean over classes.
+        begin: fraction of the student's steps after which EMA and consistency start.
+        full: fraction of the student's steps after which the consistency has its full weight and the EMA its final
+            decay.
+        decay: initial decay of the EMA.
+        final_decay: final decay of the EMA.
     """
 
     network_names = ("net", "teacher", "mentor")
@@ -45,7 +52,7 @@ class MLNT(Method):
         *,
         baseline: float = 0.5,
         perturbations: int = 10,
-        share: float = 0.5,
+        fraction: float = 0.5,
         neighbors: int = 10,
         meta_lr: float = 0.2,
         second_order: bool = True,
@@ -58,37 +65,36 @@ class MLNT(Method):
         super().__init__()
         if perturbations < 1 or neighbors < 1:
             raise ValueError(f"perturbations and neighbors must be one or more, got {perturbations} and {neighbors}.")
-        for name, value in {"share": share, "decay": decay, "final_decay": final_decay}.items():
+        for name, value in {"fraction": fraction, "decay": decay, "final_decay": final_decay}.items():
             if not 0 <= value <= 1:
                 raise ValueError(f"{name} must lie in [0, 1], got {value}.")
         if not 0 <= begin <= full <= 1:
-            raise ValueError(f"begin and full must lie in [0, 1], in this order, got {begin} and {full}.")
-        self.baseline, self.perturbations, self.share, self.neighbors = baseline, perturbations, share, neighbors
+            raise ValueError(f"0 <= begin <= full <= 1 must hold, got {begin} and {full}.")
+        self.baseline, self.perturbations, self.fraction, self.neighbors = baseline, perturbations, fraction, neighbors
         self.meta_lr, self.second_order, self.weight = meta_lr, second_order, weight
         self.begin, self.full, self.decay, self.final_decay = begin, full, decay, final_decay
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
         self.steps: Tensor
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Find the steps at which something begins."""
+        """Convert the schedule to steps."""
         super().on_fit_start(info)
         mentor, student = (stage.epochs * info.steps_per_epoch for stage in self.stages(info.epochs))
-        self._first_of_student = mentor
-        # One step is plain at least: the teacher is to be a copy of the student before it is a mean.
-        self._first_with_teacher = mentor + max(1, math.ceil(self.begin * student))
-        self._first_in_full = mentor + self.full * student
+        self._student_start = mentor
+        # At least one step without the teacher, so that it is a copy of the student before it is an average.
+        self._teacher_start = mentor + max(1, math.ceil(self.begin * student))
+        self._ramp_end = mentor + self.full * student
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
-        """Return the mentor's training and the student's, which has not moved when it begins."""
+        """Return the training of the mentor and of the student."""
         mentor, student = divide_epochs(epochs, self.baseline)
         return Stage("mentor", mentor), Stage("student", student, "best")
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep over all rows, in which the mentor moves, or the student."""
+        """Return one pass over all samples, which trains the mentor or the student."""
         if number > 0:
             return None
-        assert self.info is not None
-        if epoch < self.stages(self.info.epochs)[0].epochs:
+        if self.stage_at(epoch) == "mentor":
             return TrainPass(loss="mentor_loss", networks=("mentor",))
         return TrainPass(networks=("net",))
 
@@ -97,45 +103,45 @@ class MLNT(Method):
         return cross_entropy(self.networks["mentor"](batch.x), batch.labels, reduction="none")
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return -log p_y of the student, and as soon as there is a teacher a/M Σ_m KL(teacher ‖ p(θ_m)), (B,)."""
+        """Return -log p_y of the student, and after the start a/M Σ_m KL(teacher ‖ p(θ_m)), (B,)."""
         student = self.networks["net"]
-        logits, seen = logits_and_features(student, batch.x)
+        logits, student_features = logits_and_features(student, batch.x)
         loss = cross_entropy(logits, batch.labels, reduction="none")
         step = int(self.steps)
-        if step < self._first_with_teacher:
+        if step < self._teacher_start:
             return loss
         with torch.no_grad():
             _, features = logits_and_features(self.networks["mentor"].eval(), batch.x)
             teacher = self.networks["teacher"](batch.x).softmax(-1)
-        neighbors = nearest_in_batch(features.float(), self.neighbors)
+        neighbors = batch_nearest_neighbors(features.float(), self.neighbors)
         parameters = dict(student.named_parameters())
-        # In mixed precision only the loop may ask for gradients of what the wrapper around a network returns.
-        head = head_of(student)
-        unwrapped = head(seen.to(head.weight.dtype))
-        kept_to = torch.zeros_like(loss)
+        # In mixed precision, the output of Fabric's wrapper cannot be differentiated outside Fabric.backward.
+        head = find_head(student)
+        unwrapped_logits = head(student_features.to(head.weight.dtype))
+        divergence = torch.zeros_like(loss)
         for _ in range(self.perturbations):
-            wrong = cross_entropy(unwrapped, self._perturbed(batch.labels, neighbors))
-            imagined = one_step(wrong, parameters, self.meta_lr, self.second_order)
-            kept_to = kept_to + consistency(_called_with(student, imagined, batch.x), teacher)
-        ramp = ramp_up((step - self._first_with_teacher) / max(self._first_in_full - self._first_with_teacher, 1))
-        return loss + self.weight * ramp / self.perturbations * kept_to
+            synthetic_loss = cross_entropy(unwrapped_logits, self._perturb_labels(batch.labels, neighbors))
+            updated = differentiable_sgd_step(synthetic_loss, parameters, self.meta_lr, self.second_order)
+            divergence = divergence + consistency_loss(_call_with(student, updated, batch.x), teacher)
+        ramp = sigmoid_rampup((step - self._teacher_start) / max(self._ramp_end - self._teacher_start, 1))
+        return loss + self.weight * ramp / self.perturbations * divergence
 
     @torch.no_grad()
     def on_step_end(self) -> None:
-        """Let the teacher follow."""
+        """Update the teacher."""
         self.steps += 1
         step = int(self.steps)
         teacher = self.networks["teacher"]
-        if step <= self._first_with_teacher:
-            trained = self.networks["mentor" if step <= self._first_of_student else "net"]
-            for own, followed in zip(_tensors(teacher), _tensors(trained), strict=True):
-                own.copy_(followed)
+        if step <= self._teacher_start:
+            trained = self.networks["mentor" if step <= self._student_start else "net"]
+            for average, value in zip(_tensors(teacher), _tensors(trained), strict=True):
+                average.copy_(value)
             return
-        taken = step - self._first_with_teacher  # a plain mean over these, until it is as long as the decay says
-        decay = min(self.decay if step <= self._first_in_full else self.final_decay, taken / (taken + 1))
-        # Not the buffers: the statistics of the teacher's batch norms are those of its own passes.
-        for own, followed in zip(teacher.parameters(), self.networks["net"].parameters(), strict=True):
-            own.lerp_(followed, 1 - decay)
+        num_averaged = step - self._teacher_start  # a plain mean over these, until the decay allows a longer window
+        decay = min(self.decay if step <= self._ramp_end else self.final_decay, num_averaged / (num_averaged + 1))
+        # Buffers are excluded: the teacher's batch norm statistics come from its own forward passes.
+        for average, value in zip(teacher.parameters(), self.networks["net"].parameters(), strict=True):
+            average.lerp_(value, 1 - decay)
 
     def predict(self, x: Tensor) -> Tensor:
         """Return the teacher's probabilities (B, c)."""
@@ -145,18 +151,18 @@ class MLNT(Method):
         """Return the teacher's probabilities (N, c)."""
         return predict_logits("teacher").softmax(-1)
 
-    def _perturbed(self, labels: Tensor, neighbors: Tensor) -> Tensor:
+    def _perturb_labels(self, labels: Tensor, neighbors: Tensor) -> Tensor:
         """Return the labels with a random part replaced by those of random neighbors."""
         count, k = neighbors.shape
-        rows = torch.randperm(count)[: int(self.share * count) if k else 0]
+        rows = torch.randperm(count)[: int(self.fraction * count) if k else 0]
         picks = torch.randint(max(k, 1), rows.shape)
-        return synthetic_labels(labels, neighbors, rows.to(labels.device), picks.to(labels.device))
+        return synthetic_noisy_labels(labels, neighbors, rows.to(labels.device), picks.to(labels.device))
 
 
-def _called_with(network: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
-    """Return the network's logits with other parameters; the statistics of its batch norms stay as they are."""
+def _call_with(network: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+    """Return the network's logits with other parameters; its batch norm statistics stay unchanged."""
     buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
-    # The wrapper around a network has it under two names, and tied weights would be put back in the wrong order.
+    # Fabric's wrapper contains the network under two names; tied weights would be restored in the wrong order.
     return functional_call(network, parameters | buffers, x, tie_weights=False)
 
 

@@ -1,4 +1,4 @@
-"""MORPH: training on everything turns by itself into training on what was memorised (KDD 2021)."""
+"""MORPH: self-transition from training on all samples to training on memorized ones (KDD 2021)."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -7,40 +7,39 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.meta import ramp_up
-from permll.functional.morph import NONE, add_to_history, memorized, rate_from_areas
-from permll.functional.prediction_memory import in_order
+from permll.functional.morph import NO_PREDICTION, is_memorized, noise_rate_from_loss_areas, update_prediction_history
+from permll.functional.schedules import sigmoid_rampup
 from permll.functional.selection import selection_weights
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer
 
 
 class MORPH(Method):
-    """Cross-entropy on all samples first, then on a safe set that grows and is cleaned as training goes on.
+    """Cross-entropy on all samples, then on a safe set that is updated at every visit.
 
-    A sample is memorised if its label is what the network predicted most often in its last q visits. Right labels are
-    memorised first. So the first phase ends when as many samples are memorised as labels are right, (1 - τ) N: at this
-    point as many wrong labels are memorised as right ones are not. Those memorised are the safe set. From then on
-    cross-entropy learns from the safe samples of a batch alone, and J = |p(x) - p(x')|² asks for the same prediction
-    of two views of every sample; each visit takes a sample into the safe set, or out of it.
+    A sample is memorized if its label is the most frequent prediction in its last q visits. Correct labels are
+    memorized first. The first phase therefore ends when the number of memorized samples reaches that of correct labels,
+    (1 - τ) N: then as many wrong labels are memorized as correct ones are not. The memorized samples form the safe set.
+    In the second phase cross-entropy uses the safe samples of a batch, and J = |p(x) - p(x')|² asks for equal
+    predictions of two views of every sample; each visit adds a sample to the safe set or removes it.
 
-    τ follows from the sum of each sample's losses over all epochs so far, the area under its loss curve: two normal
-    distributions are fitted to these areas, and τ is the share of the upper one.
+    τ is estimated from the sum of each sample's losses over all epochs so far, the area under its loss curve: two
+    normal distributions are fitted to these areas, and τ is the weight of the upper one.
 
     Args:
-        history: q, the visits that decide what is memorised, below 1 as a share of all epochs; the authors' 10 of 120.
-            The first phase lasts so many epochs at least.
-        weight: of J, when it has risen.
-        ramp: the epochs in which it rises after the first phase, below 1 as a share of all epochs; the paper does not
-            say.
-        against: the view that J compares the weak one with: ``"weak"`` for another draw of it, or ``"strong"``.
+        history: q, visits that determine whether a sample is memorized, or a fraction of all epochs if below 1; the
+            authors' 10 of 120. The first phase lasts at least this long.
+        weight: final weight of J.
+        ramp: epochs over which the weight of J rises in the second phase, or a fraction of all epochs if below 1; not
+            specified in the paper.
+        consistency_view: second view in J: ``"weak"`` for another draw of the weak view, or ``"strong"``.
     """
 
     histories: SampleBuffer
     areas: SampleBuffer
     safe: SampleBuffer
     rate: Tensor
-    begin: Tensor
+    second_phase: Tensor
     consistency: Tensor
 
     def __init__(
@@ -49,97 +48,98 @@ class MORPH(Method):
         history: float = 1 / 12,
         weight: float = 5.0,
         ramp: float = 0.25,
-        against: Literal["weak", "strong"] = "weak",
+        consistency_view: Literal["weak", "strong"] = "weak",
     ) -> None:
         super().__init__()
         if history <= 0:
             raise ValueError(f"history must be positive, got {history}.")
         if weight < 0 or ramp < 0:
             raise ValueError(f"weight and ramp must be 0 or more, got {weight} and {ramp}.")
-        self.history, self.weight, self.ramp, self.against = history, weight, ramp, against
+        self.history, self.weight, self.ramp, self.consistency_view = history, weight, ramp, consistency_view
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Make empty histories; every sample is safe."""
+        """Allocate empty histories; every sample is safe."""
         super().on_fit_start(info)
-        self._visits = min(max(in_epochs(self.history, info.epochs), 1), info.epochs)
+        self._history_size = min(max(in_epochs(self.history, info.epochs), 1), info.epochs)
         self._ramp = in_epochs(self.ramp, info.epochs)
-        self.histories = SampleBuffer(info.labels, info.ids, (self._visits,), fill=NONE, dtype=torch.int32)
+        self.histories = SampleBuffer(
+            info.labels, info.ids, (self._history_size,), fill=NO_PREDICTION, dtype=torch.int32
+        )
         self.areas = SampleBuffer(info.labels, info.ids)
         self.safe = SampleBuffer(info.labels, info.ids, fill=True, dtype=torch.bool)
         self.register_buffer("rate", torch.zeros(()))
-        self.register_buffer("begin", torch.tensor(info.epochs))  # of the second phase: not known yet
-        self.register_buffer("consistency", torch.zeros(()))  # the present weight of J
+        self.register_buffer("second_phase", torch.tensor(info.epochs))  # its first epoch, once it is known
+        self.register_buffer("consistency", torch.zeros(()))  # current weight of J
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep over all rows: on their labels, or on those of the safe set and two views of all."""
+        """Return one pass over all samples, with the loss of the phase and a second view for J."""
         if number > 0:
             return None
-        begin = int(self.begin)
-        if epoch < begin:
+        start = int(self.second_phase)
+        if epoch < start:
             return TrainPass()
         if self.weight == 0:
-            return TrainPass(loss="evolve")
-        self.consistency.fill_(self.weight * ramp_up((epoch - begin) / self._ramp if self._ramp else 1.0))
-        return TrainPass({"batch": StreamSpec(("weak", "weak:2" if self.against == "weak" else "strong"))}, "evolve")
+            return TrainPass(loss="safe_loss")
+        self.consistency.fill_(self.weight * sigmoid_rampup((epoch - start) / self._ramp if self._ramp else 1.0))
+        second_view = "weak:2" if self.consistency_view == "weak" else "strong"
+        return TrainPass({"batch": StreamSpec(("weak", second_view))}, "safe_loss")
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return -log p_y (B,), and remember losses and predictions."""
+        """Return -log p_y (B,); records losses and predictions."""
         logits = self.networks["net"](batch.x)
         losses = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
-        for visits in in_order(batch.index):
-            samples = batch.index[visits]
-            self.areas.write(samples, self.areas.read(samples) + losses.detach()[visits])
-        self._remember(batch.index, logits)
+        self.areas.add(batch.index, losses)
+        self._record(batch.index, logits)
         return losses
 
-    def evolve(self, batch: Batch) -> Tensor:
-        """Return -log p_y (B,) of safe samples, weighted as their mean, and J of all; remember predictions."""
+    def safe_loss(self, batch: Batch) -> Tensor:
+        """Return -log p_y (B,) of safe samples, weighted as a mean, plus J of all; records predictions."""
         logits, *other = self.networks["net"](torch.cat([*batch.views.values()])).chunk(len(batch.views))
         losses = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
         losses = selection_weights(self.safe.read(batch.index)) * losses
         for view in other:
             losses = losses + self.consistency * (logits.softmax(-1) - view.softmax(-1)).square().sum(-1)
-        self._remember(batch.index, logits)
-        self.safe.write(batch.index, memorized(self.histories.read(batch.index), batch.labels))
+        self._record(batch.index, logits)
+        self.safe.write(batch.index, is_memorized(self.histories.read(batch.index), batch.labels))
         return losses
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
-        """Estimate the noise rate in the first phase, and end it if as many samples are memorised as labels right."""
-        assert self.info is not None
-        if epoch >= int(self.begin):
+        """Estimate the noise rate in the first phase; end it if as many samples are memorized as labels are correct."""
+        if epoch >= int(self.second_phase):
             return
-        found = rate_from_areas(self.areas.values)
-        if found is not None:
-            self.rate.fill_(found)
-        known = memorized(self.histories.values, self.histories.labels)
-        if epoch + 1 >= self._visits and int(known.sum()) >= (1 - self.rate.item()) * len(known):
-            self.safe.values.copy_(known)
-            self.begin.fill_(epoch + 1)
+        rate = noise_rate_from_loss_areas(self.areas.values)
+        if rate is not None:
+            self.rate.fill_(rate)
+        memorized_mask = is_memorized(self.histories.values, self.histories.labels)
+        num_correct = (1 - self.rate.item()) * len(memorized_mask)
+        if epoch + 1 >= self._history_size and int(memorized_mask.sum()) >= num_correct:
+            self.safe.values.copy_(memorized_mask)
+            self.second_phase.fill_(epoch + 1)
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
-        """Return the share (N, c) of each label among the predictions of the history and the present one."""
-        present = super().corrected_labels(predict_logits)
-        past = self.histories.values.to(present.device)
-        votes = torch.zeros_like(present)
-        for visit in past.T:
-            votes.scatter_add_(1, visit.clamp_min(0)[:, None].long(), (visit != NONE)[:, None].to(votes))
-        return (votes + present) / (votes.sum(1, keepdim=True) + 1)
+        """Return the frequency (N, c) of each class among the past predictions and the current probabilities."""
+        probabilities = super().corrected_labels(predict_logits)
+        history = self.histories.values.to(probabilities.device)
+        votes = torch.zeros_like(probabilities)
+        for visit in history.T:
+            votes.scatter_add_(1, visit.clamp_min(0)[:, None].long(), (visit != NO_PREDICTION)[:, None].to(votes))
+        return (votes + probabilities) / (votes.sum(1, keepdim=True) + 1)
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the noise rate as it is estimated, the share of memorised samples, and that of the safe set."""
-        known = memorized(self.histories.values, self.histories.labels)
+        """Return the estimated noise rate, and the fractions of memorized and of safe samples."""
+        memorized_mask = is_memorized(self.histories.values, self.histories.labels)
         return {
             "noise_rate": self.rate.item(),
-            "memorised": known.double().mean().item(),
+            "memorised": memorized_mask.double().mean().item(),
             "safe": self.safe.values.double().mean().item(),
         }
 
     def resolved_params(self) -> dict[str, Any]:
-        """Return the noise rate that ended the first phase, and the epochs of that phase: all, if it never ended."""
-        return {"noise_rate": round(self.rate.item(), 4), "first_phase": int(self.begin)}
+        """Return the noise rate that ended the first phase, and the length of that phase in epochs."""
+        return {"noise_rate": round(self.rate.item(), 4), "first_phase": int(self.second_phase)}
 
-    def _remember(self, index: Tensor, logits: Tensor) -> None:
+    def _record(self, index: Tensor, logits: Tensor) -> None:
         predicted = logits.detach().argmax(-1)
-        for visits in in_order(index):
-            samples = index[visits]
-            self.histories.write(samples, add_to_history(self.histories.read(samples), predicted[visits]))
+        self.histories.update(
+            index, lambda history, positions: update_prediction_history(history, predicted[positions])
+        )

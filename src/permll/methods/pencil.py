@@ -1,4 +1,4 @@
-"""PENCIL: every sample owns a label distribution that back-propagation moves along with the network (CVPR 2019)."""
+"""PENCIL: a label distribution per sample, trained by back-propagation with the network (CVPR 2019)."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -6,35 +6,37 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.refurbish import divergence, pencil_loss
+from permll.functional.refurbish import kl_divergence, pencil_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._state import SampleParameter
 
 Compatibility = Literal["softened", "plain"]
+LOSSES = {"given labels": "loss", "moving labels": "label_update_loss", "final labels": "final_loss"}  # by stage
 
 
 class Pencil(Method):
-    """Plain training; then network and label logits ỹ move together; then the network learns the labels d = softmax(ỹ).
+    """Standard training; then network and label logits ỹ together; then the network on d = softmax(ỹ).
 
-    Together they minimise KL(p || d) / c + α compatibility(d, y) + β H(p) / c, with plain steps of ỹ; the last stage
-    has the first term alone. The learning rate is constant at first, and falls tenfold after each third of that stage.
+    The second stage minimizes KL(p || d) / c + α compatibility(d, y) + β H(p) / c, with plain gradient steps of ỹ; the
+    last stage has the first term only. The learning rate is constant in the first two stages, and falls tenfold after
+    each third of the last.
 
     Args:
-        first: how long plain training on the given labels lasts: so many epochs, or below 1 a share of all.
-        second: how long the labels move, likewise.
-        alpha: α, how hard the given labels hold on to d.
-        beta: β, the weight of the entropy, which makes predictions certain.
-        lr: the step of ỹ per visit, the paper's λ / B; default 0.46875 c, the authors' 600 / 128 for ten classes.
-        init: K, the head start of the given label in ỹ.
-        compatibility: ``"softened"``, -log softmax(d)_y as the authors compute it, or ``"plain"``, -log d_y as they
-            write it: a label that the network contradicts with certainty can then only turn if α < 1 / c.
-        final_lr: the network's learning rate at the beginning of the last stage; default the recipe's.
+        first: epochs of cross-entropy on the given labels, or a fraction of all epochs if below 1.
+        second: epochs in which the labels are trained, likewise.
+        alpha: α, weight of the compatibility of d with the given labels.
+        beta: β, weight of the entropy, which makes predictions confident.
+        lr: step size of ỹ per visit, the paper's λ / B; default 0.46875 c, the authors' 600 / 128 for ten classes.
+        init: K, initial logit of the given label.
+        compatibility: ``"softened"``, -log softmax(d)_y as in the authors' code, or ``"plain"``, -log d_y as in the
+            paper: a label that a confident network contradicts can then only be corrected if α < 1 / c.
+        final_lr: initial learning rate of the last stage; default the recipe's.
     """
 
     batch_coupling = "logits"
 
     label_logits: SampleParameter
-    rate: float
+    label_lr: float
 
     def __init__(
         self,
@@ -51,14 +53,14 @@ class Pencil(Method):
         super().__init__()
         self.first, self.second, self.alpha, self.beta, self.init = first, second, alpha, beta, init
         self.lr, self.final_lr, self.softened = lr, final_lr, compatibility == "softened"
-        self._visits = 0  # of the step under way
+        self._batch_size = 0
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Make the label logits: K for the given label, 0 for the others."""
+        """Allocate the label logits: K for the given label, 0 for the others."""
         super().on_fit_start(info)
         self.label_logits = SampleParameter(info.labels, info.ids, (info.num_classes,))
         self.label_logits.values.scatter_(1, info.labels[:, None], self.init)
-        self.rate = 600 / 128 / 10 * info.num_classes if self.lr is None else self.lr
+        self.label_lr = 600 / 128 / 10 * info.num_classes if self.lr is None else self.lr
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return the three stages."""
@@ -75,40 +77,37 @@ class Pencil(Method):
         )
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep over all rows, with the loss of the stage."""
-        assert self.info is not None
-        first, second, _ = divide_epochs(self.info.epochs, self.first, self.second)
-        loss = "loss" if epoch < first else "moving_loss" if epoch < first + second else "final_loss"
-        return TrainPass(loss=loss) if number == 0 else None
+        """Return one pass over all samples, with the loss of the stage."""
+        return TrainPass(loss=LOSSES[self.stage_at(epoch)]) if number == 0 else None
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,)."""
         return nn.functional.cross_entropy(self.networks["net"](batch.x), batch.labels, reduction="none")
 
-    def moving_loss(self, batch: Batch) -> Tensor:
-        """Return KL(p || d) / c + α compatibility(d, y) + β H(p) / c, (B,), whose gradient ỹ follows."""
+    def label_update_loss(self, batch: Batch) -> Tensor:
+        """Return KL(p || d) / c + α compatibility(d, y) + β H(p) / c, (B,)."""
         logits, label_logits = self.networks["net"](batch.x), self.label_logits(batch.index)
-        self._visits = len(batch.index)
+        self._batch_size = len(batch.index)
         return pencil_loss(logits, label_logits, batch.labels, self.alpha, self.beta, softened=self.softened)
 
     def final_loss(self, batch: Batch) -> Tensor:
-        """Return KL(p || d) / c, (B,), with labels that rest."""
+        """Return KL(p || d) / c, (B,), with fixed labels."""
         logits = self.networks["net"](batch.x)
-        return divergence(logits, self.label_logits.read(batch.index)) / logits.shape[1]
+        return kl_divergence(logits, self.label_logits.read(batch.index)) / logits.shape[1]
 
     def on_step_end(self) -> None:
-        """Move the visited label logits by their own gradients, of which the loop took the mean."""
-        self.label_logits.step(self.rate * self._visits)
+        """Update the label logits of the batch; the batch size undoes the trainer's mean."""
+        self.label_logits.step(self.label_lr * self._batch_size)
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return d = softmax(ỹ)."""
         return self.label_logits.values.softmax(-1)
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the share of labels that turned."""
-        turned = self.label_logits.values.argmax(-1) != self.label_logits.labels
-        return {"turned": turned.double().mean().item()}
+        """Return the fraction of corrected labels."""
+        corrected = self.label_logits.values.argmax(-1) != self.label_logits.labels
+        return {"corrected": corrected.double().mean().item()}
 
     def resolved_params(self) -> dict[str, Any]:
-        """Return what follows from the number of classes."""
-        return {"lr": self.rate}
+        """Return the step size, which may follow from the number of classes."""
+        return {"lr": self.label_lr}

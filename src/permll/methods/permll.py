@@ -1,4 +1,4 @@
-"""PermLL: every sample owns a learned convex combination of label swaps that corrects its loss (AAAI 2023)."""
+"""PermLL: a trained convex combination of label permutations per sample corrects its loss (AAAI 2023)."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -16,20 +16,20 @@ Balance = Literal["none", "given", "corrected"]
 
 
 class PermLL(Method):
-    """The paper's method: the loss through the layer, α moved with its own constant step.
+    """The loss through a ``PermutationLayer``, whose weights α have their own constant step size.
 
     Args:
-        init: I_α, the initial weight of the given label; default as in ``PermutationLayer``.
-        lr: the step of α per visit, the paper's η / B. Or:
-        correct_after: the fraction of training after which a contradicted label turns; default 0.3 if ``lr`` is not given.
-        on: where the layer stands, ``"prediction"`` or ``"label"``.
+        init: I_α, initial weight of the given label; default as in ``PermutationLayer``.
+        lr: step size of α per visit, the paper's η / B. Alternative to ``correct_after``.
+        correct_after: fraction of training after which a contradicted label is corrected; default 0.3 without ``lr``.
+        on: position of the layer, ``"prediction"`` or ``"label"``.
         loss: ``"ce"``, ``"kl"``, ``"l1"`` or ``"l2"``.
-        warm_up: so many steps of plain cross-entropy first, in which α rests; below 1, this share of the epochs.
-        balance: draw every class equally often: by the ``"given"`` labels, or after each epoch by the ``"corrected"``
-            ones, as the paper does on Clothing1M.
-        networks: how many networks share α; their losses are summed, so α moves by the sum too.
-        top_k: keep so many entries of a row of α, and one number for the others; for many classes. Default all.
-        state: how α is kept: ``"float32"``, as ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
+        warm_up: initial steps of cross-entropy with constant α; if below 1, a fraction of the epochs.
+        balance: class-balanced sampling: by the ``"given"`` labels, or by the ``"corrected"`` ones after each epoch, as
+            in the paper on Clothing1M.
+        networks: number of networks that share α; their losses are summed, and so are the steps of α.
+        top_k: number of entries of α to store per sample, the others as one value; for many classes. Default all.
+        state: storage of α: ``"float32"``, ``"bfloat16"`` (half the memory), or ``"disk"``, in a temporary file.
     """
 
     batch_coupling = "logits"
@@ -63,7 +63,7 @@ class PermLL(Method):
         self._epochs = 0
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Make the layer, a row of α for every sample."""
+        """Create the layer, with a row of α for every sample."""
         super().on_fit_start(info)
         self._epochs = info.epochs
         self.layer = PermutationLayer(
@@ -80,58 +80,58 @@ class PermLL(Method):
         )
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep over all rows, or over a balanced draw of them."""
+        """Return one pass over all samples, or over a class-balanced draw."""
         if number > 0:
             return None
-        loss = "plain_loss" if self.warm_up < 1 and epoch < self.warm_up * self._epochs else "loss"
+        loss = "warm_up_loss" if self.warm_up < 1 and epoch < self.warm_up * self._epochs else "loss"
         if self.balance == "none":
             return TrainPass(loss=loss)
         labels = self._layer.argmax() if self.balance == "corrected" else None
         return TrainPass({"batch": StreamSpec(order="weighted", labels=labels)}, loss=loss)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the sum over the networks of the loss (B,) through the layer, or in warm-up of -log p_y."""
-        if self._warming_up:
-            return self.plain_loss(batch)
+        """Return the sum over the networks of the loss (B,) through the layer; in the warm-up, of -log p_y."""
+        if self._is_warming_up:
+            return self.warm_up_loss(batch)
         logits = [network(batch.x) for network in self.networks.values()]
-        return _sum([self._layer(one, batch.index, reduction="none") for one in logits])
+        return _sum_losses([self._layer(one, batch.index, reduction="none") for one in logits])
 
-    def plain_loss(self, batch: Batch) -> Tensor:
+    def warm_up_loss(self, batch: Batch) -> Tensor:
         """Return the sum over the networks of -log p_y (B,)."""
         logits = [network(batch.x) for network in self.networks.values()]
-        return _sum([nn.functional.cross_entropy(one, batch.labels, reduction="none") for one in logits])
+        return _sum_losses([nn.functional.cross_entropy(one, batch.labels, reduction="none") for one in logits])
 
     def on_step_end(self) -> None:
-        """Move the visited rows of α, except in warm-up."""
+        """Update the visited rows of α; the warm-up visits none."""
         self._layer.step()
         self.steps += 1
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
-        """Return a = softmax(α), (N, c): what training has come to believe of each label."""
+        """Return a = softmax(α), (N, c)."""
         return self._layer.weights()
 
     def label_quality(self, predict_logits: PredictLogits) -> Tensor:
-        """Return r_y = softmax(α + logits)_y (N,), the mean over the networks: what input and label together say."""
+        """Return the posterior of the given label r_y = softmax(α + logits)_y (N,), the mean over the networks."""
         return torch.stack([self._layer.label_quality(predict_logits(name)) for name in self.networks]).mean(0)
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the share of labels that turned."""
-        turned = self._layer.argmax() != self._layer.labels
-        return {"turned": turned.double().mean().item()}
+        """Return the fraction of corrected labels."""
+        corrected = self._layer.argmax() != self._layer.labels
+        return {"corrected": corrected.double().mean().item()}
 
     def resolved_params(self) -> dict[str, Any]:
-        """Return what follows from the number of classes and epochs."""
+        """Return initial weight and step size, which may follow from the numbers of classes and epochs."""
         return {"init": self._layer.init, "lr": self._layer.lr}
 
     @property
     def _layer(self) -> PermutationLayer:
-        assert self.layer is not None, "on_fit_start makes the layer"
+        assert self.layer is not None, "call on_fit_start first"
         return self.layer
 
     @property
-    def _warming_up(self) -> bool:
+    def _is_warming_up(self) -> bool:
         return self.warm_up >= 1 and int(self.steps) < self.warm_up
 
 
-def _sum(losses: list[Tensor]) -> Tensor:
+def _sum_losses(losses: list[Tensor]) -> Tensor:
     return losses[0] if len(losses) == 1 else torch.stack(losses).sum(0)

@@ -1,4 +1,4 @@
-"""Symmetric learning: cross-entropy both ways round, from label to prediction and back (Wang et al., 2019)."""
+"""Symmetric learning: cross-entropy plus reverse cross-entropy (Wang et al., 2019)."""
 
 from torch import Tensor
 
@@ -11,9 +11,9 @@ class SymmetricLearning(Method):
     """α CE + β RCE, where the reverse cross-entropy -Σ_k p_k log e_y[k] with log 0 = A is -A (1 - p_y).
 
     Args:
-        alpha: α, the weight of cross-entropy, which converges but overfits.
-        beta: β, the weight of the reverse one, which resists wrong labels.
-        A: what stands for log 0. The paper says -4; its code has log 1e-4 = -9.21, which is as good as a larger β.
+        alpha: α, weight of cross-entropy, which converges but overfits.
+        beta: β, weight of reverse cross-entropy, which is robust to wrong labels.
+        A: value of log 0: -4 in the paper, log 1e-4 = -9.21 in its code, which acts like a larger β.
     """
 
     batch_coupling = "none"
@@ -21,7 +21,7 @@ class SymmetricLearning(Method):
     def __init__(self, *, alpha: float = 0.1, beta: float = 1.0, A: float = -4.0) -> None:
         super().__init__()
         if alpha < 0 or beta < 0 or A >= 0:
-            raise ValueError(f"α and β must not be negative, and A must be; got {alpha}, {beta} and {A}.")
+            raise ValueError(f"alpha and beta must be 0 or more and A negative, got {alpha}, {beta} and {A}.")
         self.alpha, self.beta, self.A = alpha, beta, A
 
     def loss(self, batch: Batch) -> Tensor:

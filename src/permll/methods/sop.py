@@ -1,4 +1,4 @@
-"""SOP: every sample learns a sparse term that stands for the noise in its label (ICML 2022)."""
+"""SOP: a trained sparse term per sample models the noise of its label (ICML 2022)."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -7,37 +7,37 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import sop_cross_entropy, sop_labels, sop_noise, sop_squared_error
-from permll.functional.refurbish import class_prior_divergence, divergence
+from permll.functional.prediction_memory import sop_corrected_labels, sop_cross_entropy, sop_noise, sop_squared_error
+from permll.functional.refurbish import class_prior_divergence, kl_divergence
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
 from permll.methods._state import SampleParameter, State, check_top_k, storage_kwargs
 
-Learning = Literal["cross_entropy", "both"]
+ULoss = Literal["cross_entropy", "both"]
 
 
 class SOP(Method):
-    """Cross-entropy of p + s with the given label, where s = u² e_y - v² (1 - e_y) learns what is noise in it.
+    """Cross-entropy of p + s with the given label, where s = u² e_y - v² (1 - e_y) models the label noise.
 
-    s begins next to nothing, and grows by each visit in proportion to what it is: first where the network contradicts
-    the label again and again. u learns by the cross-entropy, v by the squared error |e_k + s - e_y|² of the class k the
-    network would choose; both move by their own plain steps and stay within [-1, 1]. Prediction is the network's alone.
+    s is almost 0 at first, and grows at each visit in proportion to its size, fastest where the network repeatedly
+    contradicts the label. u is trained with the cross-entropy, v with the squared error |e_k + s - e_y|² of the
+    predicted class k; both take plain gradient steps and are clamped to [-1, 1]. The network alone predicts.
 
     Args:
-        lr_u: the step of u per visit, the paper's α_u / B; default 0.78125 / c, the authors' 10 / 128 for ten classes
-            and 1 / 128 for a hundred, with which u begins to grow at one pace for any c.
-        lr_v: the step of v per visit, the paper's α_v / B.
-        init: what u and v begin with.
-        u_by: what u learns by: ``"cross_entropy"``, as in the paper, or ``"both"``, as in the authors' later code: it
-            then grows even where the network is so sure that the cross-entropy has come to its bound.
-        consistency: λ_C, the weight of KL(p || p') with the strongly changed view; SOP+ has 0.9.
-        balance: λ_B, the weight of the divergence of a batch's mean prediction from equal shares; SOP+ has 0.1.
-        top_k: keep so many entries of a row of v, and one number for the others; for many classes. Default all.
-        state: how v is kept: ``"float32"``, as ``"bfloat16"`` (half the room), or on ``"disk"``, in a temporary file.
+        lr_u: step size of u per visit, the paper's α_u / B; default 0.78125 / c, the authors' 10 / 128 for ten classes
+            and 1 / 128 for a hundred, so that the initial growth of u does not depend on c.
+        lr_v: step size of v per visit, the paper's α_v / B.
+        init: initial value of u and v.
+        u_loss: loss of u: ``"cross_entropy"``, as in the paper, or ``"both"``, as in the authors' later code: u then
+            grows even where the cross-entropy is saturated.
+        consistency: λ_C, weight of KL(p || p') with the strong view; SOP+ has 0.9.
+        balance: λ_B, weight of KL(1/c || mean prediction of the batch); SOP+ has 0.1.
+        top_k: number of entries of v to store per sample, the others as their mean; for many classes. Default all.
+        state: storage of v: ``"float32"``, ``"bfloat16"`` (half the memory), or ``"disk"``, in a temporary file.
     """
 
     u: SampleParameter
     v: SampleParameter
-    rate_u: float
+    resolved_lr_u: float
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SOP(Method):
         lr_u: float | None = None,
         lr_v: float = 10 / 128,
         init: float = 1e-8,
-        u_by: Learning = "cross_entropy",
+        u_loss: ULoss = "cross_entropy",
         consistency: float = 0.0,
         balance: float = 0.0,
         top_k: int | None = None,
@@ -54,62 +54,62 @@ class SOP(Method):
         super().__init__()
         check_top_k(top_k)
         if not 0 < init <= 1:
-            raise ValueError(f"init must lie in (0, 1], for u and v never leave 0; got {init}.")
+            raise ValueError(f"init must lie in (0, 1], since u and v would stay at 0; got {init}.")
         for name, value in {"lr_u": lr_u, "lr_v": lr_v, "consistency": consistency, "balance": balance}.items():
             if value is not None and value < 0:
                 raise ValueError(f"{name} must be 0 or more, got {value}.")
-        self.lr_u, self.lr_v, self.init, self.u_by = lr_u, lr_v, init, u_by
+        self.lr_u, self.lr_v, self.init, self.u_loss = lr_u, lr_v, init, u_loss
         self.consistency, self.balance, self.top_k, self.state = consistency, balance, top_k, state
-        self._index = torch.empty(0, dtype=torch.int64)  # of the batch under way
+        self._index = torch.empty(0, dtype=torch.int64)  # of the current batch
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Make u and v."""
+        """Allocate u and v."""
         super().on_fit_start(info)
         self.u = SampleParameter(info.labels, info.ids, fill=self.init)
-        kept = storage_kwargs(self.top_k, self.state)
-        self.v = SampleParameter(info.labels, info.ids, (info.num_classes,), fill=self.init, **kept)
-        self.rate_u = 100 / 128 / info.num_classes if self.lr_u is None else self.lr_u
+        storage = storage_kwargs(self.top_k, self.state)
+        self.v = SampleParameter(info.labels, info.ids, (info.num_classes,), fill=self.init, **storage)
+        self.resolved_lr_u = 100 / 128 / info.num_classes if self.lr_u is None else self.lr_u
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep over all rows, with a strong view beside the weak one if predictions are to agree."""
+        """Return one pass over all samples, with a strong view for the consistency."""
         views = ("weak", "strong") if self.consistency > 0 else ("weak",)
         return TrainPass({"batch": StreamSpec(views)}) if number == 0 else None
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the cross-entropy with s, the squared error, and what SOP+ adds, (B,)."""
+        """Return the cross-entropy with s, the squared error, and the terms of SOP+, (B,)."""
         logits, *other = self.networks["net"](torch.cat([*batch.views.values()])).chunk(len(batch.views))
         self._index, labels = batch.index, batch.labels
         u, v = self.u(batch.index), self.v(batch.index)
         losses = sop_cross_entropy(logits, sop_noise(u, v.detach(), labels), labels)
-        by_error = u if self.u_by == "both" else u.detach()
-        losses = losses + sop_squared_error(logits, sop_noise(by_error, v, labels), labels)
+        error_u = u if self.u_loss == "both" else u.detach()
+        losses = losses + sop_squared_error(logits, sop_noise(error_u, v, labels), labels)
         for strong in other:
-            losses = losses + self.consistency * divergence(logits.detach(), strong)
+            losses = losses + self.consistency * kl_divergence(logits.detach(), strong)
         if self.balance > 0:
-            even = torch.full_like(logits[0], 1 / logits.shape[1])
-            losses = losses + self.balance * class_prior_divergence(logits, even)
+            uniform = torch.full_like(logits[0], 1 / logits.shape[1])
+            losses = losses + self.balance * class_prior_divergence(logits, uniform)
         return losses
 
     def on_step_end(self) -> None:
-        """Move u and v of the visited samples by their own gradients, of which the loop took the mean."""
-        size = len(self._index)
-        for rows, lr in ((self.u, self.rate_u), (self.v, self.lr_v)):
-            rows.step(lr * size)
+        """Update u and v of the batch; the batch size undoes the trainer's mean."""
+        batch_size = len(self._index)
+        for rows, lr in ((self.u, self.resolved_lr_u), (self.v, self.lr_v)):
+            rows.step(lr * batch_size)
             rows.write(self._index, rows.read(self._index).clamp(-1, 1))
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return e_y - s, as probabilities."""
-        return self.v.table.each(self._believed)
+        return self.v.table.map_rows(self._denoised_labels)
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the share of labels that s outweighs."""
-        believed = self.v.table.each(lambda v, at: self._believed(v, at).argmax(-1))
-        return {"turned": (believed != self.u.labels).double().mean().item()}
+        """Return the fraction of corrected labels."""
+        labels = self.v.table.map_rows(lambda v, rows: self._denoised_labels(v, rows).argmax(-1))
+        return {"corrected": (labels != self.u.labels).double().mean().item()}
 
     def resolved_params(self) -> dict[str, Any]:
-        """Return what follows from the number of classes."""
-        return {"lr_u": self.rate_u}
+        """Return the step size of u, which may follow from the number of classes."""
+        return {"lr_u": self.resolved_lr_u}
 
-    def _believed(self, v: Tensor, at: Tensor) -> Tensor:
-        u, labels = self.u.read(at), self.u.labels[at]
-        return sop_labels(sop_noise(u, v.to(u), labels), labels)
+    def _denoised_labels(self, v: Tensor, rows: Tensor) -> Tensor:
+        u, labels = self.u.read(rows), self.u.labels[rows]
+        return sop_corrected_labels(sop_noise(u, v.to(u), labels), labels)

@@ -1,10 +1,10 @@
-"""A linear noise layer after the softmax, kept stochastic by projection (ICLR workshop 2015)."""
+"""A linear noise layer after the softmax, projected to stochastic matrices (ICLR workshop 2015)."""
 
 import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.noise_adaptation import nearest_stochastic
+from permll.functional.noise_adaptation import project_to_stochastic
 from permll.methods._base import FitInfo, PredictLogits, Stage
 from permll.methods._noise_layer import NoiseLayer
 
@@ -12,49 +12,53 @@ from permll.methods._noise_layer import NoiseLayer
 class Sukhbaatar(NoiseLayer):
     """-log (p Q)_y with a linear layer Q, which is projected to the stochastic matrices after every step.
 
-    Q is the identity as long as the network is trained alone. Then it learns, and decays: that drives it away from the
-    identity, so that Q rather than the network takes up the noise.
+    Q is the identity at first, while the network is trained alone. Then Q is trained with weight decay, which drives it
+    away from the identity, so that Q rather than the network absorbs the noise.
 
     Args:
-        freeze: how long Q rests: below 1 a share of all epochs, else epochs.
-        decay: λ of the penalty λ/2 mean_i ‖Q_i‖². It is a mean over rows, so that λ means the same for any c.
-        pace: the step of Q in steps of the network, for an optimizer that does not rescale gradients.
-        least: the least that an entry of Q may be, as a share of 1/c: no label becomes impossible.
+        freeze: epochs with constant Q, or a fraction of all epochs if below 1.
+        decay: λ of the penalty λ/2 mean_i ‖Q_i‖². The mean over rows makes λ independent of c.
+        lr_factor: learning rate of Q relative to the network's, for optimizers that do not rescale gradients.
+        min_entry: lower bound of the entries of Q, as a multiple of 1/c, so that every label stays possible.
     """
 
-    def __init__(self, *, freeze: float = 0.75, decay: float = 0.3, pace: float = 0.1, least: float = 0.01) -> None:
+    def __init__(
+        self, *, freeze: float = 0.75, decay: float = 0.3, lr_factor: float = 0.1, min_entry: float = 0.01
+    ) -> None:
         super().__init__(baseline=freeze)
-        if decay < 0 or pace <= 0 or not 0 < least < 1:
-            raise ValueError(f"decay >= 0, pace > 0 and 0 < least < 1 must hold, got {decay}, {pace} and {least}.")
-        self.decay, self.pace, self.least = decay, pace, least
+        if decay < 0 or lr_factor <= 0 or not 0 < min_entry < 1:
+            raise ValueError(
+                f"decay >= 0, lr_factor > 0 and 0 < min_entry < 1 must hold, got {decay}, {lr_factor} and {min_entry}."
+            )
+        self.decay, self.lr_factor, self.min_entry = decay, lr_factor, min_entry
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Make Q."""
+        """Allocate Q."""
         super().on_fit_start(info)
-        self.Q = nn.Parameter(self._projected(torch.eye(info.num_classes)))
+        self.Q = nn.Parameter(self._project(torch.eye(info.num_classes)))
 
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
-        """Let Q learn."""
+        """Start the training of Q."""
         self.set_transition(self.Q.detach())
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return -log (p Q)_y + λ/2 mean_i ‖Q_i‖² (B,); as long as Q rests, -log p_y."""
+        """Return -log (p Q)_y + λ/2 mean_i ‖Q_i‖² (B,); while Q is frozen, -log p_y."""
         loss = super().loss(batch)
-        return loss + self.decay / 2 * self._paced().square().sum(1).mean() if self.known else loss
+        return loss + self.decay / 2 * self._scaled_layer().square().sum(1).mean() if self.is_estimated else loss
 
     @torch.no_grad()
     def on_step_end(self) -> None:
         """Project Q."""
-        if self.known:
-            self.Q.copy_(self._projected(self.Q))
+        if self.is_estimated:
+            self.Q.copy_(self._project(self.Q))
 
     def log_theta(self) -> Tensor:
         """Return log Q."""
-        return self._paced().log()
+        return self._scaled_layer().log()
 
-    def _projected(self, matrix: Tensor) -> Tensor:
-        return nearest_stochastic(matrix, self.least / len(matrix))
+    def _project(self, matrix: Tensor) -> Tensor:
+        return project_to_stochastic(matrix, self.min_entry / len(matrix))
 
-    def _paced(self) -> Tensor:
-        """Return Q, with its gradient times ``pace``."""
-        return self.Q.detach() + self.pace * (self.Q - self.Q.detach())
+    def _scaled_layer(self) -> Tensor:
+        """Return Q, with its gradient multiplied by ``lr_factor``."""
+        return self.Q.detach() + self.lr_factor * (self.Q - self.Q.detach())

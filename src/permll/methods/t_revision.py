@@ -1,4 +1,4 @@
-"""T-Revision: importance weights from a transition matrix that is revised with the network (NeurIPS 2019)."""
+"""T-Revision: importance weights from a transition matrix that is trained with the network (NeurIPS 2019)."""
 
 from collections.abc import Mapping
 
@@ -12,19 +12,19 @@ from permll.methods._transition import TransitionMethod
 
 
 class TRevision(TransitionMethod):
-    """Read T off a network; weigh each loss by β = p_y / (p T)_y; then learn a slack D of T along with the network.
+    """Estimates T; weights each loss by β = p_y / (p T)_y; then trains a slack D of T with the network.
 
-    The last stage lowers the mean of β CE with β = p_y / (p (T + D))_y, through which D has its gradient.
+    The last stage minimizes the mean of β CE with β = p_y / (p (T + D))_y, through which D gets its gradient.
 
     Args:
-        estimate: the share of the epochs (from 1 on: how many) that T is estimated in. The best of these epochs by
-            noisy validation accuracy is used, so validation rows are needed.
-        reweight: the share of the epochs (from 1 on: how many) with T as it was estimated; the rest revises it.
-        quantile: of each class, the rows with a probability at or above this quantile are passed over as outliers when
-            its anchor is chosen; 1 for none.
-        estimate_lr: estimate with plain SGD and this learning rate, as the authors do; default the recipe's optimizer.
-        revision_lr: Adam's learning rate in the last stage.
-        revision_decay: the weight decay of the network in the last stage.
+        estimate: epochs of the estimation of T, or a fraction of all epochs if below 1. The best of these epochs by
+            noisy validation accuracy is used, so validation samples are needed.
+        reweight: epochs with the estimated T, likewise; the rest trains D.
+        quantile: samples of a class with a probability at or above this quantile are outliers, which are not chosen as
+            its anchor; 1 for none.
+        estimate_lr: learning rate of plain SGD for the estimation, as the authors do; default the recipe's optimizer.
+        revision_lr: learning rate of Adam in the last stage.
+        revision_decay: weight decay of the network in the last stage.
     """
 
     keeps_best = True
@@ -47,12 +47,12 @@ class TRevision(TransitionMethod):
         self.estimate_lr, self.revision_lr, self.revision_decay = estimate_lr, revision_lr, revision_decay
 
     def on_fit_start(self, info: FitInfo) -> None:
-        """Make room for T and its slack."""
+        """Allocate T and D."""
         super().on_fit_start(info)
         self.D = nn.Parameter(torch.zeros(info.num_classes, info.num_classes))
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
-        """Return estimation, re-weighting and revision; each goes on from the best weights of the one before."""
+        """Return estimation, reweighting and revision; each starts from the best weights of the previous stage."""
         first, second, third = divide_epochs(epochs, self.estimate, self.reweight)
         plain = {"name": "sgd", "lr": self.estimate_lr, "momentum": 0.0, "nesterov": False}
         adam = {"name": "adam", "lr": self.revision_lr, "weight_decay": self.revision_decay}
@@ -64,38 +64,37 @@ class TRevision(TransitionMethod):
         )
 
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
-        """Read T off the best network of the first stage."""
+        """Estimate T from the best network of the first stage."""
         if stage.name == "reweight":
             self.set_transition(anchor_transition(predict_logits(best=True).softmax(-1), self.quantile))
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one sweep with the loss of the stage; D rests until the last."""
-        assert self.info is not None
+        """Return one pass over all samples with the loss of the stage; D is constant until the last."""
         if number > 0:
             return None
-        first, second, _ = (stage.epochs for stage in self.stages(self.info.epochs))
-        if epoch < first + second:
-            return TrainPass(loss="loss" if epoch < first else "reweighted_loss", networks=("net",))
-        return TrainPass(loss="revised_loss")
+        stage = self.stage_at(epoch)
+        if stage == "revise":
+            return TrainPass(loss="revised_loss")
+        return TrainPass(loss="loss" if stage == "estimate" else "reweighted_loss", networks=("net",))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,): the first stage."""
         return nn.functional.cross_entropy(self.networks["net"](batch.x), batch.labels, reduction="none")
 
     def reweighted_loss(self, batch: Batch) -> Tensor:
-        """Return -β log p_y (B,), β a constant: the second stage."""
+        """Return -β log p_y (B,) with constant β: the second stage."""
         logits = self.networks["net"](batch.x)
         weights = importance_weights(logits.detach(), batch.labels, self.T)
         return weights * nn.functional.cross_entropy(logits, batch.labels, reduction="none")
 
     def revised_loss(self, batch: Batch) -> Tensor:
-        """Return -β log p_y (B,), β with T + D and a gradient of its own: the last stage."""
+        """Return -β log p_y (B,) with differentiable β of T + D: the last stage."""
         logits = self.networks["net"](batch.x)
         weights = importance_weights(logits, batch.labels, self.T + self.D)
         return weights * nn.functional.cross_entropy(logits, batch.labels, reduction="none")
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
-        """Return how often the label that p (T + D) expects is the given one, among validation rows."""
+        """Return the accuracy of argmax p (T + D) on noisy validation labels."""
         expected = (probabilities @ (self.T + self.D.detach()).to(probabilities)).argmax(-1)
         return (expected == labels).double().mean().item()
 
@@ -105,5 +104,5 @@ class TRevision(TransitionMethod):
         return (self.T + self.D.detach()).clamp_min(0)
 
     def metrics(self) -> Mapping[str, float]:
-        """Return what all methods with T return, and the largest entry of D by size."""
+        """Return the metrics of T, and the largest absolute entry of D."""
         return {**super().metrics(), "T_slack": self.D.detach().abs().max().item()}

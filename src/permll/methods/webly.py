@@ -1,4 +1,4 @@
-"""Webly supervised learning: a fixed graph of related classes, read off easy images (ICCV 2015)."""
+"""Webly supervised learning: a fixed graph of class relations from easy samples (ICCV 2015)."""
 
 from torch import Tensor
 
@@ -8,13 +8,13 @@ from permll.methods._noise_layer import NoiseLayer
 
 
 class Webly(NoiseLayer):
-    """-log (p R)_y with a fixed relationship graph R: what the baseline says on average of easy rows of each label.
+    """-log (p R)_y with a fixed relationship graph R: the baseline's mean prediction for easy samples of each label.
 
-    Easy are the rows whose label the baseline predicts. A label without any is related to itself alone.
+    Easy samples are those whose label the baseline predicts. A label without any gets an identity row.
 
     Args:
-        baseline: how long the network is trained without the graph: below 1 a share of all epochs, else epochs.
-        neighbors: how many labels each class is related to, itself included: the strongest.
+        baseline: epochs without the graph, or a fraction of all epochs if below 1.
+        neighbors: labels that each class is related to, itself included: the strongest ones.
     """
 
     def __init__(self, *, baseline: float = 0.75, neighbors: int = 5) -> None:
@@ -24,10 +24,10 @@ class Webly(NoiseLayer):
         self.neighbors = neighbors
 
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
-        """Draw the graph from the best baseline."""
-        assert self.info is not None
-        kept = min(self.neighbors, self.info.num_classes)
-        self.set_transition(relationship_graph(predict_logits(best=True).softmax(1), self.info.labels.cpu(), kept))
+        """Compute the graph from the best baseline."""
+        neighbors = min(self.neighbors, self.info.num_classes)
+        probabilities = predict_logits(best=True).softmax(1)
+        self.set_transition(relationship_graph(probabilities, self.info.labels.cpu(), neighbors))
 
     def log_theta(self) -> Tensor:
         """Return log R."""

@@ -1,4 +1,4 @@
-"""The networks that are trained: small ones, the residual ones of the papers, and those of timm and torchvision."""
+"""Built-in networks, networks of timm and torchvision, and pretrained encoders."""
 
 from typing import TYPE_CHECKING
 

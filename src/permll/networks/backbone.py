@@ -1,6 +1,6 @@
-"""A pretrained network that stays as it is: what it sees in an image, as a vector.
+"""Image features of a frozen pretrained network.
 
-Nothing is downloaded unless a backbone is asked for by name: ``at_hand`` only looks at what is there already.
+Weights are downloaded only for a backbone that is named; ``find_cached_backbone`` searches local caches only.
 """
 
 import importlib.util
@@ -16,13 +16,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from permll.data.encoding import Arrays, pack
+from permll.data.encoding import Arrays, json_to_array
 from permll.data.inputs import Images, Inputs, LazyImages, Vectors
-from permll.networks.vision import imported, unknown
+from permll.networks._options import first_line
+from permll.networks.vision import import_library, unknown_model
 from permll.networks.weights import load_weights, read_weights
 
-TIMM = "timm:"
-GOOD = (  # looked for in this order: what gives good features in a short time
+PREFIX = "timm:"
+PREFERRED_BACKBONES = (  # in this order: good features in a short time
     "vit_small_patch16_224.augreg_in21k_ft_in1k",
     "convnext_tiny.in12k_ft_in1k",
     "resnet50.tv_in1k",
@@ -33,25 +34,25 @@ GOOD = (  # looked for in this order: what gives good features in a short time
     "efficientnet_b0.ra_in1k",
     "mobilenetv3_large_100.ra_in1k",
 )
-_TORCHVISION = {  # what torchvision calls the same weights where it keeps them
+_TORCHVISION_FILES = {  # the same weights in torchvision's cache
     "resnet50.tv_in1k": "resnet50-0676ba61.pth",
     "resnet50.tv2_in1k": "resnet50-11ad3fa6.pth",
     "resnet18.tv_in1k": "resnet18-f37072fd.pth",
 }
-_BATCH = 32
-_CLASSES = 2  # of a head that is put on to read weights, and taken off again
+_BATCH_SIZE = 32
+_NUM_CLASSES = 2  # of the temporary head while weights are loaded
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Backbone:
-    """From images to ``Vectors``: what the head of a pretrained network would see.
+    """Encoder from images to ``Vectors``: the inputs of the head of a pretrained network.
 
     Args:
         name: "timm:NAME".
-        weights: name -> tensor, without a head.
-        size: pixels of a side that it takes; images are stretched to it.
-        mean: of each channel, of values from 0 to 1.
-        std: of each channel.
+        weights: name -> tensor, without the head.
+        size: height and width of the network's inputs; images are resized to it, without keeping their aspect ratio.
+        mean: mean of each channel, of values in [0, 1].
+        std: standard deviation of each channel.
     """
 
     kind: ClassVar[str] = "backbone"
@@ -67,62 +68,66 @@ class Backbone:
 
     @classmethod
     def load(cls, name: str, weights: Path | str | None = None) -> "Backbone":
-        """Return a backbone with the weights of a file; without one, those its makers publish, downloaded if need be.
+        """Return a backbone with the weights of a file; default the published weights, downloaded if necessary.
 
         Args:
-            name: "timm:NAME", NAME as ``timm.list_pretrained()`` has it, or without the part after the dot.
-            weights: a .safetensors file, or a saved state dict; its head is left out.
+            name: "timm:NAME", NAME as in ``timm.list_pretrained()``, or without the part after the dot.
+            weights: .safetensors file, or a saved state dict; its head is not used.
         """
-        own = name.removeprefix(TIMM)
-        if not name.startswith(TIMM) or not own:
-            raise ValueError(f"a backbone is named timm:NAME, like timm:resnet50; got {name!r}.")
-        timm = imported("timm")
-        if not timm.is_model(own):
-            raise unknown(name, timm.list_models())
+        model = name.removeprefix(PREFIX)
+        if not name.startswith(PREFIX) or not model:
+            raise ValueError(f"the name of a backbone must be timm:NAME, such as timm:resnet50; got {name!r}.")
+        timm = import_library("timm")
+        if not timm.is_model(model):
+            raise unknown_model(name, timm.list_models())
         try:
-            published = timm.get_pretrained_cfg(own)
+            published = timm.get_pretrained_cfg(model)
         except RuntimeError:
-            there = ", ".join(timm.list_pretrained(f"{own.partition('.')[0]}.*"))
-            raise ValueError(f"timm has no weights called {own!r}: there are {there}.") from None
-        file = weights or _cached(getattr(published, "hf_hub_id", None) or "", own)
-        net = timm.create_model(own, num_classes=_CLASSES) if file else _downloaded(timm, name)
+            known = ", ".join(timm.list_pretrained(f"{model.partition('.')[0]}.*"))
+            raise ValueError(f"timm has no weights {model!r}; choose from {known}.") from None
+        file = weights or _cached_file(getattr(published, "hf_hub_id", None) or "", model)
+        net = timm.create_model(model, num_classes=_NUM_CLASSES) if file else _download(timm, name)
         if file:
-            load_weights(net, read_weights(file), _CLASSES, str(file))
+            load_weights(net, read_weights(file), _NUM_CLASSES, str(file))
         net.reset_classifier(0)
-        about = net.pretrained_cfg
-        return cls(name, net.state_dict(), about["input_size"][-1], tuple(about["mean"]), tuple(about["std"]))
+        config = net.pretrained_cfg
+        return cls(name, net.state_dict(), config["input_size"][-1], tuple(config["mean"]), tuple(config["std"]))
 
     @cached_property
     def _network(self) -> nn.Module:
-        net: nn.Module = imported("timm").create_model(self.name.removeprefix(TIMM), num_classes=0)
+        net: nn.Module = import_library("timm").create_model(self.name.removeprefix(PREFIX), num_classes=0)
         try:
             net.load_state_dict(self.weights)
         except RuntimeError:
-            raise ValueError(f"{self.name} is another network in this version of timm: install that of then.") from None
+            raise ValueError(
+                f"{self.name} has other layers in this version of timm: install the version that the run used."
+            ) from None
         return net.eval().requires_grad_(False)
 
     @torch.no_grad()
     def __call__(self, inputs: Inputs) -> Vectors:
-        """Return the vectors of images of any size, grey or in colour."""
+        """Return the vectors of grayscale or color images of any size."""
         if not isinstance(inputs, Images | LazyImages):
             raise TypeError(f"{self.name} takes images, it cannot encode {inputs!r}.")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         network = self._network.to(device)
-        mean, std = (torch.tensor(numbers)[:, None, None] for numbers in (self.mean, self.std))
-        found = []
-        for rows in torch.arange(len(inputs)).split(_BATCH):
+        mean, std = (torch.tensor(values)[:, None, None] for values in (self.mean, self.std))
+        features = []
+        for rows in torch.arange(len(inputs)).split(_BATCH_SIZE):
             pixels = _pixels(inputs, rows, self.size)
-            found.append(network(((pixels / 255 - mean) / std).to(device)).float().cpu())
-        return Vectors(torch.cat(found))
+            features.append(network(((pixels / 255 - mean) / std).to(device)).float().cpu())
+        return Vectors(torch.cat(features))
 
     def to_arrays(self) -> Arrays:
-        """Return the backbone as arrays, weights and all: a run needs no file but its own."""
+        """Return the backbone as arrays, with its weights."""
         about = {"kind": self.kind, "name": self.name, "size": self.size, "mean": self.mean, "std": self.std}
-        return {"about": pack(about)} | {f"weights/{key}": value.numpy() for key, value in self.weights.items()}
+        return {"about": json_to_array(about)} | {
+            f"weights/{key}": value.numpy() for key, value in self.weights.items()
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "Backbone":
-        """Return the backbone that was saved."""
+        """Return the backbone that ``to_arrays`` saved."""
         about = json.loads(arrays["about"].tobytes())
         weights = {
             key.removeprefix("weights/"): torch.from_numpy(np.array(value))
@@ -132,48 +137,47 @@ class Backbone:
         return cls(about["name"], weights, about["size"], tuple(about["mean"]), tuple(about["std"]))
 
 
-def at_hand() -> str | None:
-    """Return the first of ``GOOD``, as "timm:NAME", whose weights are on this machine and can be used; or None.
+def find_cached_backbone() -> str | None:
+    """Return the first of ``PREFERRED_BACKBONES`` with cached weights, as "timm:NAME", or None.
 
-    It looks where Hugging Face and torchvision keep what was downloaded earlier, and asks no network.
+    The caches of Hugging Face and torchvision are searched; nothing is downloaded.
     """
     if importlib.util.find_spec("timm") is None:
         return None
-    found = next((own for own in GOOD if _cached(f"timm/{own}", own)), None)
+    model = next((model for model in PREFERRED_BACKBONES if _cached_file(f"timm/{model}", model)), None)
     try:
-        return TIMM + found if found and imported("timm").is_model(found) else None
-    except ImportError:  # a torchvision for another torch
+        return PREFIX + model if model and import_library("timm").is_model(model) else None
+    except ImportError:  # torchvision was built for another torch
         return None
 
 
-def _cached(repository: str, own: str) -> Path | None:
-    """Return the file of weights that was downloaded earlier, if any."""
+def _cached_file(repository: str, model: str) -> Path | None:
+    """Return the cached weights file, if there is one."""
     from huggingface_hub import try_to_load_from_cache  # comes with timm
 
-    there = try_to_load_from_cache(repository, "model.safetensors") if repository else None
-    if isinstance(there, str):
-        return Path(there)
-    file = Path(torch.hub.get_dir()) / "checkpoints" / _TORCHVISION.get(own, "")
+    cached = try_to_load_from_cache(repository, "model.safetensors") if repository else None
+    if isinstance(cached, str):
+        return Path(cached)
+    file = Path(torch.hub.get_dir()) / "checkpoints" / _TORCHVISION_FILES.get(model, "")
     return file if file.is_file() else None
 
 
-def _downloaded(timm: Any, name: str) -> Any:
+def _download(timm: Any, name: str) -> Any:
     try:
-        return timm.create_model(name.removeprefix(TIMM), pretrained=True)
-    except Exception as problem:  # every library of networks fails in its own way
-        reason = str(problem).strip().partition("\n")[0].rstrip(".") or type(problem).__name__
+        return timm.create_model(name.removeprefix(PREFIX), pretrained=True)
+    except Exception as error:  # of any library underneath
         raise ValueError(
-            f"the weights of {name} are not on this machine and cannot be downloaded ({reason}): give a file of them, "
-            "weights=... or --weights FILE."
-        ) from problem
+            f"the weights of {name} are not cached and cannot be downloaded ({first_line(error)}): pass a weights "
+            "file, weights=... or --weights FILE."
+        ) from error
 
 
 def _pixels(inputs: Images | LazyImages, rows: Tensor, size: int) -> Tensor:
-    """Return (B, 3, size, size), values from 0 to 255."""
+    """Return pixels (B, 3, size, size) with values in 0..255."""
     if isinstance(inputs, LazyImages):
-        return inputs.resized(size, "stretch").batch(rows)
+        return inputs.resize(size, "stretch").batch(rows)
     pixels = inputs.batch(rows)
     if pixels.shape[1] not in (1, 3):
-        raise ValueError(f"a backbone takes images in grey or colour, these have {pixels.shape[1]} channels.")
+        raise ValueError(f"a backbone takes images with 1 or 3 channels, not {pixels.shape[1]}.")
     pixels = pixels.expand(-1, 3, -1, -1).float()
     return nn.functional.interpolate(pixels, size=(size, size), mode="bilinear", antialias=True)

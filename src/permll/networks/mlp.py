@@ -1,21 +1,21 @@
-"""The fully connected network, for vectors, encoded tables, and images taken as vectors."""
+"""A fully connected network for vectors, encoded tables and flattened images."""
 
 from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from permll.networks._parts import read_widths
+from permll.networks._layers import check_dropout, check_widths
 
 
 class MLP(nn.Module):
-    """Linear, batch norm, ReLU and dropout for each of ``widths``; then one linear layer, the head.
+    """Linear layer, batch norm, ReLU and dropout for each width, then a linear head.
 
     Args:
-        in_features: numbers per sample, after flattening.
+        in_features: features of a sample, after flattening.
         num_classes: c.
-        widths: units of each hidden layer; none make it a linear classifier.
-        batch_norm: normalise each hidden layer.
-        dropout: the chance in [0, 1) that a hidden unit is left out of a training step.
+        widths: units of each hidden layer; empty for a linear classifier.
+        batch_norm: whether hidden layers have batch norm.
+        dropout: dropout probability of hidden units.
 
     Examples:
         >>> import torch
@@ -32,11 +32,10 @@ class MLP(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {dropout!r}.")
+        check_dropout(dropout)
         layers: list[nn.Module] = []
-        for width in read_widths(widths, 0):
-            layers.append(nn.Linear(in_features, width, bias=not batch_norm))  # batch norm has a bias of its own
+        for width in check_widths(widths, 0):
+            layers.append(nn.Linear(in_features, width, bias=not batch_norm))  # batch norm has a bias
             layers += [nn.BatchNorm1d(width)] if batch_norm else []
             layers.append(nn.ReLU(inplace=True))
             layers += [nn.Dropout(dropout)] if dropout else []
@@ -45,9 +44,9 @@ class MLP(nn.Module):
         self.head = nn.Linear(in_features, num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """Return what the head sees: (B, last width)."""
+        """Return the inputs of the head, (B, last width)."""
         return self.hidden(x.flatten(1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the logits (B, c) of (B, F), or of anything that flattens to it."""
+        """Return the logits (B, c) of inputs (B, ...), which are flattened."""
         return self.head(self.features(x))

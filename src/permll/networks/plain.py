@@ -1,6 +1,6 @@
-"""The convolutional networks without shortcuts that Co-teaching and its followers train on CIFAR.
+"""Convolutional networks without shortcuts, which Co-teaching and later methods use on CIFAR.
 
-With c classes and colour images they have so many parameters:
+Parameters for c classes of color images:
 
     cnn9   4,431,232 + 129 c     Co-teaching: 3 x 128, 3 x 256, then 512, 256 and 128 without padding, mean
     cnn7     514,984 + 257 c     Co-teaching+ on CIFAR-100, JoCoR: 2 x 64, 2 x 128, 196 and 16
@@ -9,21 +9,20 @@ With c classes and colour images they have so many parameters:
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_max_pool2d, pad
 
-from permll.networks._parts import conv3x3, pooled
+from permll.networks._layers import check_dropout, conv3x3, global_average_pool
 
-LEAST = 7  # pixels that three convolutions without padding need
+MIN_SIZE = 7  # pixels that three convolutions without padding need
 
 
 class CNN9(nn.Module):
-    """Nine 3 x 3 convolutions, each with batch norm and LeakyReLU, the image halved after three and after six.
+    """Nine 3 x 3 convolutions with batch norm and LeakyReLU, and max pooling with channel dropout after three and six.
 
-    After each halving whole channels are dropped at random, in training alone. Images too small for the last three
-    convolutions get a border of zeros.
+    Images that are too small for the last three convolutions are padded with zeros.
 
     Args:
-        in_channels: 1 for grey images, 3 for colour.
+        in_channels: 1 for grayscale images, 3 for color.
         num_classes: c.
-        dropout: the probability that a channel is dropped.
+        dropout: dropout probability of a channel.
 
     Examples:
         >>> import torch
@@ -33,8 +32,7 @@ class CNN9(nn.Module):
 
     def __init__(self, in_channels: int, num_classes: int, dropout: float = 0.25) -> None:
         super().__init__()
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout must lie in [0, 1), got {dropout}.")
+        check_dropout(dropout)
         layers: list[nn.Module] = []
         for width in (128, 256):
             for _ in range(3):
@@ -51,10 +49,10 @@ class CNN9(nn.Module):
         self.head = nn.Linear(in_channels, num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """Return what the head sees: (B, 128)."""
+        """Return the inputs of the head, (B, 128)."""
         body = self.body(x)
-        right, below = (max(LEAST - size, 0) for size in (body.shape[3], body.shape[2]))
-        return pooled(self.last(pad(body, (0, right, 0, below)) if right or below else body))
+        right, bottom = (max(MIN_SIZE - size, 0) for size in (body.shape[3], body.shape[2]))
+        return global_average_pool(self.last(pad(body, (0, right, 0, bottom)) if right or bottom else body))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits (B, c) of images (B, C, H, W)."""
@@ -62,12 +60,12 @@ class CNN9(nn.Module):
 
 
 class CNN7(nn.Module):
-    """Six 3 x 3 convolutions, each with batch norm and ReLU, the image halved after every two; head.
+    """Six 3 x 3 convolutions with batch norm and ReLU, max pooling after every two, and a linear head.
 
-    The head sees 16 channels of 4 x 4 pixels, which is what remains of 32 x 32; others are brought to it by maxima.
+    The head has 16 channels of 4 x 4 pixels as inputs, as from 32 x 32 images; other sizes are max-pooled to it.
 
     Args:
-        in_channels: 1 for grey images, 3 for colour.
+        in_channels: 1 for grayscale images, 3 for color.
         num_classes: c.
 
     Examples:
@@ -88,7 +86,7 @@ class CNN7(nn.Module):
         self.head = nn.Linear(16 * in_channels, num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """Return what the head sees: (B, 256)."""
+        """Return the inputs of the head, (B, 256)."""
         return adaptive_max_pool2d(self.body(x), 4).flatten(1)
 
     def forward(self, x: Tensor) -> Tensor:

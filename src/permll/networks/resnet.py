@@ -1,14 +1,14 @@
-"""Residual networks for small images (He et al., 2016): 3 x 3 stem of stride 1, no max-pool, ReLU after each sum.
+"""Residual networks for small images (He et al., 2016): 3 x 3 stem of stride 1, no max pooling, ReLU after each sum.
 
-With c classes and colour images they have so many parameters:
+Parameters for c classes of color images:
 
     resnet8       77,392 +  65 c        widths 16, 32, 64          1 block per stage
     resnet32     466,256 +  65 c        widths 16, 32, 64          5 blocks per stage
     resnet18  11,168,832 + 513 c        widths 64, 128, 256, 512   2, 2, 2, 2 blocks
     resnet34  21,276,992 + 513 c        widths 64, 128, 256, 512   3, 4, 6, 3 blocks
 
-Where its shape changes, a shortcut is a 1 x 1 convolution with batch norm. The paper's own ResNet-32 pads with zeros
-there, which saves 2,752 parameters.
+A shortcut that changes the shape is a 1 x 1 convolution with batch norm. The paper's ResNet-32 pads with zeros instead,
+which saves 2,752 parameters.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from permll.networks._parts import conv1x1, conv3x3, he_normal, pooled, stages
+from permll.networks._layers import build_stages, conv1x1, conv3x3, global_average_pool, init_he_normal
 
 THIN = (16, 32, 64)
 WIDE = (64, 128, 256, 512)
@@ -25,40 +25,40 @@ WIDE = (64, 128, 256, 512)
 class BasicBlock(nn.Module):
     """relu(bn(conv(relu(bn(conv(x))))) + shortcut(x))."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
-        self.conv1, self.bn1 = conv3x3(inputs, outputs, stride), nn.BatchNorm2d(outputs)
-        self.conv2, self.bn2 = conv3x3(outputs, outputs), nn.BatchNorm2d(outputs)
+        self.conv1, self.bn1 = conv3x3(in_channels, out_channels, stride), nn.BatchNorm2d(out_channels)
+        self.conv2, self.bn2 = conv3x3(out_channels, out_channels), nn.BatchNorm2d(out_channels)
         self.shortcut: nn.Module = nn.Identity()
-        if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(conv1x1(inputs, outputs, stride), nn.BatchNorm2d(outputs))
+        if stride != 1 or in_channels != out_channels:
+            self.shortcut = nn.Sequential(conv1x1(in_channels, out_channels, stride), nn.BatchNorm2d(out_channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (B, outputs, ⌈H / stride⌉, ⌈W / stride⌉)."""
+        """Return (B, out_channels, ⌈H / stride⌉, ⌈W / stride⌉)."""
         inner = relu(self.bn1(self.conv1(x)), inplace=True)
         return relu(self.bn2(self.conv2(inner)) + self.shortcut(x), inplace=True)
 
 
 class ResNet(nn.Module):
-    """Stem, stages of ``BasicBlock``, mean over the image, head.
+    """Stem, stages of ``BasicBlock``, global average pooling, linear head.
 
     Args:
-        in_channels: 1 for grey images, 3 for colour.
+        in_channels: 1 for grayscale images, 3 for color.
         num_classes: c.
-        blocks: how many blocks each stage has.
-        widths: how many channels each stage has.
+        blocks: number of blocks of each stage.
+        widths: channels of each stage.
     """
 
     def __init__(self, in_channels: int, num_classes: int, blocks: Sequence[int], widths: Sequence[int]) -> None:
         super().__init__()
         self.stem = nn.Sequential(conv3x3(in_channels, widths[0]), nn.BatchNorm2d(widths[0]), nn.ReLU(inplace=True))
-        self.stages = nn.Sequential(*stages(BasicBlock, blocks, widths))
+        self.stages = nn.Sequential(*build_stages(BasicBlock, blocks, widths))
         self.head = nn.Linear(widths[-1], num_classes)
-        he_normal(self)
+        init_he_normal(self)
 
     def features(self, x: Tensor) -> Tensor:
-        """Return what the head sees: (B, last width)."""
-        return pooled(self.stages(self.stem(x)))
+        """Return the inputs of the head, (B, last width)."""
+        return global_average_pool(self.stages(self.stem(x)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits (B, c) of images (B, C, H, W)."""
@@ -66,7 +66,7 @@ class ResNet(nn.Module):
 
 
 def resnet8(in_channels: int, num_classes: int) -> ResNet:
-    """Return the smallest: 78,042 parameters for ten classes of colour images.
+    """Return a thin ResNet-8 with 78,042 parameters for ten classes of color images.
 
     Examples:
         >>> sum(p.numel() for p in resnet8(3, 10).parameters())
@@ -76,15 +76,15 @@ def resnet8(in_channels: int, num_classes: int) -> ResNet:
 
 
 def resnet32(in_channels: int, num_classes: int) -> ResNet:
-    """Return the thin, deep one: 466,906 parameters for ten classes of colour images."""
+    """Return a thin ResNet-32 with 466,906 parameters for ten classes of color images."""
     return ResNet(in_channels, num_classes, (5, 5, 5), THIN)
 
 
 def resnet18(in_channels: int, num_classes: int) -> ResNet:
-    """Return the usual ResNet-18 for CIFAR: 11,173,962 parameters for ten classes of colour images."""
+    """Return a ResNet-18 for CIFAR with 11,173,962 parameters for ten classes of color images."""
     return ResNet(in_channels, num_classes, (2, 2, 2, 2), WIDE)
 
 
 def resnet34(in_channels: int, num_classes: int) -> ResNet:
-    """Return the usual ResNet-34 for CIFAR: 21,282,122 parameters for ten classes of colour images."""
+    """Return a ResNet-34 for CIFAR with 21,282,122 parameters for ten classes of color images."""
     return ResNet(in_channels, num_classes, (3, 4, 6, 3), WIDE)

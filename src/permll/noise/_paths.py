@@ -1,23 +1,23 @@
-"""Files that a user names: there, or a sentence that says what is there instead."""
+"""Check of file paths given by the user."""
 
 from pathlib import Path
 
 from permll.utils.messages import did_you_mean
 
 
-def existing(path: Path | str, what: str) -> Path:
-    """Return the path of a file that is there; ``what`` says what it should be.
+def require_file(path: Path | str, description: str) -> Path:
+    """Return the path of an existing file; otherwise raise an error that suggests a similar file name.
 
     Examples:
-        >>> existing("somewhere/labels.txt", "label file")
+        >>> require_file("somewhere/labels.txt", "label file")
         Traceback (most recent call last):
-        FileNotFoundError: there is no label file somewhere/labels.txt: look for it in another folder.
+        FileNotFoundError: label file somewhere/labels.txt does not exist: check the path.
     """
     path = Path(path).expanduser()
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: name the {what} in it.")
+        raise IsADirectoryError(f"{path} is a folder: give the path of a {description}.")
     if not path.exists():
-        there = [below.name for below in path.parent.iterdir()] if path.parent.is_dir() else []
-        hint = did_you_mean(path.name, there) or ": look for it in another folder."
-        raise FileNotFoundError(f"there is no {what} {path}{hint}")
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, siblings) or ": check the path."
+        raise FileNotFoundError(f"{description} {path} does not exist{hint}")
     return path

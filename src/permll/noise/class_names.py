@@ -1,4 +1,4 @@
-"""What classes are called: from labels in words to numbers, and the names that go into a record."""
+"""Class names: encoding of text labels, and the names stored in a noise record."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from permll.data.datasets import class_names as names
 from permll.noise.corruption import Corruption
 
-CLASSES = "classes"  # where a record keeps the names, in its ``noise``
+CLASSES = "classes"  # key of the class names in ``Corruption.noise``
 
 _PUBLISHED: dict[str, tuple[tuple[str, ...], ...]] = {
     "cifar10": (names.CIFAR10,),
@@ -18,53 +18,53 @@ _PUBLISHED: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 
 
-class Numbered(NamedTuple):
-    """Labels as numbers, and what the numbers stand for."""
+class EncodedLabels(NamedTuple):
+    """Class numbers and the names of the classes."""
 
     labels: NDArray[Any]
-    classes: tuple[str, ...] | None  # None where the labels were numbers all along
+    classes: tuple[str, ...] | None  # None if the labels were numbers
 
 
-def number_labels(values: NDArray[Any], classes: Sequence[str] | None = None) -> Numbered:
-    """Return labels (N,) as class numbers; words are numbered as in ``permll.data``: sorted, or by their place.
+def encode_labels(values: NDArray[Any], classes: Sequence[str] | None = None) -> EncodedLabels:
+    """Return labels (N,) as class numbers; text labels are encoded as in ``permll.data``.
 
     Args:
-        values: whole numbers, or words.
-        classes: the names in the order of their numbers, where that is known.
+        values: integer or text labels.
+        classes: class names in the order of their numbers. Default: sorted names.
 
     Examples:
         >>> import numpy as np
-        >>> number_labels(np.array(["dog", "cat", "dog"]))
-        Numbered(labels=array([1, 0, 1]), classes=('cat', 'dog'))
-        >>> number_labels(np.array([1, 0]))
-        Numbered(labels=array([1, 0]), classes=None)
+        >>> encode_labels(np.array(["dog", "cat", "dog"]))
+        EncodedLabels(labels=array([1, 0, 1]), classes=('cat', 'dog'))
+        >>> encode_labels(np.array([1, 0]))
+        EncodedLabels(labels=array([1, 0]), classes=None)
     """
     if classes is None and not is_text(values):
-        return Numbered(values, None)
-    from permll.data.labels import name_classes  # brings torch, which numbers can do without
+        return EncodedLabels(values, None)
+    from permll.data.labels import encode_labels  # imports torch, which integer labels do not need
 
-    labels, found = name_classes(values, classes)
-    return Numbered(labels.numpy(), found)
+    labels, class_names = encode_labels(values, classes)
+    return EncodedLabels(labels.numpy(), class_names)
 
 
 def is_text(values: NDArray[Any]) -> bool:
-    """Return whether labels are words, or True and False, which must be numbered first."""
+    """Return whether labels are text or booleans, which must be encoded."""
     return values.dtype.kind in "USOb"
 
 
-def published_names(data_set: str | None, num_classes: int | None = None) -> tuple[str, ...] | None:
-    """Return the classes of a published data set in the order of their labels, if it has that many.
+def published_class_names(data_set: str | None, num_classes: int | None = None) -> tuple[str, ...] | None:
+    """Return the class names of a published data set in label order, or None if unknown.
 
     Examples:
-        >>> published_names("cifar100", 20)[0], published_names("cifar10", 9)
+        >>> published_class_names("cifar100", 20)[0], published_class_names("cifar10", 9)
         ('aquatic_mammals', None)
     """
-    known = _PUBLISHED.get(data_set or "", ())
-    return next((found for found in known if num_classes in (None, len(found))), None)
+    candidates = _PUBLISHED.get(data_set or "", ())
+    return next((classes for classes in candidates if num_classes in (None, len(classes))), None)
 
 
 def class_names(record: Corruption) -> tuple[str, ...] | None:
-    """Return the names of the classes, if the record holds them or says which published data set it is for.
+    """Return the class names stored in a record, or those of the published data set it names, or None.
 
     Examples:
         >>> import numpy as np
@@ -73,14 +73,14 @@ def class_names(record: Corruption) -> tuple[str, ...] | None:
         >>> class_names(Corruption(np.array([0]), np.array([1]), 2, 0, {"classes": ["cat", "dog"]}))
         ('cat', 'dog')
     """
-    own = record.noise.get(CLASSES)
-    if isinstance(own, list | tuple) and len(own) == record.num_classes:
-        return tuple(map(str, own))
-    return published_names(str(record.noise.get("data_set")), record.num_classes)
+    stored = record.noise.get(CLASSES)
+    if isinstance(stored, list | tuple) and len(stored) == record.num_classes:
+        return tuple(map(str, stored))
+    return published_class_names(str(record.noise.get("data_set")), record.num_classes)
 
 
-def name_record(record: Corruption, classes: Sequence[str] | None) -> Corruption:
-    """Return the record with the names of its classes, unless it has some or there are none."""
+def with_class_names(record: Corruption, classes: Sequence[str] | None) -> Corruption:
+    """Return the record with class names added, unless it has names already or ``classes`` is None."""
     if classes is None or CLASSES in record.noise:
         return record
     return replace(record, noise={**record.noise, CLASSES: list(classes)})

@@ -1,4 +1,4 @@
-"""Label files: one label for each sample, as .npz, .npy, a column of a CSV file, or a line each."""
+"""Label files: .npz, .npy, a column of a CSV file, or text with one label per line."""
 
 import zipfile
 from collections.abc import Sequence
@@ -8,25 +8,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from permll.noise._paths import existing
-from permll.noise.class_names import is_text, name_record, number_labels, published_names
-from permll.noise.corruption import Corruption, read_labels
-from permll.noise.label_columns import choose, read_column
+from permll.noise._paths import require_file
+from permll.noise.class_names import encode_labels, is_text, published_class_names, with_class_names
+from permll.noise.corruption import Corruption, infer_num_classes, read_labels
+from permll.noise.label_columns import read_column, select_name
 
-# What labels are called in files that hold more than labels; the first that is there is taken, in any case.
-NAMES = ("labels", "label", "y", "y_train", "train_labels", "targets", "clean", "clean_label")
-NOISY_NAMES = ("noisy", "noisy_labels", "noisy_label", *NAMES)
+# Names of label arrays or columns, matched without case; the first one in the file is read.
+LABEL_NAMES = ("labels", "label", "y", "y_train", "train_labels", "targets", "clean", "clean_label")
+NOISY_LABEL_NAMES = ("noisy", "noisy_labels", "noisy_label", *LABEL_NAMES)
 
 
 class CleanLabels(NamedTuple):
-    """Labels that noise is made for."""
+    """Clean labels of a data set."""
 
     labels: NDArray[Any]  # (N,) class numbers
     num_classes: int
-    classes: tuple[str, ...] | None = None  # names, where there are any
+    classes: tuple[str, ...] | None = None  # class names, if known
 
 
-def label_file(
+def read_noisy_labels(
     path: Path | str,
     clean: ArrayLike,
     *,
@@ -34,124 +34,102 @@ def label_file(
     key: str | None = None,
     classes: Sequence[str] | None = None,
 ) -> Corruption:
-    r"""Return the record of noisy labels that somebody else made, one for each of the ``clean`` labels (N,).
+    r"""Read noisy labels from a file, one for each of the ``clean`` labels (N,).
 
     Args:
-        path: .npz, .npy, .csv or .tsv with class numbers or names, or text with one of them in each line.
-        clean: the labels of the data set, in the same order, as class numbers.
-        num_classes: c; by default as many as there are ``classes``, else one more than the highest clean label.
-        key: the array or column that holds the labels, where a name does not tell.
-        classes: c names, in the order of their numbers: what labels in words are looked up in.
+        path: .npz, .npy, .csv or .tsv file with class numbers or names, or text with one label per line.
+        clean: labels of the data set in the same order, as class numbers.
+        num_classes: c. Default: number of ``classes``, otherwise highest clean label + 1.
+        key: array or column with the labels, if its name is not a usual one.
+        classes: c class names in the order of their numbers, required for text labels.
 
     Examples:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "noisy.txt"
         >>> _ = path.write_text("cat\ndog\ndog\n")
-        >>> record = label_file(path, [0, 1, 0], classes=["cat", "dog"])
+        >>> record = read_noisy_labels(path, [0, 1, 0], classes=["cat", "dog"])
         >>> record.noisy, record.noise["name"]
         (array([0, 1, 1]), 'file:noisy.txt')
     """
-    path = existing(path, "label file")
+    path = require_file(path, "label file")
     clean = np.asarray(clean)
     if num_classes is None:
-        num_classes = len(classes) if classes is not None else count_classes(clean)
+        num_classes = len(classes) if classes is not None else infer_num_classes(clean)
     clean = read_labels(clean, num_classes)
     try:
-        values = read_label_file(path, key=key, names=NOISY_NAMES)
+        values = read_label_file(path, key=key, names=NOISY_LABEL_NAMES)
         if classes is None and is_text(values):
             raise ValueError(
-                "the labels are words: say what the classes are called, in their order, with classes=; on the command "
-                "line, give the clean labels in words too."
+                "text labels need the class names in order (classes= in Python; on the command line, clean labels "
+                "as text)."
             )
-        noisy = read_labels(number_labels(values, classes).labels, num_classes)
-    except ValueError as problem:
-        raise ValueError(str(problem) if str(path) in str(problem) else f"{path}: {problem}") from None
+        noisy = read_labels(encode_labels(values, classes).labels, num_classes)
+    except ValueError as error:
+        raise ValueError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
     if len(noisy) != len(clean):
         raise ValueError(
-            f"{path} has {len(noisy):,} labels and the data set {len(clean):,}: it must have one for each sample."
+            f"{path} has {len(noisy):,} labels, but the data set has {len(clean):,}: give one label per sample."
         )
     record = Corruption(clean, noisy, num_classes, None, {"name": f"file:{path.name}", "file": path.name})
-    return name_record(record, classes)
+    return with_class_names(record, classes)
 
 
-def clean_file(
+def read_clean_labels(
     path: Path | str, *, num_classes: int | None = None, key: str | None = None, data_set: str | None = None
 ) -> CleanLabels:
-    r"""Return the clean labels in a file, words as numbers: sorted, or in the order of a published ``data_set``.
+    r"""Read clean labels from a file; text labels are numbered in sorted order, or as in a published ``data_set``.
 
     Examples:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp()) / "clean.txt"
         >>> _ = path.write_text("dog\ncat\ndog\n")
-        >>> clean_file(path)
+        >>> read_clean_labels(path)
         CleanLabels(labels=array([1, 0, 1]), num_classes=2, classes=('cat', 'dog'))
     """
-    path = existing(path, "label file")
+    path = require_file(path, "label file")
     values = read_label_file(path, key=key)
     if not is_text(values):
-        return CleanLabels(values, num_classes or count_classes(values, "--classes "))
+        return CleanLabels(values, num_classes or infer_num_classes(values, "--classes "))
     try:
-        labels, classes = number_labels(values, published_names(data_set))
-    except ValueError as problem:
-        raise ValueError(f"{path}: {problem}") from None
-    found = len(classes or ())
-    if found < 2:
-        raise ValueError(f"{path} has one class only, {', '.join(classes or ())}: noise needs two.")
-    if num_classes not in (None, found):
-        raise ValueError(f"{path} names {found} classes, not {num_classes}: words need no number: leave it out.")
-    return CleanLabels(labels, found, classes)
-
-
-def count_classes(labels: NDArray[Any], option: str = "num_classes=") -> int:
-    """Return one more than the highest label, at least two: what c is where nothing else says.
-
-    Labels that count from 1 are refused: they would make a class 0 that nothing belongs to, and noise would fill it.
-
-    Args:
-        labels: (N,) class numbers.
-        option: how the caller is told to say the number.
-
-    Examples:
-        >>> count_classes(np.array([0, 4, 2]))
-        5
-    """
-    if labels.dtype.kind not in "iu" or labels.size == 0:
-        return 2
-    lowest, highest = int(labels.min()), int(labels.max())
-    if lowest > 0:
+        labels, classes = encode_labels(values, published_class_names(data_set))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    classes = classes or ()
+    if len(classes) < 2:
+        raise ValueError(f"{path} has a single class, {', '.join(classes)}: label noise needs at least two.")
+    if num_classes not in (None, len(classes)):
         raise ValueError(
-            f"labels run from {lowest} to {highest}: count from 0, or say how many classes there are "
-            f"({option}{highest + 1} if class 0 is real)."
+            f"{path} has {len(classes)} classes, not {num_classes}: omit the number of classes for text labels."
         )
-    return max(highest, 1) + 1
+    return CleanLabels(labels, len(classes), classes)
 
 
-def read_label_file(path: Path | str, *, key: str | None = None, names: Sequence[str] = NAMES) -> NDArray[Any]:
-    """Return the labels in a file, numbers or words, unchecked but for their being there; no code in it can run.
+def read_label_file(path: Path | str, *, key: str | None = None, names: Sequence[str] = LABEL_NAMES) -> NDArray[Any]:
+    """Return the labels in a file, numbers or text, unchecked; nothing is unpickled.
 
     Args:
-        path: see ``label_file``.
-        key: the array or column to read.
-        names: what it may be called if ``key`` does not say; a single array may be called anything.
+        path: see ``read_noisy_labels``.
+        key: array or column to read.
+        names: accepted names without ``key``; a single array may have any name.
     """
-    path = existing(path, "label file")
-    labels = (_from_numpy if path.suffix in (".npy", ".npz") else read_column)(path, key, names)
+    path = require_file(path, "label file")
+    labels = (_read_numpy if path.suffix in (".npy", ".npz") else read_column)(path, key, names)
     if labels.dtype.kind == "f" and (np.abs(labels) <= 2**53).all() and (labels == np.floor(labels)).all():
         labels = labels.astype(np.int64)
     return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
 
 
-def _from_numpy(path: Path, key: str | None, names: Sequence[str]) -> NDArray[Any]:
+def _read_numpy(path: Path, key: str | None, names: Sequence[str]) -> NDArray[Any]:
     try:
-        with path.open("rb") as file:  # NumPy leaves a broken file open if it opens it itself
-            read = np.load(file, allow_pickle=False)
-            if isinstance(read, np.ndarray):
-                return read
-            labels: NDArray[Any] = read[choose(read.files, key, names, path)]
+        with path.open("rb") as file:  # np.load leaves a broken file open if it opens the file itself
+            content = np.load(file, allow_pickle=False)
+            if isinstance(content, np.ndarray):
+                return content
+            labels: NDArray[Any] = content[select_name(content.files, key, names, path)]
             return labels
-    except (zipfile.BadZipFile, EOFError) as broken:
-        raise ValueError(f"{path} is damaged: {broken or 'it ends too early'}.") from None
-    except ValueError as problem:
-        if "allow_pickle" not in str(problem):
+    except (zipfile.BadZipFile, EOFError) as error:
+        raise ValueError(f"{path} is damaged: {error or 'unexpected end of file'}.") from None
+    except ValueError as error:
+        if "allow_pickle" not in str(error):
             raise
-        raise ValueError(f"{path} holds no plain numbers but Python objects, or is no NumPy file: not read.") from None
+        raise ValueError(f"{path} contains Python objects or is not a NumPy file, so it was not read.") from None

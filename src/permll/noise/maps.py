@@ -1,6 +1,6 @@
-"""Which class is mistaken for which: the published maps of asymmetric noise, as true class -> given class.
+"""Published class maps of asymmetric noise, as true class -> given class.
 
-CIFAR-100's asymmetric noise means four different things in the literature; each has its own name here.
+Asymmetric noise on CIFAR-100 has four different meanings in the literature; each has its own name here.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ CIFAR10_WITHOUT_DOG_TO_CAT: ClassMap = {true: given for true, given in CIFAR10.i
 # shirt -> T-shirt, pullover <-> coat, ankle boot -> sneaker, sandal -> sneaker, dress -> T-shirt
 FASHION_MNIST: ClassMap = {6: 0, 2: 4, 4: 2, 9: 7, 5: 7, 3: 0}
 
-# The fine classes of each of CIFAR-100's twenty superclasses, in the order of the released coarse labels.
+# Fine classes of the 20 superclasses of CIFAR-100, in the order of the released coarse labels.
 CIFAR100_SUPERCLASSES: tuple[tuple[int, ...], ...] = (
     (4, 30, 55, 72, 95), (1, 32, 67, 73, 91), (54, 62, 70, 82, 92), (9, 10, 16, 28, 61), (0, 51, 53, 57, 83),
     (22, 39, 40, 86, 87), (5, 20, 25, 84, 94), (6, 7, 14, 18, 24), (3, 42, 43, 88, 97), (12, 17, 37, 68, 76),
@@ -29,37 +29,37 @@ _BLOCKS = tuple(tuple(range(first, first + 5)) for first in range(0, 100, 5))
 
 def next_class(num_classes: int) -> ClassMap:
     """Return i -> i + 1 mod c: pair flip, and one of the meanings of asymmetric noise on CIFAR-100."""
-    return _cycles((tuple(range(num_classes)),))
+    return _cyclic_map((tuple(range(num_classes)),))
 
 
 def cifar100_blocks() -> ClassMap:
-    """Return the cycle inside each block of five consecutive classes: what the paper's code does.
+    """Return the cyclic map within blocks of five consecutive classes, as in the paper's code.
 
-    The classes of CIFAR-100 are in alphabetical order, so these blocks are not its superclasses, whatever papers say.
+    The classes of CIFAR-100 are in alphabetical order, so these blocks are not the superclasses.
 
     Examples:
         >>> cifar100_blocks()[9]
         5
     """
-    return _cycles(_BLOCKS)
+    return _cyclic_map(_BLOCKS)
 
 
 def cifar100_superclasses() -> ClassMap:
-    """Return the cycle inside each true superclass: what the paper's text says.
+    """Return the cyclic map within superclasses, as in the paper's text.
 
     Examples:
         >>> cifar100_superclasses()[95]  # whale -> beaver
         4
     """
-    return _cycles(CIFAR100_SUPERCLASSES)
+    return _cyclic_map(CIFAR100_SUPERCLASSES)
 
 
 def cifar100_block_pairs(seed: int) -> ClassMap:
-    """Return two random classes of each block swapped, and the other sixty classes left alone."""
-    random = np.random.default_rng(seed)
-    pairs = [random.choice(block, 2, replace=False).tolist() for block in _BLOCKS]
-    return {true: given for one, other in pairs for true, given in ((one, other), (other, one))}
+    """Return the map that swaps two random classes of each block of five; 60 classes stay unchanged."""
+    generator = np.random.default_rng(seed)
+    pairs = [generator.choice(block, 2, replace=False).tolist() for block in _BLOCKS]
+    return {true: given for a, b in pairs for true, given in ((a, b), (b, a))}
 
 
-def _cycles(groups: tuple[tuple[int, ...], ...]) -> ClassMap:
-    return {true: group[(place + 1) % len(group)] for group in groups for place, true in enumerate(group)}
+def _cyclic_map(groups: tuple[tuple[int, ...], ...]) -> ClassMap:
+    return {true: group[(i + 1) % len(group)] for group in groups for i, true in enumerate(group)}

@@ -1,8 +1,7 @@
-"""What noise is: which samples are picked, and what becomes of a label that was.
+"""Noise models: which samples are selected, and which class a selected sample gets.
 
-Papers that write "symmetric 60 %" mean different things. Two questions settle what is meant, and a ``Noise`` answers
-both: where a picked label may go (also back to the true class?), and how samples are picked (a coin for each, an exact
-number, an exact number in each class).
+Papers that report "symmetric 60 %" mean different things. They differ in whether a selected label may keep its class,
+and in how samples are selected: independently, an exact number of all samples, or an exact number of each class.
 """
 
 from dataclasses import dataclass
@@ -18,16 +17,16 @@ Pick = Literal["coin", "exact", "per_class"]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Noise:
-    """A share ``rate`` of the samples is picked; a picked sample of class i gets class j with ``destinations[i, j]``.
+    """Class-dependent noise: a fraction of the samples is selected, and class i becomes j with ``destinations[i, j]``.
 
     Args:
-        name: what to call it in records and figures.
-        rate: the share that is picked, in [0, 1]. How many labels change is another matter: some may keep their class.
-        destinations: (c, c), rows sum to one. A row with all its weight on the diagonal leaves its class alone.
-        pick: ``"coin"`` (each sample by itself), ``"exact"`` (that share of all samples, rounded down), ``"per_class"``
-            (of each class).
-        cycle: deal destinations out in turn, beginning one before the true class, instead of drawing them: what the
-            paper's code does for symmetric noise. Needs ``pick="per_class"`` and a row that allows every class.
+        name: name in records and figures.
+        rate: fraction of selected samples in [0, 1]; the noise rate is lower if a selected label may keep its class.
+        destinations: (c, c) matrix whose rows sum to 1; a row with 1 on the diagonal leaves its class unchanged.
+        pick: selection: ``"coin"`` (each sample independently), ``"exact"`` (that fraction of all samples, rounded
+            down) or ``"per_class"`` (that fraction of each class, rounded down).
+        cycle: assign destinations in turn, starting one before the true class, instead of sampling them, as in the
+            paper's code for symmetric noise; needs ``pick="per_class"`` and rows without zeros.
     """
 
     name: str
@@ -44,11 +43,11 @@ class Noise:
         matrix = self.destinations
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2:
             raise ValueError(f"destinations must be a c x c matrix with c > 1, got shape {matrix.shape}.")
-        bad = np.flatnonzero((matrix < 0).any(1) | ~np.isclose(matrix.sum(1), 1))
-        if len(bad):
-            raise ValueError(f"row {bad[0]} of the destinations is not a distribution: {matrix[bad[0]]}.")
+        invalid = np.flatnonzero((matrix < 0).any(1) | ~np.isclose(matrix.sum(1), 1))
+        if len(invalid):
+            raise ValueError(f"row {invalid[0]} of the destinations is not a distribution: {matrix[invalid[0]]}.")
         if self.cycle and (self.pick != "per_class" or not (matrix > 0).all()):
-            raise ValueError("cycle needs pick='per_class' and destinations that allow every class.")
+            raise ValueError("cycle needs pick='per_class' and destinations without zeros.")
 
     def __repr__(self) -> str:
         cycle = ", cycle" if self.cycle else ""
@@ -56,12 +55,12 @@ class Noise:
 
     @property
     def num_classes(self) -> int:
-        """Return c."""
+        """Number of classes c."""
         return len(self.destinations)
 
     @property
     def transition(self) -> NDArray[np.float64]:
-        """Return the expected T (c, c), T[i, j] = P(given = j | true = i)."""
+        """Expected transition matrix T (c, c), T[i, j] = P(given = j | true = i)."""
         return (1 - self.rate) * np.eye(self.num_classes) + self.rate * self.destinations
 
 
@@ -74,7 +73,7 @@ def symmetric(
     cycle: bool = False,
     name: str = "symmetric",
 ) -> Noise:
-    """Return noise that sends a picked label anywhere; ``include_true`` says whether also back to its own class.
+    """Return noise with uniform destinations; ``include_true`` says whether they include the true class.
 
     Examples:
         >>> float(symmetric(10, 0.6, include_true=True).transition[0, 0].round(2))
@@ -89,21 +88,23 @@ def symmetric(
     return Noise(name, rate, destinations, pick, cycle)
 
 
-def mapped(class_map: ClassMap, num_classes: int, rate: float, *, pick: Pick = "coin", name: str = "mapped") -> Noise:
-    """Return noise that sends each class of ``class_map`` to its one counterpart and leaves the others alone.
+def asymmetric(
+    class_map: ClassMap, num_classes: int, rate: float, *, pick: Pick = "coin", name: str = "asymmetric"
+) -> Noise:
+    """Return noise that flips each class of ``class_map`` to its image and leaves the other classes unchanged.
 
     Examples:
-        >>> mapped({0: 1}, 2, 0.25).transition
+        >>> asymmetric({0: 1}, 2, 0.25).transition
         array([[0.75, 0.25],
                [0.  , 1.  ]])
     """
     outside = [c for pair in class_map.items() for c in pair if not 0 <= c < num_classes]
     if outside:
-        raise ValueError(f"the map names class {outside[0]}, outside 0..{num_classes - 1}.")
+        raise ValueError(f"the class map contains class {outside[0]}, outside 0..{num_classes - 1}.")
     destinations = np.eye(num_classes)[[class_map.get(true, true) for true in range(num_classes)]]
     return Noise(name, rate, destinations, pick)
 
 
 def from_matrix(transition: Any, name: str = "matrix") -> Noise:
-    """Return noise with the transition matrix T (c, c), T[i, j] = P(given = j | true = i), by coin flips."""
+    """Return noise with transition matrix T (c, c), T[i, j] = P(given = j | true = i), sampled independently."""
     return Noise(name, 1.0, np.asarray(transition, dtype=np.float64))

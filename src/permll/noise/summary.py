@@ -1,4 +1,4 @@
-"""What a record of noise comes to, as data: for a table, a picture or JSON."""
+"""Per-class statistics and a JSON summary of a noise record."""
 
 from typing import Any, NamedTuple
 
@@ -10,61 +10,60 @@ from permll.noise.corruption import Corruption
 from permll.noise.maps import CIFAR100_SUPERCLASSES
 
 
-class ClassShare(NamedTuple):
-    """What became of one class."""
+class ClassSummary(NamedTuple):
+    """Label noise of one class."""
 
     label: int
-    samples: int  # that are of this class in truth
-    wrong: int  # of those, how many were given another label
-    rate: float | None  # wrong / samples; None for a class without samples
-    taken_for: int | None  # the wrong label that most of them got; None if none did, or no single one
-    alike: int  # how many wrong labels share the first place: 1 if there is a single one
-    given: int  # samples that carry this label after the noise
+    samples: int  # samples with this clean label
+    wrong: int  # of those, samples with another noisy label
+    rate: float | None  # wrong / samples; None for an empty class
+    confused_with: int | None  # most frequent wrong label; None if there is none, or a tie
+    num_tied: int  # number of wrong labels that are most frequent: 1 without a tie
+    given: int  # samples with this noisy label
 
 
-def by_class(record: Corruption) -> list[ClassShare]:
-    """Return what became of each class, in order.
+def summarize_classes(record: Corruption) -> list[ClassSummary]:
+    """Return the statistics of each class in order.
 
     Examples:
         >>> record = Corruption(np.array([0, 0, 0, 1]), np.array([0, 1, 1, 1]), 3, 0, {})
-        >>> by_class(record)[0]
-        ClassShare(label=0, samples=3, wrong=2, rate=0.6666666666666666, taken_for=1, alike=1, given=1)
+        >>> summarize_classes(record)[0]
+        ClassSummary(label=0, samples=3, wrong=2, rate=0.6666666666666666, confused_with=1, num_tied=1, given=1)
     """
-    counts = np.zeros((record.num_classes, record.num_classes), dtype=np.int64)
-    np.add.at(counts, (record.clean, record.noisy), 1)
+    counts = record.counts
     samples, given = counts.sum(1).tolist(), counts.sum(0).tolist()
     np.fill_diagonal(counts, 0)
-    shares = []
+    summaries = []
     for label, wrong in enumerate(counts.sum(1).tolist()):
         rate = wrong / samples[label] if samples[label] else None
-        most = np.flatnonzero(counts[label] == counts[label].max()).tolist() if wrong else []
-        taken_for = most[0] if len(most) == 1 else None
-        shares.append(ClassShare(label, samples[label], wrong, rate, taken_for, len(most), given[label]))
-    return shares
+        top = np.flatnonzero(counts[label] == counts[label].max()).tolist() if wrong else []
+        confused_with = top[0] if len(top) == 1 else None
+        summaries.append(ClassSummary(label, samples[label], wrong, rate, confused_with, len(top), given[label]))
+    return summaries
 
 
 def superclass_groups(record: Corruption) -> dict[str, tuple[int, ...]] | None:
-    """Return CIFAR-100's superclasses, by name, if the noise has to do with them: drawn apart it would not show."""
-    about = str(record.noise.get("name"))
-    if record.num_classes != 100 or not ("asym_superclasses" in about or about == "cifar100n:fine"):
+    """Return the superclasses of CIFAR-100 by name if the noise respects them, otherwise None."""
+    noise_name = str(record.noise.get("name"))
+    if record.num_classes != 100 or not ("asym_superclasses" in noise_name or noise_name == "cifar100n:fine"):
         return None
-    names_in_words = (name.replace("_", " ") for name in names.CIFAR100_COARSE)
-    return dict(zip(names_in_words, CIFAR100_SUPERCLASSES, strict=True))
+    titles = (name.replace("_", " ") for name in names.CIFAR100_COARSE)
+    return dict(zip(titles, CIFAR100_SUPERCLASSES, strict=True))
 
 
 def summary(record: Corruption) -> dict[str, Any]:
-    """Return all there is to say about a record, as JSON would hold it; ``nominal`` is the rate that was asked for."""
-    called = class_names(record)
+    """Return a summary for JSON; ``nominal`` is the rate in the noise's name, ``rate`` the realized one."""
+    classes = class_names(record)
     return {
         "name": record.noise.get("name", "unnamed"),
         "seed": record.seed,
         "samples": len(record.clean),
         "classes": record.num_classes,
-        "class_names": None if called is None else list(called),
+        "class_names": None if classes is None else list(classes),
         "nominal": record.noise.get("rate"),
         "rate": record.rate,
         "wrong": int(record.changed.sum()),
         "hash": record.hash,
-        "by_class": [share._asdict() for share in by_class(record)],
+        "by_class": [class_summary._asdict() for class_summary in summarize_classes(record)],
         "noise": record.noise,
     }

@@ -1,1 +1,1 @@
-"""What came out, for eyes: figures and tables made from results."""
+"""Figures, tables, text summaries and HTML pages made from results."""

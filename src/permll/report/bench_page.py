@@ -1,37 +1,48 @@
-"""A benchmark as one page: tables that sort, curves, ranks, the map of Figure 3, every run and how to repeat it.
+"""HTML page of a benchmark: sortable tables, curves, ranks, the heat map of Figure 3, and the commands of all runs.
 
-The page is a single file. It needs no network and no server: styles, script and drawings are inside.
+The page is a single file with its styles, scripts and drawings inside; it needs no network and no server.
 """
 
+import os
+import re
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
+from urllib.parse import quote
 
-from permll.report.page.accuracy_curves import curves
-from permll.report.page.heat_map import heat_maps
-from permll.report.page.html import anchor, escape
-from permll.report.page.rank_plot import drawn_ranks
-from permll.report.page.run_table import failures_table, runs_table
-from permll.report.tables.builder import make_tables
+from permll.report.bench_plots import accuracy_curves, heat_maps, rank_plot
+from permll.report.jinja import asset, render
+from permll.report.tables.builder import build_tables
 from permll.report.tables.model import Column, Line, Table
-from permll.report.tables.rank_table import rank_tables
-from permll.report.tables.specs import KINDS_OF_TABLES
-from permll.report.tables.titles import Row, method_key, point
-from permll.report.tables.writers.html import write_html
+from permll.report.tables.rank_table import rank_tables, rankings
+from permll.report.tables.specs import TABLE_SPECS
+from permll.report.tables.titles import (
+    Key,
+    Row,
+    data_title,
+    figure3_point,
+    method_key,
+    method_order,
+    method_title,
+    method_words,
+    noise_titles,
+    setting_order,
+    tier_order,
+)
+from permll.report.tables.writers.html import table_context
 
-NAME = "index.html"
+FILE_NAME = "index.html"
+Failures = Sequence[Mapping[str, Any]]
 
 
-def write_page(rows: Sequence[Row], folder: Path, *, failures: Sequence[Mapping[str, Any]], title: str) -> Path:
-    """Write the page of a benchmark into a folder, made if missing, and return its path.
+def write_page(rows: Sequence[Row], folder: Path, *, failures: Failures, title: str) -> Path:
+    """Write the page of a benchmark into a folder, created if missing, and return its path.
 
     Args:
-        rows: finished cells.
-        folder: where ``index.html`` goes; links to runs are relative to it.
-        failures: what failed, each with the keys of its cell, a ``sentence``, a ``command`` and maybe a ``traceback``.
-        title: of the page.
+        rows: finished jobs.
+        folder: parent of ``index.html``; links to runs are relative to it.
+        failures: failed jobs, each with the keys of its job, a ``sentence``, a ``command`` and maybe a ``traceback``.
+        title: title of the page.
 
     Examples:
         >>> from tempfile import mkdtemp
@@ -39,73 +50,112 @@ def write_page(rows: Sequence[Row], folder: Path, *, failures: Sequence[Mapping[
         'index.html'
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / NAME
-    path.write_text(page(rows, folder, failures=failures, title=title), encoding="utf-8")
+    path = folder / FILE_NAME
+    path.write_text(bench_page(rows, folder, failures=failures, title=title), encoding="utf-8")
     return path
 
 
-def page(rows: Sequence[Row], folder: Path, *, failures: Sequence[Mapping[str, Any]], title: str) -> str:
-    """Return the page as HTML: only sections that have something to show."""
-    sections = {name: content for name, content in _sections(rows, folder, failures).items() if content[1]}
-    navigation = "".join(f'<li><a href="#{name}">{escape(head)}</a></li>' for name, (head, _) in sections.items())
-    content = "\n".join(
-        f'<section class="of-{name}" aria-labelledby="{name}">\n<h2 id="{name}">{escape(head)}</h2>\n{body}\n</section>'
-        for name, (head, body) in sections.items()
-    )
-    return Template(_text("page.html")).substitute(
-        title=escape(title),
-        summary=escape(_summary(rows, failures)),
-        navigation=navigation,
-        content=content,
-        style=_text("base.css") + _text("style.css"),
-        script=_text("base.js") + _text("script.js"),
-    )
-
-
-def _sections(rows: Sequence[Row], folder: Path, failures: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
-    """Return the heads and bodies of the sections by their names; a body without anything to show is empty."""
-    tables = {
-        name: (kind.title, write_html(make_tables(rows, name), _link))
-        for name, kind in KINDS_OF_TABLES.items()
-        if name != "ranks"
+def bench_page(rows: Sequence[Row], folder: Path, *, failures: Failures, title: str) -> str:
+    """Return the page as HTML, without the sections that would be empty."""
+    specs = {name: spec for name, spec in TABLE_SPECS.items() if name != "ranks"}
+    tables = {name: [table_context(table, _link) for table in build_tables(rows, name)] for name in specs}
+    tables["ranks"] = [table_context(table) for table in rank_tables(rows)]
+    curves, maps = accuracy_curves(rows), heat_maps(rows)
+    first = {name: specs.pop(name) for name in ("table1", "table2")}
+    sections = {
+        "failures": (f"Failed: {len(failures)}", failures),
+        **{name: (spec.title, tables[name]) for name, spec in first.items()},
+        "ranks": (TABLE_SPECS["ranks"].title, tables["ranks"]),
+        "curves": ("Accuracy over the epochs", curves),
+        **{name: (spec.title, tables[name]) for name, spec in specs.items()},
+        "figure3": ("Figure 3: η and m", maps),
+        "runs": ("All runs", rows),
     }
-    ranks = drawn_ranks(rows)
-    drawn = curves(rows)
-    first = {name: tables.pop(name) for name in ("table1", "table2")}
-    return {
-        "failures": (f"Failed: {len(failures)}", failures_table(failures, folder) if failures else ""),
-        **first,
-        "ranks": (KINDS_OF_TABLES["ranks"].title, ranks + write_html(rank_tables(rows)) if ranks else ""),
-        "curves": ("Accuracy over the epochs", f"<p>{CURVES}</p>\n{drawn}" if drawn else ""),
-        **tables,
-        "figure3": ("Figure 3: η and m", heat_maps(rows)),
-        "runs": ("All runs", f'<p id="runs-caption">{RUNS}</p>\n{runs_table(rows, folder)}' if rows else ""),
-    }
+    return render(
+        "bench.html.j2",
+        title=title,
+        summary=_summary(rows, failures),
+        sections={name: heading for name, (heading, content) in sections.items() if content},
+        tables={name: tables.get(name, []) for name in sections},
+        rank_plots=[rank_plot(tier, ranking) for tier, ranking in rankings(rows).items()],
+        curves=curves,
+        heat_maps=maps,
+        runs=_runs(rows, folder),
+        failures=[_failure(failure, folder) for failure in failures],
+        style=asset("base.css", "bench.css"),
+        script=asset("base.js", "bench.js"),
+    )
 
 
-CURVES = (
-    "Mean over the seeds, with a band from the lowest to the highest; dashed grey: cross-entropy. The circle is the "
-    "best epoch, which only an oracle can pick; the dashed step down from it is what was lost by learning wrong labels "
-    "by heart. Beside each name: test accuracy of the last epoch in per cent, and in parentheses last minus best."
-)
-RUNS = "Each finished cell with its folder, where that is to be found from this page, and the command that repeats it."
-
-
-def _summary(rows: Sequence[Row], failures: Sequence[Mapping[str, Any]]) -> str:
+def _summary(rows: Sequence[Row], failures: Failures) -> str:
     if not rows:
-        return "No cell is finished yet."
-    tables = [row for row in rows if point(row) is None]
-    methods = len({method_key(row) for row in tables})
-    settings = len({(row["tier"], row["data"], row["noise"]) for row in tables})
-    said = f"{len(rows)} finished cells" + (f": {methods} methods in {settings} settings" if tables else "")
-    if len(tables) < len(rows):
-        said += f", and {len(rows) - len(tables)} of Figure 3"
-    return said + (f"; {len(failures)} failed." if failures else ".")
+        return "No job is finished yet."
+    table_rows = [row for row in rows if figure3_point(row) is None]
+    methods = len({method_key(row) for row in table_rows})
+    settings = len({(row["tier"], row["data"], row["noise"]) for row in table_rows})
+    text = f"{len(rows)} finished jobs" + (f": {methods} methods in {settings} settings" if table_rows else "")
+    if len(table_rows) < len(rows):
+        text += f", and {len(rows) - len(table_rows)} of Figure 3"
+    return text + (f"; {len(failures)} failed." if failures else ".")
 
 
 def _link(table: Table, line: Line, column: Column) -> str:
-    return f"#{anchor(table.tier, (line.method, line.variant), column.data, column.noise)}"
+    return f"#{_anchor(table.tier, (line.method, line.variant), column.data, column.noise)}"
 
 
-def _text(name: str) -> str:
-    return (files("permll.report.page") / name).read_text(encoding="utf-8")
+def _anchor(tier: str, key: Key, data: str, noise: str) -> str:
+    """Return the id of the first run of a cell.
+
+    Examples:
+        >>> _anchor("mini", ("permll", ""), "fashion_mnist", "sym-60")
+        'runs-mini-permll--fashion_mnist-sym-60'
+    """
+    return re.sub(r"[^\w.-]", "_", "-".join(("runs", tier, *key, data, noise)))
+
+
+def _runs(rows: Sequence[Row], folder: Path) -> list[dict[str, Any]]:
+    """Return all runs; the first of each cell has an id to link to."""
+    runs, anchors = [], set()
+    for row in sorted(rows, key=_run_order):
+        key = method_key(row)
+        anchor = _anchor(row["tier"], key, row["data"], row["noise"])
+        runs.append(
+            dict.fromkeys(("last", "best_test", "epochs", "seconds", "command"))
+            | dict(row)
+            | {
+                "id": "" if anchor in anchors else anchor,
+                "filter": method_words((key[0], "") if figure3_point(row) else key),
+                "method": method_title(key),
+                "data": data_title(row["data"]),
+                "noise": " ".join(noise_titles(row["noise"])),
+                "folder": _target(row["folder"], folder, Path(row["folder"]).name) if row.get("folder") else None,
+            }
+        )
+        anchors.add(anchor)
+    return runs
+
+
+def _run_order(row: Row) -> tuple[Any, ...]:
+    key, setting = method_key(row), (row["data"], row["noise"])
+    return tier_order(row["tier"]), method_order(key), setting_order(setting), row["seed"]
+
+
+def _failure(failure: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    key = (str(failure.get("method") or "?"), str(failure.get("variant") or ""))
+    return {
+        "filter": method_words(key),
+        "method": method_title(key),
+        "setting": " ".join(str(failure[name]) for name in ("tier", "data", "noise") if failure.get(name)),
+        "seed": failure.get("seed", ""),
+        "message": failure.get("sentence") or "",
+        "command": failure.get("command"),
+        "traceback": _target(failure["traceback"], folder, "traceback") if failure.get("traceback") else None,
+    }
+
+
+def _target(path: str, folder: Path, text: str) -> dict[str, str]:
+    """Return a link relative to the page's folder; without ``href`` if the target is missing."""
+    if not Path(path).exists():
+        return {"path": path, "text": text, "href": ""}
+    relative = Path(os.path.relpath(Path(path).resolve(), folder.resolve())).as_posix()
+    return {"path": path, "text": text, "href": quote(relative)}

@@ -1,153 +1,232 @@
-"""Findings as one page: what is wrong, the most suspect samples, which classes are mixed up, how it was found.
+"""HTML report of findings: estimated noise, label issues with their samples, confused classes, duplicates.
 
-The page is a single file. It needs no network and no server: styles, script, pictures and drawings are inside, and it
-forbids itself to load or run anything else.
+The page is a single file with its styles, script, images and drawings inside. It needs no network and no server, and
+its content security policy forbids to load or run anything else.
 """
 
 import hashlib
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
-from string import Template
 from typing import Any
 
-from permll.report.findings.class_table import classes_table, duplicates_list
-from permll.report.findings.confusion_html import mixed_up, transition
-from permll.report.findings.histogram import histogram
-from permll.report.findings.html_text import counted
-from permll.report.findings.issue_cards import cards, options, pairs_of, rows_of
-from permll.report.findings.preview_html import Look
 from permll.report.findings_text import (
+    accuracy_warning,
     duplicates_sentence,
     findings_facts,
     flagged_sentence,
-    network_sentence,
     noise_sentence,
 )
-from permll.report.page.html import escape
+from permll.report.jinja import asset, render
+from permll.report.quality_histogram import quality_histogram
+from permll.report.sample_preview import Preview, limit_preview
+from permll.report.text import pluralize, shorten
 
-NAME = "report.html"
-LOOK_FIRST = "For a flagged label another class is more probable than the given one. It may still be right: look first."
-GOOD_NEWS = "That is good news, not proof: an error that fits its class well stays unseen."
+REPORT_FILE = "report.html"
+REVIEW_FIRST = "For a flagged label another class is more probable. It may still be right: review before changing it."
+NO_PROOF = "This does not prove that all labels are right: an error that resembles its class is not detected."
+MAX_CARDS = 100
+MAX_UNFLAGGED_CARDS = 12  # if no label is flagged
+MAX_CLASSES = 20  # of a matrix or table
+MAX_PROPOSED = 2  # classes proposed instead, per class
+MAX_GROUPS, MAX_GROUP_SIZE = 30, 10  # of duplicates
+MAX_ID_LENGTH = 200
+
+Pair = tuple[int, int]  # given and proposed class
+_CELL = {"text": "", "kind": "", "fraction": "", "pair": "", "title": ""}  # of a matrix
 
 
 def findings_page(
     findings: Any,
-    look: Callable[[int], Look],
+    preview: Callable[[int], Preview],
     *,
     title: str,
-    made: Mapping[str, object],
+    details: Mapping[str, object],
     commands: Sequence[tuple[str, str]],
 ) -> str:
-    """Return the page as HTML: only sections that have something to show.
+    """Return the page as HTML, without the sections that would be empty.
 
     Args:
-        findings: a ``permll.cleaning.findings.Findings``.
-        look: row -> how its sample looks.
-        title: what the labels are of.
-        made: how they were found, name and value.
-        commands: what to do next, in words and as a command.
+        findings: a ``permll.findings.Findings``.
+        preview: row -> preview of its sample.
+        title: name of the data set.
+        details: how the findings were computed, as names and values.
+        commands: next steps, each a text and a command.
     """
     facts = findings_facts(findings)
-    sections = {name: content for name, content in _sections(findings, facts, look, made).items() if content[1]}
-    content = "\n".join(
-        f'<section class="of-{name}" aria-labelledby="{name}">\n<h2 id="{name}">{escape(head)}</h2>\n{body}\n</section>'
-        for name, (head, body) in sections.items()
-    )
-    navigation = "".join(f'<li><a href="#{name}">{escape(head)}</a></li>' for name, (head, _) in sections.items())
-    script = _text("page", "base.js") + _text("findings", "script.js")
-    return Template(_text("findings", "page.html")).substitute(
-        title=escape(title),
-        headline=escape(_headline(facts)),
-        lead=escape(_lead(facts)),
-        figures=_figures(findings, facts),
-        commands=_commands(commands),
-        histogram=histogram(findings),
-        navigation=navigation,
-        content=content,
-        style=_text("page", "base.css") + _text("findings", "style.css"),
-        script=script,
-        allowed=f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'",
-    )
-
-
-def _sections(
-    findings: Any, facts: Mapping[str, Any], look: Callable[[int], Look], made: Mapping[str, object]
-) -> dict[str, tuple[str, str]]:
-    """Return the heads and bodies of the sections by their names; a body without anything to show is empty."""
-    shown = len(rows_of(findings))
-    mixed = ""
-    if facts["flagged"]:
-        pairs = mixed_up(facts, findings.classes, pairs_of(findings))
-        mixed = f'<div class="beside">{pairs}\n{classes_table(facts)}</div>'
-    mixed += transition(findings.metadata.get("transition"), findings.classes)
-    head = "The most suspect" if facts["flagged"] else "Trusted least, though none of them is flagged"
-    first = f"The first {shown:,} of {facts['flagged']:,} flagged labels. " if shown < facts["flagged"] else ""
-    proposal = " → the proposal" if facts["flagged"] else ""
-    said = f"{first}Under each sample stands its given label{proposal}, with the probability that it is right."
-    said = f'<p>{said} <a href="findings.csv">findings.csv</a> has every label.</p>'
-    chosen = Template(_text("findings", "filter.html")).substitute(options=options(findings))
-    return {
-        "mixed": ("Which classes are mixed up", mixed),
-        "suspects": (head, f"{said}\n{chosen if facts['flagged'] else ''}{cards(findings, look)}"),
-        "duplicates": (
-            "Equal samples, different labels",
-            f"<p>{escape(duplicates_sentence(facts))} Of the classes in a group at most one is right.</p>"
-            f"{duplicates_list(findings, look)}"
-            if findings.duplicates
-            else "",
-        ),
-        "made": ("How it was found", _made(made)),
+    rows = findings.order[: min(facts["flagged"], MAX_CARDS) or MAX_UNFLAGGED_CARDS].tolist()
+    pairs = Counter((int(findings.given_labels[row]), int(findings.proposed_labels[row])) for row in rows)
+    transition = _transition(findings.metadata.get("transition"), findings.classes)
+    sections = {
+        "confusion": "Confused classes" if facts["flagged"] or transition else "",
+        "issues": "Most suspect labels" if facts["flagged"] else "Least trusted labels (none is flagged)",
+        "duplicates": "Identical samples with different labels" if findings.duplicates else "",
+        "details": "Details",
     }
-
-
-def _headline(facts: Mapping[str, Any]) -> str:
-    if not facts["flagged"]:
-        return "No label is flagged"
-    return flagged_sentence(facts).split(":")[0]
+    script = asset("base.js", "findings.js")
+    return render(
+        "findings.html.j2",
+        title=title,
+        headline=flagged_sentence(facts).split(":")[0] if facts["flagged"] else "No label is flagged",
+        lead=_lead(facts),
+        key_numbers=_key_numbers(facts, len(findings.classes)),
+        commands=commands,
+        histogram=quality_histogram(findings),
+        sections={name: heading for name, heading in sections.items() if heading},
+        confusion=_confusion(facts, findings.classes, pairs) if facts["flagged"] else None,
+        classes=_classes(facts),
+        transition=transition,
+        cards_text=_cards_text(len(rows), facts["flagged"]),
+        pair_options=_pair_options(findings, pairs),
+        cards=[_card(findings, row, preview(row)) for row in rows],
+        duplicates=_duplicates(findings, facts, preview) if findings.duplicates else None,
+        details=details,
+        style=asset("base.css", "findings.css"),
+        script=script,
+        script_hash=b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
 
 
 def _lead(facts: Mapping[str, Any]) -> str:
     if facts["flagged"]:
-        words = LOOK_FIRST
+        text = REVIEW_FIRST
     elif facts["contradictory_duplicates"]:
-        words = f"{flagged_sentence(facts)} Yet {duplicates_sentence(facts)}"
+        text = f"{flagged_sentence(facts)} However, {duplicates_sentence(facts)}"
     else:
-        words = f"{flagged_sentence(facts)} {GOOD_NEWS}"
-    return " ".join(filter(None, (noise_sentence(facts), network_sentence(facts), words)))
+        text = f"{flagged_sentence(facts)} {NO_PROOF}"
+    return " ".join(filter(None, (noise_sentence(facts), accuracy_warning(facts), text)))
 
 
-def _figures(findings: Any, facts: Mapping[str, Any]) -> str:
-    """Return the numbers to remember."""
-    share = 100 * facts["flagged"] / max(facts["labels"], 1)
-    found = [(f"{facts['flagged']:,}", "flagged", f"{share:.1f} % of {counted(facts['labels'], 'label')}")]
-    noise = facts["noise"]
+def _key_numbers(facts: Mapping[str, Any], num_classes: int) -> list[tuple[str, str, str]]:
+    """Return the largest numbers of the page, each with its name and a remark."""
+    flagged, noise = facts["flagged"], facts["noise"]
+    share = 100 * flagged / max(facts["labels"], 1)
+    numbers = [(f"{flagged:,}", "flagged", f"{share:.1f} % of {pluralize(facts['labels'], 'label')}")]
     if noise:
-        low, high = 100 * noise["low"], 100 * noise["high"]
-        found.append((f"{100 * noise['rate']:.1f} %", "wrong by estimate", f"{low:.1f} to {high:.1f} %"))
-    hit = len(facts["classes"])
-    if hit:
-        found.append((f"{hit:,}", "classes hit" if hit > 1 else "class hit", f"of {len(findings.classes):,}"))
-    groups = len(facts["contradictory_duplicates"])
-    if groups:
-        found.append((f"{groups:,}", "contradictions", "between equal samples"))
-    return "".join(
-        f"<div><dt>{what}</dt><dd><b>{number}</b><span>{more}</span></dd></div>" for number, what, more in found
+        interval = f"{100 * noise['low']:.1f} to {100 * noise['high']:.1f} %"
+        numbers.append((f"{100 * noise['rate']:.1f} %", "estimated noise rate", interval))
+    if hit := len(facts["classes"]):
+        numbers.append((f"{hit:,}", "classes affected" if hit > 1 else "class affected", f"of {num_classes:,}"))
+    if groups := len(facts["contradictory_duplicates"]):
+        numbers.append((f"{groups:,}", "contradictions", "between identical samples"))
+    return numbers
+
+
+def _confusion(facts: Mapping[str, Any], classes: Sequence[str], cards: Mapping[Pair, int]) -> dict[str, Any]:
+    """Return flagged labels as a matrix of given and proposed class, restricted to the classes with most of them.
+
+    Args:
+        facts: result of ``findings_facts``.
+        classes: class names.
+        cards: number of cards of each pair.
+    """
+    index = {label: k for k, label in enumerate(classes)}
+    counts = {(index[pair["given"]], index[pair["proposed"]]): pair["count"] for pair in facts["pairs"]}
+    totals: Counter[int] = Counter()
+    for pair, count in counts.items():
+        totals.update(dict.fromkeys(pair, count))
+    indices = sorted(sorted(totals, key=lambda k: (-totals[k], k))[:MAX_CLASSES])
+    inside = {pair: count for pair, count in counts.items() if pair[0] in indices and pair[1] in indices}
+    highest = max(inside.values(), default=1)
+
+    def cell(pair: Pair) -> dict[str, str]:
+        count = inside.get(pair, 0)
+        if not count:
+            return _CELL | {"kind": "diagonal" if pair[0] == pair[1] else ""}
+        title = f"{shorten(classes[pair[0]])} → {shorten(classes[pair[1]])}: {pluralize(count, 'label')}"
+        content = _CELL | {"text": f"{count:,}", "fraction": f"{count / highest:.3f}"}
+        if cards.get(pair):
+            return content | {"pair": _pair_key(pair), "title": title}
+        return content | {"kind": "not-shown", "title": f"{title}, none among the {sum(cards.values()):,} shown"}
+
+    note = (
+        f"The {len(indices)} of {len(totals):,} classes with the most flagged labels; {sum(inside.values()):,} of "
+        f"{facts['flagged']:,} flagged labels are between them."
     )
+    return {
+        "columns": [classes[k] for k in indices],
+        "rows": [(classes[given], [cell((given, proposed)) for proposed in indices]) for given in indices],
+        "note": note if len(indices) < len(totals) else "",
+        "has_hidden": not all(cards.get(pair) for pair in inside),
+    }
 
 
-def _commands(commands: Sequence[tuple[str, str]]) -> str:
-    button = '<button type="button" class="copy" hidden>Copy</button>'
-    return "".join(
-        f'<li>{escape(words)} <span class="command"><code>{escape(command)}</code>{button}</span></li>'
-        for words, command in commands
-    )
+def _transition(matrix: Sequence[Sequence[float]] | None, classes: Sequence[str]) -> dict[str, Any] | None:
+    """Return the estimated transition matrix in percent; None without one, or for more than 20 classes."""
+    if not matrix or len(classes) > MAX_CLASSES:
+        return None
+
+    def cell(value: float, is_diagonal: bool) -> dict[str, str]:
+        text = "" if value < 0.005 else f"{100 * value:.0f}"
+        return _CELL | {"text": text} | ({"kind": "diagonal"} if is_diagonal else {"fraction": text and f"{value:.3f}"})
+
+    rows = [(classes[k], [cell(value, j == k) for j, value in enumerate(row)]) for k, row in enumerate(matrix)]
+    return {"columns": classes, "rows": rows}
 
 
-def _made(made: Mapping[str, object]) -> str:
-    lines = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in made.items())
-    return f'<dl class="made">{lines}</dl>'
+def _classes(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the classes with the largest fraction of flagged labels, and the classes most often proposed instead."""
+    proposed: dict[str, list[tuple[str, int]]] = {}
+    for pair in facts["pairs"]:  # most frequent first
+        proposed.setdefault(pair["given"], []).append((pair["proposed"], pair["count"]))
+    lines = [
+        {**line, "name": line["class"], "proposed": proposed[line["class"]][:MAX_PROPOSED]}
+        for line in facts["classes"][:MAX_CLASSES]
+    ]
+    rest = len(facts["classes"]) - MAX_CLASSES
+    return {"lines": lines, "rest": pluralize(rest, "more class", "more classes") if rest > 0 else ""}
 
 
-def _text(room: str, name: str) -> str:
-    return (files(f"permll.report.{room}") / name).read_text(encoding="utf-8")
+def _cards_text(shown: int, flagged: int) -> str:
+    first = f"The first {shown:,} of {flagged:,} flagged labels. " if shown < flagged else ""
+    labels = "given label → proposed label, each" if flagged else "given label"
+    return f"{first}Below each sample: {labels} with its probability."
+
+
+def _pair_options(findings: Any, pairs: Counter[Pair]) -> list[dict[str, str]]:
+    """Return the pairs of classes that have cards, the most frequent first."""
+    options = []
+    for pair, count in pairs.most_common():
+        flagged = int(
+            ((findings.given_labels == pair[0]) & (findings.proposed_labels == pair[1]) & findings.is_issue).sum()
+        )
+        text = f"{shorten(findings.classes[pair[0]])} → {shorten(findings.classes[pair[1]])} ({count})"
+        options.append({"pair": _pair_key(pair), "flagged": str(flagged), "text": text})
+    return options
+
+
+def _card(findings: Any, row: int, preview: Preview) -> dict[str, Any]:
+    finding = findings[row]
+    labels = [
+        (finding.given_label, "given", finding.label_quality),
+        (finding.proposed_label, "proposed", finding.confidence),
+    ]
+    if finding.given_label == finding.proposed_label:
+        labels = [(finding.given_label, "", finding.label_quality)]
+    long = len(finding.id) > MAX_ID_LENGTH
+    return {
+        "pair": _pair_key((int(findings.given_labels[row]), int(findings.proposed_labels[row]))),
+        "words": " ".join((finding.id, finding.given_label, finding.proposed_label)).lower(),
+        "preview": limit_preview(preview),
+        "labels": labels,
+        "reason": finding.reason,
+        "rank": finding.rank,
+        "id": f"…{finding.id[1 - MAX_ID_LENGTH :]}" if long else finding.id,  # the end of a path says most
+    }
+
+
+def _duplicates(findings: Any, facts: Mapping[str, Any], preview: Callable[[int], Preview]) -> dict[str, Any]:
+    """Return groups of equal samples with different labels."""
+    groups = []
+    for rows in findings.duplicates[:MAX_GROUPS]:
+        samples = [(findings.ids[row], findings.classes[findings.given_labels[row]]) for row in rows[:MAX_GROUP_SIZE]]
+        more = f"{len(rows) - MAX_GROUP_SIZE:,}" if len(rows) > MAX_GROUP_SIZE else ""
+        groups.append({"preview": limit_preview(preview(rows[0])), "samples": samples, "rest": more})
+    rest = len(findings.duplicates) - MAX_GROUPS
+    text = pluralize(rest, "more group") if rest > 0 else ""
+    return {"text": duplicates_sentence(facts), "groups": groups, "rest": text}
+
+
+def _pair_key(pair: Pair) -> str:
+    """Return a pair of classes by number, since names may contain anything."""
+    return f"{pair[0]}-{pair[1]}"

@@ -1,37 +1,37 @@
-"""Findings in words: how many labels are wrong, which classes get mixed up, what to look at first."""
+"""Text summary of findings: estimated noise rate, flagged labels, confused classes, most suspect samples."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from permll.report.text import printable, short
+from permll.report.text import pluralize, printable, shorten
 
-PAIRS = 5
-SUSPECTS = 10
-CLASSES = 3
+MAX_PAIRS = 5
+MAX_CLASSES = 3
+MAX_SAMPLES = 10
 
 
 def findings_facts(findings: Any) -> dict[str, Any]:
-    """Return what there is to say about all labels together, as JSON holds it.
+    """Return statistics of all labels, JSON-serializable.
 
     Args:
-        findings: a ``permll.cleaning.findings.Findings``.
+        findings: a ``permll.findings.Findings``.
     """
-    flagged = findings.flagged.nonzero()[0].tolist()
-    given, proposed = findings.given, findings.proposed
+    flagged = findings.is_issue.nonzero()[0].tolist()
+    given, proposed = findings.given_labels, findings.proposed_labels
     pairs = Counter((findings.classes[given[row]], findings.classes[proposed[row]]) for row in flagged)
-    sizes, hit = Counter(given.tolist()), Counter(given[flagged].tolist())
-    shares = sorted(((hit[k] / sizes[k], k) for k in hit), reverse=True)
+    sizes, hits = Counter(given.tolist()), Counter(given[flagged].tolist())
+    fractions = sorted(((hits[k] / sizes[k], k) for k in hits), reverse=True)
     return {
         "labels": len(findings),
         "flagged": len(flagged),
         "threshold": findings.threshold,
         "noise": findings.metadata.get("noise"),
         "network": findings.metadata.get("network"),
-        "pairs": [{"given": one, "proposed": other, "count": count} for (one, other), count in pairs.most_common()],
+        "pairs": [{"given": a, "proposed": b, "count": count} for (a, b), count in pairs.most_common()],
         "classes": [
-            {"class": findings.classes[k], "labels": sizes[k], "flagged": hit[k], "share": round(share, 4)}
-            for share, k in shares
+            {"class": findings.classes[k], "labels": sizes[k], "flagged": hits[k], "share": round(fraction, 4)}
+            for fraction, k in fractions
         ],
         "contradictory_duplicates": [[findings.ids[row] for row in rows] for rows in findings.duplicates],
     }
@@ -39,11 +39,15 @@ def findings_facts(findings: Any) -> dict[str, Any]:
 
 def findings_summary(findings: Any) -> str:
     """Return the findings as text for a terminal."""
-    return "\n".join(_lines(findings, findings_facts(findings)))
+    facts = findings_facts(findings)
+    lines = [noise_sentence(facts), accuracy_warning(facts), flagged_sentence(facts)]
+    if facts["flagged"]:
+        lines += ["\n" + "\n".join(_issues(findings, facts))]
+    return "\n".join(filter(None, [*lines, duplicates_sentence(facts)]))
 
 
 def noise_sentence(facts: Mapping[str, Any]) -> str:
-    """Return how many labels are wrong by estimate; nothing without one."""
+    """Return the estimated noise rate; "" without an estimate."""
     noise = facts["noise"]
     if not noise:
         return ""
@@ -51,54 +55,42 @@ def noise_sentence(facts: Mapping[str, Any]) -> str:
     return f"About {100 * noise['rate']:.1f} % of the labels are wrong ({low:.1f} to {high:.1f} %)."
 
 
-def network_sentence(facts: Mapping[str, Any]) -> str:
-    """Return a warning if the network that judges knows next to nothing itself; nothing if it does."""
+def accuracy_warning(facts: Mapping[str, Any]) -> str:
+    """Return a warning if the network is not more accurate than the majority class; otherwise ""."""
     network = facts["network"]
-    if not network or network["agrees"] > network["guess"] + 2 * network["error"]:
+    if not network or network["accuracy"] > network["majority"] + 2 * network["error"]:
         return ""
-    agrees, guess = 100 * network["agrees"], 100 * network["guess"]
+    accuracy, majority = 100 * network["accuracy"], 100 * network["majority"]
     return (
-        f"But the network knows hardly anything: it says {agrees:.0f} % of the labels that it has not seen, and the "
-        f"commonest class alone is {guess:.0f} % of them. Train longer (--epochs), or give it other features."
+        f"Warning: held-out accuracy ({accuracy:.0f} %) is not above the majority class ({majority:.0f} %). Train "
+        "longer (--epochs) or use other features."
     )
 
 
 def flagged_sentence(facts: Mapping[str, Any]) -> str:
-    """Return how many labels are flagged, and what that means."""
+    """Return the number of flagged labels."""
     if not facts["flagged"]:
-        return f"No label of {facts['labels']:,} is more likely wrong than right."
-    are = "labels are" if facts["flagged"] > 1 else "labels is"
-    return f"{facts['flagged']:,} of {facts['labels']:,} {are} flagged: another class is more probable."
+        return f"None of {facts['labels']:,} labels is more likely wrong than right."
+    verb = "labels are" if facts["flagged"] > 1 else "labels is"
+    return f"{facts['flagged']:,} of {facts['labels']:,} {verb} flagged: another class is more probable."
 
 
 def duplicates_sentence(facts: Mapping[str, Any]) -> str:
-    """Return how many equal samples have labels that differ; nothing if none have."""
+    """Return the number of groups of identical samples with different labels; "" for none."""
     groups = len(facts["contradictory_duplicates"])
     if not groups:
         return ""
-    return f"{groups:,} group{'s of equal samples do' if groups > 1 else ' of equal samples does'} not have one label."
+    return f"{pluralize(groups, 'group')} of identical samples {'have' if groups > 1 else 'has'} different labels."
 
 
-def _lines(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
-    if facts["noise"]:
-        yield noise_sentence(facts)
-    if warning := network_sentence(facts):
-        yield warning
-    yield flagged_sentence(facts)
-    if facts["flagged"]:
-        yield from _suspects(findings, facts)
-    if facts["contradictory_duplicates"]:
-        yield duplicates_sentence(facts)
-
-
-def _suspects(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
-    yield ""
-    yield "Mixed up most"
-    for pair in facts["pairs"][:PAIRS]:
-        yield f"  {short(pair['given'])} -> {short(pair['proposed'])}: {pair['count']:,}"
-    yield "Classes with most of their labels flagged"
-    for one in facts["classes"][:CLASSES]:
-        yield f"  {short(one['class'])}: {one['flagged']:,} of {one['labels']:,} ({100 * one['share']:.0f} %)"
-    yield "To look at first"
-    for one in findings.first(min(SUSPECTS, facts["flagged"])):
-        yield f"  {printable(one.id)}: {short(one.given)} -> {short(one.proposed)}  ({100 * one.quality:.1f} % right)"
+def _issues(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
+    yield "Most frequent confusions"
+    for pair in facts["pairs"][:MAX_PAIRS]:
+        yield f"  {shorten(pair['given'])} -> {shorten(pair['proposed'])}: {pair['count']:,}"
+    yield "Classes with the most flagged labels, by fraction"
+    for line in facts["classes"][:MAX_CLASSES]:
+        yield f"  {shorten(line['class'])}: {line['flagged']:,} of {line['labels']:,} ({100 * line['share']:.0f} %)"
+    yield "Most suspect labels"
+    for finding in findings.head(min(MAX_SAMPLES, facts["flagged"])):
+        labels = f"{shorten(finding.given_label)} -> {shorten(finding.proposed_label)}"
+        yield f"  {printable(finding.id)}: {labels}  ({100 * finding.label_quality:.1f} % right)"

@@ -1,17 +1,17 @@
-"""The numbers that the paper prints, in Tables 1 and 2 of its LaTeX source (permll.tex).
+"""Numbers of Tables 1 and 2 of the paper, from its LaTeX source (permll.tex).
 
 On Robust Learning from Noisy Labels: A Permutation Layer Approach (AAAI 2023).
-Test accuracy in per cent, mean and standard deviation, exactly as printed. Methods go by their names in the registry.
-What the paper leaves out ("-") has no entry, nor has Pencil on CIFAR-100 with 80 % symmetric noise, which it calls
-"fail". It does not say which of the two bootstrapping losses it means, so that row stands beside both. Of most methods
-the numbers are those of other publications, as its caption says; only PermLL was run by its authors.
+Test accuracy in percent, mean and standard deviation, exactly as printed. Methods have their names in the registry.
+Missing numbers ("-") have no entry, nor has Pencil on CIFAR-100 with 80 % symmetric noise, printed as "fail". The paper
+does not say which of the two bootstrapping losses it reports, so both have its numbers. Its numbers of most methods are
+cited from other publications; its authors ran only PermLL.
 """
 
 from typing import NamedTuple
 
 
-class Printed(NamedTuple):
-    """A printed number: the mean over seeds and its standard deviation, in per cent; None where none is printed."""
+class PaperResult(NamedTuple):
+    """Mean over seeds and standard deviation in percent; None if not printed."""
 
     mean: float
     sd: float | None = None
@@ -62,11 +62,11 @@ _TABLE2 = {
     "permll": 74.99,
 }
 
-PRINTED: dict[tuple[str, str, str, str], Printed] = {
-    ("table1", method, data, noise): Printed(*number)
+PAPER_RESULTS: dict[tuple[str, str, str, str], PaperResult] = {
+    ("table1", method, data, noise): PaperResult(*number)
     for data, rows in _TABLE1.items()
     for method, row in rows.items()
     for noise, number in zip(TABLE1_NOISE, row, strict=True)
     if number is not None
-} | {("table2", method, "clothing1m", "real"): Printed(mean) for method, mean in _TABLE2.items()}
+} | {("table2", method, "clothing1m", "real"): PaperResult(mean) for method, mean in _TABLE2.items()}
 """By table, method, data set and noise: ``PRINTED["table1", "permll", "cifar10", "sym-60"]``."""

@@ -1,1 +1,1 @@
-"""Review: people look at suspect labels in the browser and decide. Nothing leaves their machine."""
+"""Local web application for reviewing label issues."""

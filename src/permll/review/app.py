@@ -1,4 +1,4 @@
-"""The application: its addresses, what they take and answer. The desk does the work, the guard says who may."""
+"""Web application of a review: routes, and validation of requests."""
 
 import json
 import secrets
@@ -14,20 +14,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from permll.cleaning.decisions import VERDICTS, Verdict
-from permll.review.queue import MOST, Filter
+from permll.review.queue import MAX_PAGE_SIZE, Filter
 from permll.review.security import LocalOnlyMiddleware
 from permll.review.session import ReviewSession
 
+SCRIPTS = ("main", "api", "dom", "preview", "sample_view", "grid_view", "picker", "keyboard", "messages")
 ASSETS = {
     "style.css": "text/css",
     "icon.svg": "image/svg+xml",
-    **{
-        f"{name}.js": "text/javascript"
-        for name in ("main", "server", "making", "samples", "one", "grid", "choosing", "keys", "telling")
-    },
+    **{f"{name}.js": "text/javascript" for name in SCRIPTS},
 }
-LONGEST_BODY = 64 * 1024
-LONGEST_NAME = 80
+MAX_BODY_BYTES = 64 * 1024
+MAX_NAME_LENGTH = 80
 
 
 def make_app(
@@ -36,125 +34,117 @@ def make_app(
     """Return the application of a review.
 
     Args:
-        desk: what is reviewed.
-        token: the secret that every request needs.
-        host: the address the server is bound to.
-        port: its port, which the cookie is named after.
-        title: what the page calls the run.
-        reviewer: who reviews, if the page need not ask.
+        session: the review.
+        token: secret that every request needs.
+        host: address the server is bound to.
+        port: port of the server, part of the cookie's name.
+        title: name of the run on the page.
+        reviewer: name of the reviewer; by default the page asks for it.
     """
-    names = {
-        "title": title,
-        "reviewer": reviewer,
-        "classes": len(session.findings.classes),
-        "version": secrets.token_hex(4),
-    }
-    page = _page(**names)
+    page = _render_page(title=title, reviewer=reviewer, version=secrets.token_hex(4))
     api = _Api(session)
     routes = [
         Route("/", lambda _: HTMLResponse(page)),
-        Route("/page/{name}", _asset),
-        Route("/picture/{row:int}/{side:int}", api.picture),
-        Route("/api/list", api.findings),
+        Route("/assets/{name}", _asset),
+        Route("/images/{row:int}/{size:int}", api.image),
+        Route("/api/samples", api.samples),
+        Route("/api/samples/{row:int}", api.sample),
         Route("/api/pairs", api.pairs),
         Route("/api/classes", api.classes),
-        Route("/api/sample/{row:int}", api.sample),
         Route("/api/decide", api.decide, methods=["POST"]),
         Route("/api/undo", api.undo, methods=["POST"]),
     ]
-    sorry = dict.fromkeys((HTTPException, ValueError, OSError), _sorry)
-    app = Starlette(routes=routes, exception_handlers=sorry)
+    handlers = dict.fromkeys((HTTPException, ValueError, OSError), _error_response)
+    app = Starlette(routes=routes, exception_handlers=handlers)
     return LocalOnlyMiddleware(app, token=token, host=host, cookie=f"permll-review-{port}")
 
 
 class _Api:
-    """What the page asks for. Each method is one address; those that are not ``async`` run in threads."""
+    """Endpoints. Those that are not ``async`` run in threads."""
 
     def __init__(self, session: ReviewSession) -> None:
         self.session = session
 
-    def findings(self, request: Request) -> Response:
-        """Return a page of findings."""
-        asked = request.query_params
-        before = _number(asked.get("before")) if "before" in asked else None
-        after, limit = _number(asked.get("after", "0")), _number(asked.get("limit", "24"))
-        return JSONResponse(self.session.page(_wish(request), after=after, before=before, limit=limit))
+    def samples(self, request: Request) -> Response:
+        """Return a page of samples."""
+        params = request.query_params
+        before = _parse_int(params.get("before")) if "before" in params else None
+        after, limit = _parse_int(params.get("after", "0")), _parse_int(params.get("limit", "24"))
+        return JSONResponse(self.session.page(_parse_filter(request), after=after, before=before, limit=limit))
+
+    def sample(self, request: Request) -> Response:
+        """Return a sample in detail, and its position among those that match the filter; None if it does not match."""
+        row, filter_ = self._check_row(request.path_params["row"]), _parse_filter(request)
+        item, queue, codes = self.session.detail(row), self.session.queue, self.session.state.codes
+        before, until = (queue.count(filter_, codes, max_rank=rank) for rank in (item["rank"] - 1, item["rank"]))
+        position = until if until > before else None
+        return JSONResponse({"item": item, "position": position, **self.session.overview(filter_)})
 
     def pairs(self, request: Request) -> Response:
-        """Return pairs of classes, given and proposed, that occur."""
-        self.session.catch_up()
+        """Return pairs of given and proposed class."""
+        self.session.refresh()
         query = request.query_params.get("query", "")
-        return JSONResponse({"pairs": self.session.queue.pairs(_wish(request), self.session.state.state, query)})
+        pairs = self.session.queue.pairs(_parse_filter(request), self.session.state.codes, query)
+        return JSONResponse({"pairs": pairs})
 
     def classes(self, request: Request) -> Response:
         """Return class names."""
         return JSONResponse({"classes": self.session.classes(request.query_params.get("query", ""))})
 
-    def sample(self, request: Request) -> Response:
-        """Return a finding with all that helps to decide, and where it stands in what is wished for."""
-        row, filter_ = self._row(request.path_params["row"]), _wish(request)
-        item = self.session.detail(row)
-        before, until = (
-            self.session.queue.count(filter_, self.session.state.state, until=rank)
-            for rank in (item["rank"] - 1, item["rank"])
-        )
-        place = until if until > before else None  # None: it is not among those wished for
-        return JSONResponse({"item": item, "place": place, **self.session.overview(filter_)})
-
-    def picture(self, request: Request) -> Response:
-        """Return the picture of a sample; the browser may keep it, as its address changes with every start."""
-        picture = self.session.picture(self._row(request.path_params["row"]), request.path_params["side"])
-        if picture is None:
-            raise HTTPException(404, "this sample has no picture that can be read.")
-        return Response(picture.content, media_type=picture.type, headers={"Cache-Control": "private, max-age=86400"})
+    def image(self, request: Request) -> Response:
+        """Return the image of a sample. Browsers may cache it, since its URL changes with every start."""
+        image = self.session.thumbnail(self._check_row(request.path_params["row"]), request.path_params["size"])
+        if image is None:
+            raise HTTPException(404, "this sample has no readable image.")
+        return Response(image.content, media_type=image.type, headers={"Cache-Control": "private, max-age=86400"})
 
     async def decide(self, request: Request) -> Response:
-        """Write down a verdict on one or several samples: 409 if somebody was faster with one of them."""
-        body = await _body(request)
-        reviewer, verdict, label = _reviewer(body), body.get("verdict"), body.get("label", "")
+        """Record a verdict on one or several samples; 409 if there is a newer decision on one of them."""
+        body = await _read_json(request)
+        reviewer, verdict, label = _parse_reviewer(body), body.get("verdict"), body.get("label", "")
         if verdict not in VERDICTS or not isinstance(label, str):
-            raise ValueError(f"a verdict is one of {', '.join(VERDICTS)}, and a label a text.")
-        rows = self._seen_rows(body.get("samples"))
+            raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, and label a string.")
+        samples = self._parse_samples(body.get("samples"))
         items, conflicts = await run_in_threadpool(
-            self.session.decide_all, rows, cast(Verdict, verdict), label, reviewer
+            self.session.decide_all, samples, cast(Verdict, verdict), label, reviewer
         )
-        more = self.session.overview(_wish(request))
-        return JSONResponse({"items": items, "conflicts": conflicts, **more}, 409 if conflicts else 200)
+        overview = self.session.overview(_parse_filter(request))
+        return JSONResponse({"items": items, "conflicts": conflicts, **overview}, 409 if conflicts else 200)
 
     async def undo(self, request: Request) -> Response:
-        """Take back the latest decision of a reviewer."""
-        reviewer = _reviewer(await _body(request))
+        """Undo the latest decision of a reviewer."""
+        reviewer = _parse_reviewer(await _read_json(request))
         row, decision = await run_in_threadpool(self.session.undo, reviewer)
         item = None if row is None else await run_in_threadpool(self.session.detail, row)
         undone = None if decision is None else decision._asdict()
-        return JSONResponse({"item": item, "undone": undone, **self.session.overview(_wish(request))})
+        return JSONResponse({"item": item, "undone": undone, **self.session.overview(_parse_filter(request))})
 
-    def _row(self, row: int) -> int:
+    def _check_row(self, row: int) -> int:
         if not 0 <= row < len(self.session.findings):
-            raise HTTPException(404, "there is no such sample.")
+            raise HTTPException(404, "unknown sample.")
         return row
 
-    def _seen_rows(self, samples: Any) -> list[dict[str, int]]:
-        if not isinstance(samples, list) or not 1 <= len(samples) <= MOST:
-            raise ValueError(f"a verdict is on 1 to {MOST} samples.")
-        for one in samples:
-            if not isinstance(one, dict) or not all(type(one.get(key)) is int for key in ("row", "seen")):
-                raise ValueError("each sample needs its row and the newest entry that was seen, as whole numbers.")
-        return [{"row": self._row(one["row"]), "seen": one["seen"]} for one in samples]
+    def _parse_samples(self, samples: Any) -> list[dict[str, int]]:
+        if not isinstance(samples, list) or not 1 <= len(samples) <= MAX_PAGE_SIZE:
+            raise ValueError(f"samples must be a list of 1 to {MAX_PAGE_SIZE}.")
+        for sample in samples:
+            if not isinstance(sample, dict) or not all(type(sample.get(key)) is int for key in ("row", "last_entry")):
+                raise ValueError("each sample needs row and last_entry as integers.")
+        return [{"row": self._check_row(sample["row"]), "last_entry": sample["last_entry"]} for sample in samples]
 
 
-def _page(**names: Any) -> str:
+def _render_page(**context: Any) -> str:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    return environment.from_string(_read("index.html").decode()).render(**names)
+    return environment.from_string(_read("index.html").decode()).render(**context)
 
 
 def _asset(request: Request) -> Response:
-    """Return a file of the page: one of those listed, so no name can lead anywhere else."""
+    """Return a file of the page; only listed names are served."""
     name = request.path_params["name"]
     if name not in ASSETS:
-        raise HTTPException(404, "there is no such page.")
+        raise HTTPException(404, "unknown file.")
     return Response(_read(name), media_type=ASSETS[name], headers={"Cache-Control": "no-cache"})
 
 
@@ -162,44 +152,44 @@ def _read(name: str) -> bytes:
     return files("permll.review").joinpath("page", name).read_bytes()
 
 
-def _wish(request: Request) -> Filter:
-    asked = request.query_params
-    pair = tuple(_number(part) for part in asked["pair"].split("-")) if asked.get("pair") else None
+def _parse_filter(request: Request) -> Filter:
+    params = request.query_params
+    pair = tuple(_parse_int(part) for part in params["pair"].split("-")) if params.get("pair") else None
     if pair is not None and len(pair) != 2:
-        raise ValueError("a pair is two numbers of classes, as in 3-5.")
-    return Filter(asked.get("state", "open"), asked.get("all") == "1", pair)
+        raise ValueError("pair must be two class indices such as 3-5.")
+    return Filter(params.get("state", "open"), params.get("all") == "1", pair)
 
 
-def _number(text: str | None) -> int:
+def _parse_int(text: str | None) -> int:
     if text is None or not (text.isascii() and text.isdigit()) or len(text) > 12:
-        raise ValueError("a whole number was expected.")
+        raise ValueError("expected a non-negative integer.")
     return int(text)
 
 
-def _reviewer(body: dict[str, Any]) -> str:
+def _parse_reviewer(body: dict[str, Any]) -> str:
     name = body.get("reviewer")
-    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
-        raise ValueError(f"a reviewer needs a name of 1 to {LONGEST_NAME} characters.")
+    if not isinstance(name, str) or not name.strip() or len(name) > MAX_NAME_LENGTH or not name.isprintable():
+        raise ValueError(f"reviewer must be a name of 1 to {MAX_NAME_LENGTH} characters.")
     return name.strip()
 
 
-async def _body(request: Request) -> dict[str, Any]:
+async def _read_json(request: Request) -> dict[str, Any]:
     content = b""
     async for part in request.stream():
         content += part
-        if len(content) > LONGEST_BODY:
-            raise HTTPException(413, "this is more than a verdict can be.")
+        if len(content) > MAX_BODY_BYTES:
+            raise HTTPException(413, "the request is too large.")
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
-        raise ValueError("this is no JSON.") from None
+        raise ValueError("the request is not valid JSON.") from None
     if not isinstance(body, dict):
-        raise ValueError("a JSON object was expected.")
+        raise ValueError("expected a JSON object.")
     return body
 
 
-def _sorry(_: Request, problem: Exception) -> Response:
-    """Answer what cannot be done with one sentence."""
-    if isinstance(problem, HTTPException):
-        return JSONResponse({"message": problem.detail}, problem.status_code)
-    return JSONResponse({"message": str(problem)}, 500 if isinstance(problem, OSError) else 400)
+def _error_response(_: Request, error: Exception) -> Response:
+    """Return an error as one sentence."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"message": error.detail}, error.status_code)
+    return JSONResponse({"message": str(error)}, 500 if isinstance(error, OSError) else 400)

@@ -1,4 +1,4 @@
-"""Serving: a run at an address of this machine, until somebody ends it."""
+"""HTTP server of a review, bound to an address of this machine."""
 
 import os
 import platform
@@ -12,14 +12,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.opening import opened
-from permll.cleaning.source_data import samples_of
+from permll.cleaning.source_data import load_source
+from permll.findings import Findings
+from permll.training.run import Run
 
 
 def require_review() -> None:
-    """Complain, with what to do, if what a review is made of is not installed."""
-    if not all(find_spec(name) for name in ("starlette", "uvicorn", "jinja2")):
-        raise ImportError("a review needs starlette, uvicorn and jinja2: pip install 'permll[review]'")
+    """Raise an ImportError with the command to install the missing dependencies."""
+    if not all(find_spec(name) for name in ("starlette", "uvicorn")):
+        raise ImportError("a review needs starlette and uvicorn: pip install 'permll[review]'")
 
 
 def serve(
@@ -30,39 +31,40 @@ def serve(
     reviewer: str = "",
     ready: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Let people review the findings of a run in their browsers until Ctrl-C or SIGTERM.
+    """Serve the review of a run until Ctrl-C or SIGTERM.
 
     Args:
-        folder: of the run.
-        host: the address to bind to.
-        port: the port; 0 for any that is free.
-        reviewer: who reviews, if the page need not ask.
-        ready: is told the address with its token, once requests are answered.
+        folder: folder of the run.
+        host: address to bind to.
+        port: port; 0 for any free one.
+        reviewer: name of the reviewer; by default the page asks for it.
+        ready: called with the URL and its token when the server accepts connections.
 
     Returns:
-        How many decisions hold at the end.
+        Number of decisions in force at the end.
     """
     from permll.review.app import make_app
     from permll.review.session import ReviewSession
 
-    run, findings = opened(folder)
+    run = Run.open(folder)
+    findings = Findings.load(run.folder)
     decisions = Decisions(run.folder)
-    with closing(_listen(host, port)) as listening:  # before anything is read that takes long
-        port = listening.getsockname()[1]
+    with closing(_bind(host, port)) as sock:  # before the data is loaded, which may take long
+        port = sock.getsockname()[1]
         token = secrets.token_urlsafe(32)
-        session = ReviewSession(findings, samples_of(run), decisions)
+        session = ReviewSession(findings, load_source(run), decisions)
         title = run.folder.resolve().name
         app = make_app(session, token=token, host=host, port=port, title=title, reviewer=reviewer)
-        ready(f"{address(host, port)}/?token={token}")
-        _run_until_told(app, listening)
+        ready(f"{server_url(host, port)}/?token={token}")
+        _run_server(app, sock)
     return len(decisions.current())
 
 
-def address(host: str, port: int) -> str:
-    """Return where a browser on this machine finds a server.
+def server_url(host: str, port: int) -> str:
+    """Return the URL of a server for browsers on this machine.
 
     Examples:
-        >>> address("127.0.0.1", 8000), address("::1", 80), address("0.0.0.0", 80)
+        >>> server_url("127.0.0.1", 8000), server_url("::1", 80), server_url("0.0.0.0", 80)
         ('http://127.0.0.1:8000', 'http://[::1]:80', 'http://127.0.0.1:80')
     """
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
@@ -70,34 +72,34 @@ def address(host: str, port: int) -> str:
 
 
 def has_display() -> bool:
-    """Return whether a browser that opens could be seen."""
+    """Return whether a browser window would be visible."""
     if platform.system() == "Linux":
         return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
     return "SSH_CONNECTION" not in os.environ
 
 
 def open_browser(url: str) -> bool:
-    """Open the browser, if there is one; return whether it opened."""
+    """Open a URL in the browser; return whether it worked."""
     try:
         return has_display() and webbrowser.open(url)
     except webbrowser.Error:
         return False
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((host, port), family=family)
-    except OSError as problem:
-        why = problem.strerror or str(problem)
-        raise OSError(f"nothing can listen on port {port} of {host} ({why}): try --port 0, any free one.") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(f"cannot listen on port {port} of {host} ({reason}): use --port 0 for any free port.") from None
 
 
-def _run_until_told(app: object, listening: socket.socket) -> None:
-    """Answer requests until SIGINT or SIGTERM: these are how a review ends, not how it fails."""
+def _run_server(app: object, sock: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM, both of which end a review normally."""
     import uvicorn
 
-    settings = uvicorn.Config(
+    config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_level="warning",
         access_log=False,
@@ -105,12 +107,12 @@ def _run_until_told(app: object, listening: socket.socket) -> None:
         ws="none",
         proxy_headers=False,
         server_header=False,
-        timeout_graceful_shutdown=2,  # a tab that is open keeps its connection
+        timeout_graceful_shutdown=2,  # open tabs keep their connections
     )
-    # The server stops by these signals and then raises them again, for whoever listened before: nobody needs to.
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    # uvicorn raises the signal again after shutdown; these handlers ignore it.
+    previous = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        uvicorn.Server(settings).run(sockets=[listening])
+        uvicorn.Server(config).run(sockets=[sock])
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

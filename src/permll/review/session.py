@@ -1,6 +1,6 @@
-"""The desk: findings, their samples and the decisions on them, as the pages of a review ask for them.
+"""Review session: findings, samples and decisions, as the API of the application serves them.
 
-Rows are the only names of samples that come from outside. A path never does.
+Clients address samples by row, never by path.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,147 +8,167 @@ from threading import Lock
 from typing import Any
 
 from permll.cleaning.decisions import ConflictError, Decision, Decisions, Verdict
-from permll.cleaning.findings import Findings
-from permll.cleaning.preview import look_at
-from permll.cleaning.thumbnails import Picture, encode, to_image
+from permll.cleaning.preview import preview_sample
+from permll.cleaning.thumbnails import Thumbnail, encode_thumbnail, to_image
 from permll.data.dataset import LabeledData
+from permll.findings import Findings
 from permll.review.queue import Filter, Queue, matches
 from permll.review.state import STATES, ReviewState
-from permll.review.thumbnail_cache import SIDES, ThumbnailCache
+from permll.review.thumbnail_cache import SIZES, ThumbnailCache
+
+MAX_DUPLICATES = 12  # shown of a sample
+VERBS = {"accept": "accepted", "keep": "kept", "choose": "chose", "unsure": "was not sure about"}
 
 
 class ReviewSession:
-    """Everything that is looked at and decided in a review. Several threads may use it.
+    """Findings, samples and decisions of a review. Methods are thread-safe.
 
     Args:
-        findings: what is known about N labels.
-        samples: what they are the labels of. A finding whose sample is gone shows none.
-        decisions: of everybody, also of other processes.
+        findings: findings of N labels.
+        samples: labeled data. A finding without its sample has no preview.
+        decisions: decisions of all reviewers and processes.
     """
 
     def __init__(self, findings: Findings, samples: LabeledData, decisions: Decisions) -> None:
         self.findings, self.samples, self.decisions = findings, samples, decisions
-        self.queue, self.state, self._kept = Queue(findings), ReviewState(findings.ids), ThumbnailCache()
-        self._place = {name: place for place, name in enumerate(samples.ids)}
-        self._twins = {row: group for group in findings.duplicates for row in group}
+        self.queue, self.state, self._thumbnails = Queue(findings), ReviewState(findings.ids), ThumbnailCache()
+        self._sample_index = {id: index for index, id in enumerate(samples.ids)}
+        self._duplicates = {row: group for group in findings.duplicates for row in group}
         self._lock = Lock()
-        self.catch_up()
+        self.refresh()
 
-    def catch_up(self) -> None:
-        """Take in what others decided in the meantime."""
+    def refresh(self) -> None:
+        """Read the decisions that other processes have made since the last call."""
         with self._lock:
-            self.state.follow(self.decisions.log(self.state.last))
+            self.state.update(self.decisions.log(self.state.last_entry))
 
     def overview(self, filter_: Filter) -> dict[str, Any]:
-        """Return how far the review is, in what is wished for and altogether."""
+        """Return progress, and the number of samples that match a filter."""
         return {
-            "progress": self.queue.progress(filter_, self.state.state),
-            "matching": self.queue.count(filter_, self.state.state),
-            "entries": self.state.last,
+            "progress": self.queue.progress(filter_, self.state.codes),
+            "matching": self.queue.count(filter_, self.state.codes),
         }
 
     def page(self, filter_: Filter, *, after: int = 0, before: int | None = None, limit: int = 24) -> dict[str, Any]:
-        """Return findings, each in short, and the overview."""
-        self.catch_up()
-        rows = self.queue.page(filter_, self.state.state, after=after, before=before, limit=limit)
+        """Return a page of samples, the position of the first, and the overview."""
+        self.refresh()
+        rows = self.queue.page(filter_, self.state.codes, after=after, before=before, limit=limit)
         items = [self.item(row) for row in rows.tolist()]
         first = items[0]["rank"] if items else 1
-        place = self.queue.count(filter_, self.state.state, until=first - 1) + 1
-        return {"items": items, "place": place, **self.overview(filter_)}
+        position = self.queue.count(filter_, self.state.codes, max_rank=first - 1) + 1
+        return {"items": items, "position": position, **self.overview(filter_)}
 
     def item(self, row: int, *, short: bool = True) -> dict[str, Any]:
-        """Return a finding with its sample and what was decided; ``seen`` is the newest entry about it."""
-        decision = self.state.decision(row)
+        """Return a finding with the preview of its sample and its decision."""
+        finding, decision = self.findings[row], self.state.decision(row)
         return {
             "row": row,
-            **self.findings[row]._asdict(),
-            "state": STATES[self.state.state[row]],
-            "seen": int(self.state.newest[row]),
+            "id": finding.id,
+            "given": finding.given_label,
+            "proposed": finding.proposed_label,
+            "quality": finding.label_quality,
+            "rank": finding.rank,
+            "reason": finding.reason,
+            "state": STATES[self.state.codes[row]],
+            "last_entry": int(self.state.newest[row]),
             "decision": None if decision is None else decision._asdict(),
-            "look": self.look(row, short=short),
+            "preview": self.preview(row, short=short),
         }
 
     def detail(self, row: int) -> dict[str, Any]:
-        """Return a finding with all that helps to decide: candidates, neighbors, exact duplicates, what was said."""
-        self.catch_up()
-        neighbors = [near for near in self.findings.neighbors[row].tolist() if near >= 0]
+        """Return a finding with candidates, neighbors, exact duplicates and history."""
+        self.refresh()
+        neighbors = [neighbor for neighbor in self.findings.neighbors[row].tolist() if neighbor >= 0]
+        duplicates = [other for other in self._duplicates.get(row, ())[:MAX_DUPLICATES] if other != row]
         return {
             **self.item(row, short=False),
-            "candidates": [{"label": label, "chance": chance} for label, chance in self.findings.chances(row).items()],
-            "neighbors": [self.item(near) for near in neighbors],
-            "duplicates": [self.item(twin) for twin in self._twins.get(row, ())[:12] if twin != row],
+            "candidates": [
+                {"label": label, "probability": probability}
+                for label, probability in self.findings.class_probs(row).items()
+            ],
+            "neighbors": [self.item(neighbor) for neighbor in neighbors],
+            "duplicates": [self.item(duplicate) for duplicate in duplicates],
             "history": [entry._asdict() for entry in self.state.history(row)],
         }
 
-    def decide(self, row: int, verdict: Verdict, label: str, reviewer: str, *, seen: int) -> int:
-        """Write down what a reviewer says who has seen the entries up to ``seen``; return the new entry's number.
+    def decide(self, row: int, verdict: Verdict, label: str, reviewer: str, *, last_entry: int) -> int:
+        """Record a decision and return the number of its entry.
 
-        To choose the proposal is to accept it, to choose the given label is to keep it.
+        Choosing the proposed label is recorded as accept, choosing the given label as keep.
+
+        Args:
+            row: row of the sample.
+            verdict: verdict of the reviewer.
+            label: chosen label; ignored for other verdicts than ``choose``.
+            reviewer: name of the reviewer.
+            last_entry: newest entry about the sample that the reviewer has seen; a newer one raises ``ConflictError``.
         """
         finding = self.findings[row]
         if verdict == "choose":
             if label not in self.findings.classes:
-                raise ValueError(f"{label!r} is none of the {len(self.findings.classes)} classes: choose one of them.")
-            verdict = "accept" if label == finding.proposed else "keep" if label == finding.given else "choose"
-        if verdict == "accept" and finding.proposed == finding.given:
+                raise ValueError(f"{label!r} is not one of the {len(self.findings.classes)} classes.")
+            verdict = (
+                "accept" if label == finding.proposed_label else "keep" if label == finding.given_label else "choose"
+            )
+        if verdict == "accept" and finding.proposed_label == finding.given_label:
             verdict = "keep"
-        label = {"accept": finding.proposed, "choose": label}.get(verdict, finding.given)
+        label = {"accept": finding.proposed_label, "choose": label}.get(verdict, finding.given_label)
         try:
-            return self.decisions.add(finding.id, verdict, label, reviewer, expected=seen)
+            return self.decisions.add(finding.id, verdict, label, reviewer, expected=last_entry)
         finally:
-            self.catch_up()
+            self.refresh()
 
     def decide_all(
-        self, rows: Sequence[Mapping[str, int]], verdict: Verdict, label: str, reviewer: str
+        self, samples: Sequence[Mapping[str, int]], verdict: Verdict, label: str, reviewer: str
     ) -> tuple[list[dict[str, Any]], list[str]]:
-        """Decide on several, each with its ``row`` and ``seen``: return them as they are now, and the conflicts."""
+        """Decide on several samples, each with ``row`` and ``last_entry``; return their new state and the conflicts."""
         conflicts = []
-        for one in rows:
+        for sample in samples:
             try:
-                self.decide(one["row"], verdict, label, reviewer, seen=one["seen"])
+                self.decide(sample["row"], verdict, label, reviewer, last_entry=sample["last_entry"])
             except ConflictError as conflict:
-                conflicts.append(self._conflict(one["row"], conflict))
-        return [self.detail(one["row"]) if len(rows) == 1 else self.item(one["row"]) for one in rows], conflicts
+                conflicts.append(self._describe_conflict(sample["row"], conflict))
+        describe = self.detail if len(samples) == 1 else self.item
+        return [describe(sample["row"]) for sample in samples], conflicts
 
     def undo(self, reviewer: str) -> tuple[int | None, Decision | None]:
-        """Take back a reviewer's latest decision; return its row and what it was."""
+        """Undo the latest decision of a reviewer; return its row and the decision."""
         decision = self.decisions.undo(reviewer)
-        self.catch_up()
+        self.refresh()
         return (None, None) if decision is None else (self.state.row(decision.id), decision)
 
     def classes(self, query: str, limit: int = 50) -> list[str]:
-        """Return class names that contain the words of a query; those that begin with it first."""
-        found = [name for name in self.findings.classes if matches(name, query)]
+        """Return class names that match a query; those that start with it first."""
+        names = [name for name in self.findings.classes if matches(name, query)]
         start = query.strip().casefold()
-        return sorted(found, key=lambda name: not name.casefold().startswith(start))[:limit]
+        return sorted(names, key=lambda name: not name.casefold().startswith(start))[:limit]
 
-    def look(self, row: int, *, short: bool) -> dict[str, Any]:
-        """Return what a sample looks like; ``none`` if it is not where it was."""
-        place = self._place.get(self.findings.ids[row])
-        return {"kind": "none"} if place is None else look_at(self.samples.inputs, place, short=short)
+    def preview(self, row: int, *, short: bool) -> dict[str, Any]:
+        """Return the preview of a sample; of kind ``none`` if the sample is missing."""
+        index = self._sample_index.get(self.findings.ids[row])
+        return {"kind": "none"} if index is None else preview_sample(self.samples.inputs, index, short=short)
 
-    def picture(self, row: int, side: int) -> Picture | None:
-        """Return the picture of a sample; None if there is none, or it cannot be read."""
-        if side not in SIDES:
-            raise ValueError(f"pictures come with {', '.join(map(str, SIDES))} pixels, not {side}.")
-        kept = self._kept.get((row, side))
-        place = self._place.get(self.findings.ids[row])
-        if kept is not None or place is None:
-            return kept
+    def thumbnail(self, row: int, size: int) -> Thumbnail | None:
+        """Return the image of a sample; None if it has none, or it cannot be read."""
+        if size not in SIZES:
+            raise ValueError(f"image size must be one of {', '.join(map(str, SIZES))}, got {size}.")
+        cached = self._thumbnails.get((row, size))
+        index = self._sample_index.get(self.findings.ids[row])
+        if cached is not None or index is None:
+            return cached
         try:
-            image = to_image(self.samples.inputs.show(place))
-            picture = None if image is None else encode(image, side)
-        except Exception:  # a damaged image can fail in any way at all
+            image = to_image(self.samples.inputs.get_sample(index))
+            thumbnail = None if image is None else encode_thumbnail(image, size)
+        except Exception:  # damaged images raise all kinds of errors
             return None
-        if picture is not None:
-            self._kept.put((row, side), picture)
-        return picture
+        if thumbnail is not None:
+            self._thumbnails.put((row, size), thumbnail)
+        return thumbnail
 
-    def _conflict(self, row: int, conflict: ConflictError) -> str:
-        """Say who was faster, in one sentence."""
+    def _describe_conflict(self, row: int, conflict: ConflictError) -> str:
+        """Return a sentence on the newer decision."""
         if not self.state.history(row):
-            return f"nobody decided on {conflict.id} yet, so nothing newer can have been seen."
+            return f"there is no decision on {conflict.id} yet, so there is no newer entry."
         entry = self.state.history(row)[-1]
-        says = {"accept": "accepted", "keep": "kept", "choose": "chose", "unsure": "was not sure of"}
-        what = "took a decision back" if entry.verdict == "undo" else f"{says[entry.verdict]} “{entry.label}”"
-        return f"{entry.reviewer} {what} for {conflict.id} in the meantime; nothing was overwritten."
+        action = "undid a decision" if entry.verdict == "undo" else f"{VERBS[entry.verdict]} “{entry.label}”"
+        return f"{entry.reviewer} {action} for {conflict.id} in the meantime; nothing was overwritten."

@@ -1,4 +1,4 @@
-"""How things stand: for every row of the findings what was decided, kept up with a log that others write to as well."""
+"""Review state of every sample, updated incrementally from the log of decisions."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -12,47 +12,52 @@ STATES = ("open", "decided", "unsure")
 
 
 class ReviewState:
-    """What holds for each of N rows. New entries of the log are followed one by one, old ones never read again.
+    """Current decision and history of N rows.
 
     Args:
-        ids: N names. Entries about other samples are passed over.
+        ids: N sample ids. Entries about other samples are ignored.
+
+    Attributes:
+        codes: (N,) indices into ``STATES``.
+        newest: (N,) number of the newest entry about each row, 0 for none.
+        last_entry: number of the last entry of the log that was read.
 
     Examples:
-        >>> standing = ReviewState(["a", "b"])
-        >>> standing.follow([Entry(1, "b", "keep", "cat", "Ada", "2024-05-01T10:00:00+00:00", None)])
-        >>> standing.state.tolist(), standing.newest.tolist(), standing.last
+        >>> state = ReviewState(["a", "b"])
+        >>> state.update([Entry(1, "b", "keep", "cat", "Ada", "2024-05-01T10:00:00+00:00", None)])
+        >>> state.codes.tolist(), state.newest.tolist(), state.last_entry
         ([0, 1], [0, 1], 1)
     """
 
     def __init__(self, ids: Sequence[str]) -> None:
-        self._rows = {name: row for row, name in enumerate(ids)}
+        self._rows = {id: row for row, id in enumerate(ids)}
         self._history: dict[int, list[Entry]] = defaultdict(list)
-        self.state = np.full(len(ids), OPEN, np.uint8)
-        self.newest = np.zeros(len(ids), np.int64)  # the number of the newest entry, 0 for none
-        self.last = 0  # the number of the last entry that was followed
+        self.codes = np.full(len(ids), OPEN, np.uint8)
+        self.newest = np.zeros(len(ids), np.int64)
+        self.last_entry = 0
 
-    def follow(self, entries: Iterable[Entry]) -> None:
-        """Take in entries that came after those taken in before."""
+    def update(self, entries: Iterable[Entry]) -> None:
+        """Apply new entries of the log, in order."""
         for entry in entries:
-            self.last = entry.number
+            self.last_entry = entry.number
             row = self._rows.get(entry.id)
             if row is None:
                 continue
             self._history[row].append(entry)
             self.newest[row] = entry.number
-            standing = self.decision(row)
-            self.state[row] = OPEN if standing is None else UNSURE if standing.verdict == "unsure" else DECIDED
+            decision = self.decision(row)
+            self.codes[row] = OPEN if decision is None else UNSURE if decision.verdict == "unsure" else DECIDED
 
     def row(self, id: str) -> int | None:
-        """Return where a sample is; None if it is none of these."""
+        """Return the row of a sample; None if it is unknown."""
         return self._rows.get(id)
 
     def decision(self, row: int) -> Decision | None:
-        """Return what holds for a row: its newest decision that was not taken back; None if there is none."""
+        """Return the newest decision of a row that was not undone; None if there is none."""
         history = self.history(row)
-        gone = {entry.takes_back for entry in history}
-        return next((e.decision for e in reversed(history) if e.takes_back is None and e.number not in gone), None)
+        undone = {entry.takes_back for entry in history}
+        return next((e.decision for e in reversed(history) if e.takes_back is None and e.number not in undone), None)
 
     def history(self, row: int) -> list[Entry]:
-        """Return all that was ever said about a row, in order."""
+        """Return all entries about a row, in order."""
         return self._history.get(row, [])

@@ -1,7 +1,8 @@
-"""What stands for a sample before any network is trained, by kind of data, and where it is kept.
+"""Encoders of images and texts: which one is used, and a cache of the features that it computes.
 
-Small images, vectors and tables come as they are. Large images are seen through a pretrained backbone, if its weights
-are at hand or it is asked for, else they are made small. Texts are their words, or embeddings that are asked for.
+Small images, vectors and tables need no pretrained encoder. Large images are encoded by a pretrained backbone if the
+recipe names one or its weights are on this machine; otherwise they are downscaled. Texts are encoded by tf-idf, or by a
+sentence encoder that the recipe names.
 """
 
 import hashlib
@@ -16,95 +17,95 @@ import torch
 from numpy.typing import NDArray
 
 from permll.data.dataset import LabeledData
-from permll.data.digests import digests
 from permll.data.encoding import Arrays, Encoder, from_arrays
 from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
-from permll.data.readers.image_files import SMALL, small
-from permll.data.readers.input_spec import described, kind_of
-from permll.networks.backbone import Backbone, at_hand
+from permll.data.readers.image_files import SMALL_IMAGE_SIZE, load_small_images
+from permll.data.readers.input_spec import describe_inputs, input_kind
+from permll.data.sample_digests import sample_digests
+from permll.networks.backbone import Backbone, find_cached_backbone
 from permll.networks.sentences import SentenceEncoder
 from permll.training.recipe import AUTO, DataSection, Recipe
 from permll.utils.files import atomic_write
 from permll.utils.progress import progress
 
-FEATURES = "features"  # the folder in a run
-_BLOCK = 256  # rows that are computed between two writings
-_LOOKED_AT = 100  # so many images tell how large they are
+FEATURES_FOLDER = "features"  # of a run
+BLOCK_ROWS = 256  # features in a file of the cache
+MAX_SIZES = 100  # images whose size is read for the median
 
 
-def settle_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], None] | None = None) -> DataSection:
-    """Return the recipe's section on data with nothing left open: what stands for the samples is written down.
+def resolve_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], None] | None = None) -> DataSection:
+    """Return the data section of a recipe with a backbone or an image size, where both are left to the data.
 
     Args:
-        recipe: one with a network of its own takes images in files as they are.
-        inputs: as they were read.
-        say: takes what was understood, in a sentence.
+        recipe: the recipe; if it names a network, image files stay as they are.
+        inputs: samples as they were read.
+        notify: called with a sentence about the data and the chosen encoder.
     """
     section = recipe.data
     if section.weights and not section.backbone:
-        raise ValueError(f"the weights {section.weights} need the name of their network too: --backbone timm:NAME.")
+        raise ValueError(f"the weights {section.weights} need the name of their network: --backbone timm:NAME.")
     for name, takes in ((section.backbone, "images"), (section.encoder, "texts")):
-        if name and kind_of(inputs) != takes:
-            raise ValueError(f"{name} takes {takes}, but these are {described(inputs)}: leave it out.")
-    open_still = recipe.network.name == AUTO and not (section.backbone or section.pixels or recipe.views.resize)
-    if isinstance(inputs, LazyImages) and open_still:
-        found = at_hand()
-        section = section.model_copy(update={"backbone": found} if found else {"pixels": SMALL})
+        if name and input_kind(inputs) != takes:
+            raise ValueError(f"{name} encodes {takes}, but the data are {describe_inputs(inputs)}: remove this option.")
+    is_open = recipe.network.name == AUTO and not (section.backbone or section.pixels or recipe.views.resize)
+    if isinstance(inputs, LazyImages) and is_open:
+        backbone = find_cached_backbone()
+        section = section.model_copy(update={"backbone": backbone} if backbone else {"pixels": SMALL_IMAGE_SIZE})
     if notify is not None and recipe.network.name == AUTO and isinstance(inputs, LazyImages | Texts):
-        notify(_understood(section, inputs))
+        notify(_describe_choice(section, inputs))
     return section
 
 
-def made_small(data: LabeledData, size: int, channels: int | None = None) -> LabeledData:
-    """Return images in files as pixels in memory, ``size`` x ``size``; too many or too large, resized when needed.
+def decode_small(data: LabeledData, size: int, channels: int | None = None) -> LabeledData:
+    """Return image files as pixels of ``size`` x ``size``, in memory if they fit, else decoded when needed.
 
     Args:
-        data: other inputs stay as they are.
+        data: other inputs are returned unchanged.
         size: pixels of a side.
-        channels: those of the training images; default what suits these, one if all are grey.
+        channels: channels of the training images; default: 1 if all images are gray, else 3.
     """
     if not isinstance(data.inputs, LazyImages):
         return data
-    inputs = small(data.inputs.resized(size, "stretch"), data.ids, size)
+    inputs = load_small_images(data.inputs.resize(size, "stretch"), data.ids, size)
     if isinstance(inputs, Images) and channels == 3:
         inputs = Images(inputs.pixels.expand(-1, 3, -1, -1).contiguous())
     if channels == 1 and inputs.batch(torch.arange(1)).shape[1] != 1:
-        raise ValueError("the training images are grey, but not all of those to validate or test on.")
+        raise ValueError("the training images are gray, but some validation or test images have colors.")
     return data.with_inputs(inputs)
 
 
-def named_encoder(section: DataSection) -> Backbone | SentenceEncoder | None:
-    """Return the encoder that a recipe names, if it does."""
+def load_encoder(section: DataSection) -> Backbone | SentenceEncoder | None:
+    """Return the encoder that a recipe names, if any."""
     if section.backbone:
         return Backbone.load(section.backbone, section.weights)
     return SentenceEncoder.load(section.encoder) if section.encoder else None
 
 
-def encoder_of(arrays: Mapping[str, NDArray[Any]]) -> Encoder:
-    """Return the encoder of any kind that ``to_arrays`` was called on."""
+def encoder_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Encoder:
+    """Return the encoder of any kind that was saved by ``to_arrays``."""
     kind = json.loads(arrays["about"].tobytes())["kind"] if "about" in arrays else None
     if kind == Backbone.kind:
         return Backbone.from_arrays(arrays)
     return SentenceEncoder.from_arrays(arrays) if kind == SentenceEncoder.kind else from_arrays(arrays)
 
 
-def keeping(encoder: Encoder | None, folder: Path | None, *, write: bool = True) -> Encoder | None:
-    """Return the encoder, one that is slow with its work kept in a folder."""
+def with_cache(encoder: Encoder | None, folder: Path | None, *, write: bool = True) -> Encoder | None:
+    """Return the encoder, with a cache if it is a slow one."""
     if folder is None or not isinstance(encoder, Backbone | SentenceEncoder):
         return encoder
     return CachedEncoder(encoder, folder, write=write)
 
 
 class CachedEncoder:
-    """A slow encoder whose work is kept in files: what it saw before, also in another process, costs nothing.
+    """A slow encoder with a cache in files, shared by processes.
 
-    Vectors are found again by what samples hold, not by their names. Every so many rows are a file, whole or not there,
-    so that a process that is killed loses little; and as rows go on in the same batches, not even the last bits change.
+    Features are found by the content of a sample, not by its id. A file has the features of ``BLOCK_ROWS`` samples, so
+    that a killed process loses little. The remaining samples are encoded in the same batches, hence to the same bits.
 
     Args:
-        encoder: makes vectors without groups of columns.
-        folder: of the files, which are named after the encoder: those of others are left alone.
-        write: whether to keep what is new.
+        encoder: the encoder.
+        folder: folder of the cache; file names contain a hash of the encoder.
+        write: whether new features are added to the cache.
     """
 
     def __init__(self, encoder: Backbone | SentenceEncoder, folder: Path, *, write: bool = True) -> None:
@@ -119,38 +120,37 @@ class CachedEncoder:
         return self.encoder.to_arrays()
 
     def __call__(self, inputs: Inputs) -> Vectors:
-        """Return the vectors of samples."""
-        keys = list(digests(inputs))
-        name = self._name()
-        known = self._read(name)
-        new: dict[bytes, int] = {}
+        """Return the features of samples."""
+        keys = list(sample_digests(inputs))
+        name = self._encoder_hash()
+        features = self._read(name)
+        missing: dict[bytes, int] = {}
         for row, key in enumerate(keys):
-            if key not in known:
-                new.setdefault(key, row)
-        with progress(f"features of {self.encoder.name}", len(new)) as advance:
-            for start in range(0, len(new), _BLOCK):
-                block = dict(list(new.items())[start : start + _BLOCK])
+            if key not in features:
+                missing.setdefault(key, row)
+        with progress(f"features of {self.encoder.name}", len(missing)) as advance:
+            for start in range(0, len(missing), BLOCK_ROWS):
+                block = dict(list(missing.items())[start : start + BLOCK_ROWS])
                 values = self.encoder(inputs.take(torch.tensor(list(block.values())))).values.numpy()
-                self._keep(name, list(block), values)
-                known |= zip(block, values, strict=True)
+                self._add(name, list(block), values)
+                features |= zip(block, values, strict=True)
                 advance(len(block))
-        return Vectors(torch.from_numpy(np.stack([known[key] for key in keys])))
+        return Vectors(torch.from_numpy(np.stack([features[key] for key in keys])))
 
-    def _name(self) -> str:
-        """Return what files are called: the digest of all that the encoder knows."""
+    def _encoder_hash(self) -> str:
         digest = hashlib.blake2b(digest_size=8)
         for key, value in sorted(self.encoder.to_arrays().items()):
             digest.update(key.encode() + np.ascontiguousarray(value).tobytes())
         return digest.hexdigest()
 
     def _read(self, name: str) -> dict[bytes, NDArray[np.float32]]:
-        known: dict[bytes, NDArray[np.float32]] = {}
+        features: dict[bytes, NDArray[np.float32]] = {}
         for path in sorted(self.folder.glob(f"{name}-*.npz")):
             with np.load(path, allow_pickle=False) as saved:
-                known |= zip(map(bytes, saved["keys"]), saved["values"], strict=True)
-        return known
+                features |= zip(map(bytes, saved["keys"]), saved["values"], strict=True)
+        return features
 
-    def _keep(self, name: str, keys: list[bytes], values: NDArray[np.float32]) -> None:
+    def _add(self, name: str, keys: list[bytes], values: NDArray[np.float32]) -> None:
         if not self.write:
             return
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -159,27 +159,30 @@ class CachedEncoder:
             np.savez(file, keys=np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1), values=values)
 
 
-def _understood(section: DataSection, inputs: LazyImages | Texts) -> str:
-    """Return what was understood of images in files or texts, in a sentence."""
+def _describe_choice(section: DataSection, inputs: LazyImages | Texts) -> str:
+    """Return a sentence about images in files or texts, and how they are encoded."""
     if isinstance(inputs, Texts):
-        how = f"the embeddings of {section.encoder}" if section.encoder else "their words; --encoder NAME embeds them"
-        return f"{len(inputs):,} texts: a small network on {how}"
+        features = (
+            f"embeddings of {section.encoder}" if section.encoder else "tf-idf features; --encoder NAME uses embeddings"
+        )
+        return f"{len(inputs):,} texts: a small network on {features}"
     if section.backbone:
-        how = f"a small network on what {section.backbone} sees in them"
-    elif section.pixels == SMALL:
-        how = (
-            f"no pretrained weights at hand, so a small network on {SMALL}-pixel images; --backbone timm:NAME takes "
-            f"better features{'' if importlib.util.find_spec('timm') else ' (pip install permll[vision])'}"
+        choice = f"a small network on features of {section.backbone}"
+    elif section.pixels == SMALL_IMAGE_SIZE:
+        extra = "" if importlib.util.find_spec("timm") else " (pip install permll[vision])"
+        choice = (
+            f"a small network on {SMALL_IMAGE_SIZE}-pixel images, since no pretrained weights were found; --backbone "
+            f"timm:NAME uses better features{extra}"
         )
     else:
-        how = f"a network on images of {section.pixels or inputs.size} pixels"
-    return f"{len(inputs):,} images, median {_median_size(inputs)}: {how}"
+        choice = f"a network on images of {section.pixels or inputs.size} pixels"
+    return f"{len(inputs):,} images, median size {_median_size(inputs)}: {choice}"
 
 
 def _median_size(images: LazyImages) -> str:
-    """Return "640 x 480", of an even choice of images."""
+    """Return the median of width and height over at most ``MAX_SIZES`` images, as "640 x 480"."""
     sizes = []
-    for row in range(0, len(images), -(-len(images) // _LOOKED_AT)):
+    for row in range(0, len(images), -(-len(images) // MAX_SIZES)):
         with images.open(int(images.rows[row])) as image:
             sizes.append(image.size)
     width, height = np.median(sizes, 0).astype(int).tolist()

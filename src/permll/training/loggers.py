@@ -1,4 +1,4 @@
-"""Trackers: a training watched in TensorBoard or Weights & Biases. They show what metrics.jsonl says, and no more."""
+"""Experiment loggers: callbacks that copy ``metrics.jsonl`` of a run to TensorBoard or Weights & Biases."""
 
 import importlib
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from permll.training.callbacks import Callback
-from permll.utils.messages import did_you_mean
+from permll.utils.messages import unknown_name
 
 if TYPE_CHECKING:
     from permll.training.run import Run
@@ -17,61 +17,57 @@ if TYPE_CHECKING:
 _GROUPS = ("test", "noisy_validation", "clean_validation", "correction", "detection")
 
 
-def tracker(name: str) -> Callback:
-    """Return the observer called ``name``: ``"tensorboard"`` or ``"wandb"``.
-
-    A package that is missing is named here, before any training.
+def make_logger(name: str) -> Callback:
+    """Return the logger ``"tensorboard"`` or ``"wandb"``; a missing package raises ``ImportError``.
 
     Examples:
-        >>> tracker("tensorbord")
+        >>> make_logger("tensorbord")
         Traceback (most recent call last):
-        ValueError: 'tensorbord' is no tracker, did you mean tensorboard? There are tensorboard, wandb.
+        ValueError: unknown logger 'tensorbord', did you mean tensorboard? Choose from tensorboard, wandb.
     """
-    if name not in TRACKERS:
-        raise ValueError(
-            f"{name!r} is no tracker{did_you_mean(name, TRACKERS) or '.'} There are {', '.join(TRACKERS)}."
-        )
-    return TRACKERS[name]()
+    if name not in LOGGERS:
+        raise ValueError(unknown_name("logger", name, LOGGERS))
+    return LOGGERS[name]()
 
 
 def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Return the plain numbers of an epoch, under names that trackers show in groups.
+    """Return the scalar metrics of an epoch, with groups such as ``test/`` in their names.
 
     Examples:
         >>> scalars({"epoch": 3, "loss": 0.5, "test_accuracy": 0.75, "detection_auroc": None})
         {'loss': 0.5, 'test/accuracy': 0.75}
     """
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float) and name != "epoch"}
-    return {_grouped(name): float(value) for name, value in numbers.items()}
+    return {_grouped_name(name): float(value) for name, value in numbers.items()}
 
 
-class TensorBoard(Callback):
-    """Events in the run's folder, below ``tensorboard``: ``tensorboard --logdir RUNS``."""
+class TensorBoardLogger(Callback):
+    """Writes events to the folder ``tensorboard`` of the run: ``tensorboard --logdir RUNS``."""
 
     def __init__(self) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
-        except ImportError as missing:
-            raise _missing("TensorBoard", "tensorboard") from missing
+        except ImportError as error:
+            raise _missing("TensorBoard", "tensorboard") from error
         self._open: Callable[..., Any] = SummaryWriter
         self._writer: Any = None
 
-    def on_start(self, trainer: "Trainer", run: "Run") -> None:
-        """Write all epochs there are: those of an earlier start are hidden, some may have been trained again."""
-        if not trainer.fabric.is_global_zero:
+    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
+        """Write all epochs again; events of an earlier process are hidden, since some epochs may be repeated."""
+        if not trainer.group.is_main:
             return
         self._writer = self._open(str(run.folder / "tensorboard"), purge_step=0)
         toml = "\n".join(f"    {line}" for line in run.recipe.to_toml().splitlines())
         self._writer.add_text("recipe", toml, 0)
-        for entry in run.metrics:
-            self._write(entry)
+        for metrics in run.metrics:
+            self._write(metrics)
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Write the epoch."""
         if self._writer is not None:
             self._write(metrics)
 
-    def on_end(self, run: "Run") -> None:  # noqa: ARG002
+    def on_train_end(self, run: "Run") -> None:  # noqa: ARG002
         """Close the file."""
         if self._writer is not None:
             self._writer.close()
@@ -79,43 +75,43 @@ class TensorBoard(Callback):
     def _write(self, metrics: Mapping[str, Any]) -> None:
         for name, value in scalars(metrics).items():
             self._writer.add_scalar(name, value, metrics["epoch"])
-        self._writer.flush()  # a process that is killed leaves what it has seen
+        self._writer.flush()  # a killed process loses nothing
 
 
-class WeightsAndBiases(Callback):
-    """A run of the project ``permll``, or of ``WANDB_PROJECT``. ``WANDB_MODE=offline`` keeps it in the run's folder."""
+class WandbLogger(Callback):
+    """Logs to the W&B project ``permll``, or ``WANDB_PROJECT``; ``WANDB_MODE=offline`` logs to the run's folder."""
 
     def __init__(self) -> None:
         try:
             self._init: Callable[..., Any] = importlib.import_module("wandb").init
-        except ImportError as missing:
-            raise _missing("W&B", "wandb") from missing
+        except ImportError as error:
+            raise _missing("W&B", "wandb") from error
         self._run: Any = None
 
-    def on_start(self, trainer: "Trainer", run: "Run") -> None:
-        """Open the run, or go on with the one of an earlier start, and add the epochs that it does not have."""
-        if not trainer.fabric.is_global_zero:
+    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
+        """Open the W&B run, or resume it, and add the epochs that it lacks."""
+        if not trainer.group.is_main:
             return
         recipe = run.recipe
         self._run = self._init(
             project=os.environ.get("WANDB_PROJECT", "permll"),
             name=run.folder.name,
-            id=_own_id(run.folder / "wandb-id.txt"),
+            id=_wandb_id(run.folder / "wandb-id.txt"),
             resume="allow",
             dir=run.folder,
             config={**recipe.model_dump(mode="json"), "recipe_hash": recipe.hash},
         )
-        for entry in run.metrics:
-            if entry["epoch"] >= self._run.step:
-                self._run.log(scalars(entry), step=entry["epoch"])
+        for metrics in run.metrics:
+            if metrics["epoch"] >= self._run.step:
+                self._run.log(scalars(metrics), step=metrics["epoch"])
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Log the epoch."""
         if self._run is not None:
             self._run.log(scalars(metrics), step=metrics["epoch"])
 
-    def on_end(self, run: "Run") -> None:
-        """Add the reported numbers of a finished run, and close."""
+    def on_train_end(self, run: "Run") -> None:
+        """Add the results of a finished run, and close."""
         if self._run is None:
             return
         if run.finished:
@@ -124,20 +120,20 @@ class WeightsAndBiases(Callback):
         self._run.finish()
 
 
-TRACKERS: dict[str, Callable[[], Callback]] = {"tensorboard": TensorBoard, "wandb": WeightsAndBiases}
+LOGGERS: dict[str, Callable[[], Callback]] = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger}
 
 
-def _grouped(name: str) -> str:
+def _grouped_name(name: str) -> str:
     group = next((group for group in _GROUPS if name.startswith(f"{group}_")), None)
     return name if group is None else f"{group}/{name.removeprefix(f'{group}_')}"
 
 
-def _own_id(path: Path) -> str:
-    """Return the name under which the run is known there: drawn once, so that a run that goes on stays one."""
+def _wandb_id(path: Path) -> str:
+    """Return the W&B id of a run, drawn once, so that a resumed run is the same W&B run."""
     if not path.is_file():
         path.write_text(f"{uuid.uuid4().hex[:16]}\n")
     return path.read_text().strip()
 
 
 def _missing(what: str, package: str) -> ImportError:
-    return ImportError(f"tracking with {what} needs {package}: pip install 'permll[track]'")
+    return ImportError(f"logging to {what} needs {package}: pip install 'permll[track]'")

@@ -1,11 +1,12 @@
-"""Who watches a training: a bar on a terminal, lines elsewhere, JSON for machines."""
+"""Callbacks that show the progress of a training: a bar, lines of text, or lines of JSON."""
 
 import json
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from permll.training.callbacks import Callback
+from permll.utils.progress import rich_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -14,84 +15,70 @@ if TYPE_CHECKING:
     from permll.training.trainer import Trainer
 
 
-class JsonLines(Callback):
-    """A line of JSON for every epoch."""
+class JsonLog(Callback):
+    """Prints the metrics of every epoch as a line of JSON to stdout."""
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
-        """Print it."""
-        _say(json.dumps(metrics), sys.stdout)
-
-
-class Lines(Callback):
-    """A plain line for every epoch, where there is no terminal."""
-
-    def on_data(self, said: str) -> None:
-        """Print it."""
-        _say(said, sys.stderr)
-
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
-        """Print it."""
-        _say(f"epoch {trainer.epoch} of {trainer.epochs}: {shown(metrics)}", sys.stderr)
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Print the metrics."""
+        print(json.dumps(metrics), flush=True)  # noqa: T201
 
 
-class Display(Callback):
-    """A bar with the last epoch's numbers."""
+class TextLog(Callback):
+    """Prints a line of text for every epoch to stderr."""
+
+    def on_message(self, text: str) -> None:
+        """Print the message."""
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
+
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
+        """Print the main metrics."""
+        self.on_message(f"epoch {trainer.epoch} of {trainer.epochs}: {format_metrics(metrics)}")
+
+
+class ProgressBar(TextLog):
+    """Progress bar with the main metrics of the last epoch."""
 
     _bar: "Progress | None" = None
 
-    def on_data(self, said: str) -> None:
-        """Print it."""
-        _say(said, sys.stderr)
+    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
+        """Open the bar at the current epoch."""
+        from rich.progress import MofNCompleteColumn, TextColumn
 
-    def on_start(self, trainer: "Trainer", run: "Run") -> None:
-        """Open it where the run stands."""
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("epochs  {task.fields[numbers]}"),
-            TimeRemainingColumn(),
-        )
-        self._steps = trainer.steps_per_epoch
-        self._bar = Progress(*columns, console=Console(stderr=True))
-        numbers = shown(run.metrics[-1]) if run.metrics else ""
-        self._task = self._bar.add_task(run.folder.name, total=trainer.epochs, completed=trainer.epoch, numbers=numbers)
+        self._bar = rich_bar(MofNCompleteColumn(), TextColumn("epochs  {task.fields[metrics]}"))
+        metrics = format_metrics(run.metrics[-1]) if run.metrics else ""
+        self._task = self._bar.add_task(run.folder.name, total=trainer.epochs, completed=trainer.epoch, metrics=metrics)
         self._bar.start()
 
-    def on_step(self, trainer: "Trainer") -> None:
-        """Move it by a step."""
+    def on_step_end(self, trainer: "Trainer") -> None:
+        """Move the bar."""
         assert self._bar is not None
         self._bar.update(self._task, completed=trainer.epoch + trainer.fraction)
 
-    def on_epoch(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
-        """Show the epoch's numbers."""
+    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
+        """Move the bar and show the metrics."""
         assert self._bar is not None
-        self._bar.update(self._task, completed=trainer.epoch, numbers=shown(metrics))
+        self._bar.update(self._task, completed=trainer.epoch, metrics=format_metrics(metrics))
 
-    def on_end(self, run: "Run") -> None:  # noqa: ARG002
-        """Close it, if it was opened."""
+    def on_train_end(self, run: "Run") -> None:  # noqa: ARG002
+        """Close the bar, if it is open."""
         if self._bar is not None:
             self._bar.stop()
 
 
-def default_watchers() -> list[Callback]:
-    """Return a bar where somebody can see it: on a terminal or in a notebook."""
+def default_callbacks() -> list[Callback]:
+    """Return a progress bar on a terminal or in a notebook, nothing elsewhere."""
     in_notebook = "ipykernel" in sys.modules
-    return [Display()] if in_notebook or sys.stderr.isatty() else []
+    return [ProgressBar()] if in_notebook or sys.stderr.isatty() else []
 
 
-def _say(line: str, where: TextIO) -> None:
-    where.write(line + "\n")
-    where.flush()
+def format_metrics(metrics: Mapping[str, Any]) -> str:
+    """Return the main metrics of an epoch as text.
 
-
-def shown(metrics: Mapping[str, Any]) -> str:
-    """Return the few numbers that one watches."""
-    words = {"loss": "loss {:.3f}"}
-    shares = {"test_accuracy": "test", "noisy_validation_accuracy": "noisy validation", "turned": "turned"}
-    parts = [form.format(metrics[key]) for key, form in words.items() if key in metrics]
-    parts += [f"{word} {100 * metrics[key]:.1f} %" for key, word in shares.items() if metrics.get(key) is not None]
+    Examples:
+        >>> format_metrics({"loss": 0.25, "test_accuracy": 0.875})
+        'loss 0.250, test 87.5 %'
+    """
+    parts = [f"loss {metrics['loss']:.3f}"] if "loss" in metrics else []
+    fractions = {"test_accuracy": "test", "noisy_validation_accuracy": "noisy validation", "corrected": "corrected"}
+    parts += [f"{name} {100 * metrics[key]:.1f} %" for key, name in fractions.items() if metrics.get(key) is not None]
     return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""What a recipe is: everything a training depends on, checked before anything starts."""
+"""``Recipe``: everything that a training depends on, validated before it starts."""
 
 import hashlib
 import json
@@ -11,49 +11,65 @@ from pydantic_core import PydanticCustomError
 
 from permll.utils.messages import did_you_mean
 
-AUTO = "auto"  # left to the data
-GIVEN = "given:"  # the name of a network that was given as an object goes after it
+AUTO = "auto"  # value of a setting that is chosen by the data
+USER_NETWORK = "given:"  # prefix of the class name of a network that was passed as an object
+
+# Settings that were renamed after results were recorded; hashes use the former names, so that results keep theirs.
+FORMER_NAMES = {
+    "views": {"normalize": "normalise"},
+    "method": {
+        "consistency_view": "against",
+        "correct_after": "turn_after",
+        "min_fraction": "least",
+        "mixup_on": "blends",
+        "neighbors": "neighbours",
+        "refine_labels": "supported",
+        "start_before": "earlier",
+    },
+}
+# Settings of the section training that do not change results.
+_NOT_HASHED = ("threads", "workers", "checkpoint_minutes", "devices", "num_nodes", "placement", "strategy")
 
 
 class Section(BaseModel):
-    """A part of a recipe: known keys only, and none that changes under one's hands."""
+    """A section of a recipe: unknown keys are refused, values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Named(BaseModel):
-    """A name and the settings that go with it: which ones there are, what is named knows."""
+class ComponentSection(BaseModel):
+    """A network, method or optimizer: its name, and its settings, which the component checks itself."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     name: str
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return all but the name."""
+        """Everything but the name."""
         return dict(self.__pydantic_extra__ or {})
 
 
 class DataSection(Section):
-    """What to train on.
+    """Data, split and synthetic noise.
 
     Args:
-        source: the name of a built-in set, or a path to one's own data.
-        root: where built-in sets are.
-        options: how to read it, as ``permll.data.load`` takes them.
-        train: train on so many rows only (below 1: this share), drawn evenly from all classes.
-        validation: how many rows (below 1: which share) are set aside to choose an epoch by, with labels as noisy as
-            the others; or the name of an official split.
-        test: the split, or for one's own data the path, to test on; "" for none.
-        trusted: how many training rows (below 1: which share) keep their labels whatever noise comes, and are known to
-            a method that needs rows known to be right; or a file with the ids of such rows, one a line.
-        split_seed: of these draws.
-        noise: put on the labels, as ``permll noise list`` names it; "" for none.
-        noise_seed: of its draws.
-        pixels: decode images in files once, to so many pixels a side; up to 64 they are kept in memory if they fit. By
-            default 64, where network and backbone are left to the data.
-        backbone: see images through a pretrained network that stays as it is, "timm:NAME".
-        weights: a file of its weights; default those its makers publish.
-        encoder: see texts as embeddings, by a sentence-transformers model's name or folder; default by their words.
+        source: name of a built-in data set, or a path.
+        root: folder of the built-in data sets.
+        options: how to read the data, keyword arguments of ``permll.data.load``.
+        train: number of training samples, or a fraction below 1, drawn evenly from all classes; default all.
+        validation: number of held-out samples, or a fraction below 1, with labels as noisy as the others; or the name
+            of an official split.
+        test: name of the test split, or a path; "" for none.
+        trusted: number of training samples, or a fraction below 1, that are kept from noise and passed to methods that
+            need samples with correct labels; or a file with the ids of such samples, one on each line.
+        split_seed: seed of these draws.
+        noise: synthetic noise, see ``permll noise list``; "" for none.
+        noise_seed: seed of the noise.
+        pixels: size to which image files are decoded once; images up to 64 pixels are kept in memory if they fit.
+            Default: 64 if network and backbone are chosen by the data.
+        backbone: frozen pretrained network that encodes images, "timm:NAME".
+        weights: file with the weights of the backbone; default: the published ones.
+        encoder: sentence-transformers model that encodes texts, a name or a folder; default: tf-idf.
     """
 
     source: str
@@ -73,16 +89,16 @@ class DataSection(Section):
 
 
 class ViewsSection(Section):
-    """What the network sees: lists of steps, or nothing for what suits the kind of data.
+    """Augmentation: lists of transforms; default: those for the kind of data.
 
     Args:
-        weak: steps of the weak view: crop, flip, randaugment, autoaugment, cutout, jitter, drop.
-        strong: steps of the strong view.
-        normalise: by the statistics of the training "data", or those of "cifar10", "cifar100" or "imagenet".
-        padding: pixels around the image before a crop of its own size.
+        weak: transforms of the weak view: crop, flip, randaugment, autoaugment, cutout, jitter, drop.
+        strong: transforms of the strong view.
+        normalize: statistics to normalize by: those of the training "data", of "cifar10", "cifar100" or "imagenet".
+        padding: pixels around the image before a crop to its own size.
         padding_mode: "reflect" or "zero".
-        crop: size of a crop out of larger images.
-        resize: what images in files are resized to.
+        crop: size of a crop from larger images.
+        resize: size to which image files are resized.
     """
 
     weak: list[str] | None = None
@@ -95,9 +111,9 @@ class ViewsSection(Section):
 
 
 class ScheduleSection(Section):
-    """The learning rate over the epochs, as ``permll.training.schedule.learning_rate`` takes it.
+    """Learning rate schedule, see ``permll.training.schedule.learning_rate``.
 
-    ``beta1`` is what Adam's first decay rate becomes at the first milestone, if it changes there.
+    ``beta1`` is Adam's first decay rate from the first milestone on; default: unchanged.
     """
 
     kind: Literal["steps", "cosine", "linear", "constant"] = "steps"
@@ -109,7 +125,7 @@ class ScheduleSection(Section):
 
 
 class TrainingSection(Section):
-    """How long, how large, on what. 16-bit floats are bfloat16: half precision would need the loss to be scaled."""
+    """Length, batch size and hardware. float16 is not offered, since it needs loss scaling; bfloat16 is."""
 
     epochs: int = Field(ge=1)
     batch_size: Annotated[int, Field(ge=2)] | Literal["auto"] = 128
@@ -127,28 +143,28 @@ class TrainingSection(Section):
 
     @field_validator("devices")
     @classmethod
-    def _can_be(cls, devices: int | str) -> int | str:
+    def _check_devices(cls, devices: int | str) -> int | str:
         if not re.fullmatch(r"auto|[1-9]\d*|\d+(,\d+)+", str(devices)):
-            raise PydanticCustomError("devices", "it must be how many, from 1, or auto, or their numbers as in 0,2")
+            raise PydanticCustomError("devices", 'must be a count >= 1, "auto", or indices such as "0,2"')
         return devices
 
     @property
-    def rows_of_a_batch(self) -> int:
-        """The size of a batch, once it is known."""
-        assert self.batch_size != "auto", "fit chooses it by the data"
+    def resolved_batch_size(self) -> int:
+        """The batch size, after "auto" was replaced."""
+        assert self.batch_size != "auto", "train replaces it"
         return self.batch_size
 
 
 class Recipe(Section):
-    """A whole training."""
+    """A training: data, augmentation, network, method, optimizer, schedule, length and hardware."""
 
     title: str = ""
     tier: Literal["tiny", "mini", "lite", "paper", "own"] = "own"
     data: DataSection
     views: ViewsSection = ViewsSection()
-    network: Named
-    method: Named
-    optimizer: Named
+    network: ComponentSection
+    method: ComponentSection
+    optimizer: ComponentSection
     schedule: ScheduleSection = ScheduleSection()
     training: TrainingSection
 
@@ -156,75 +172,77 @@ class Recipe(Section):
     def hash(self) -> str:
         """The first 16 hex digits of the SHA-256 of everything that a result depends on."""
         content = self.model_dump(mode="json", exclude={"title": True, "data": {"root"}}, exclude_none=True)
-        for incidental in ("threads", "workers", "checkpoint_minutes", "devices", "num_nodes", "placement"):
-            content["training"].pop(incidental, None)
-        content["training"]["strategy"] = "auto"  # neither does it depend on this one
+        for name in _NOT_HASHED:
+            content["training"].pop(name, None)
+        content["training"]["strategy"] = AUTO  # a constant, for the same hashes as ever
+        for section, names in FORMER_NAMES.items():
+            content[section] = {names.get(key, key): value for key, value in content[section].items()}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def with_training(self, **changes: Any) -> "Recipe":
         """Return the recipe with other values in its section ``training``."""
         return self.model_copy(update={"training": self.training.model_copy(update=changes)})
 
+    def with_data(self, **changes: Any) -> "Recipe":
+        """Return the recipe with other values in its section ``data``."""
+        return self.model_copy(update={"data": self.data.model_copy(update=changes)})
+
     def to_toml(self) -> str:
-        """Return the recipe as its file."""
+        """Return the recipe as a TOML file."""
         import tomli_w
 
         content: str = tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
         return content
 
 
-def differences(one: Recipe, other: Recipe) -> str:
-    """Say in what two recipes differ: "training.epochs 3 and 5"."""
-    first, second = (_flat(recipe.model_dump(mode="json", exclude_none=True)) for recipe in (one, other))
+def recipe_diff(one: Recipe, other: Recipe) -> str:
+    """Return the settings in which two recipes differ, the first three of them: "training.epochs 3 and 5"."""
+    first, second = (_flatten(recipe.model_dump(mode="json", exclude_none=True)) for recipe in (one, other))
     keys = [key for key in {**first, **second} if first.get(key) != second.get(key) and key != "title"]
     return ", ".join(f"{key} {first.get(key)} and {second.get(key)}" for key in keys[:3]) + ", ..." * (len(keys) > 3)
 
 
-def _flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in content.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat
 
 
-def read_recipe(content: Mapping[str, Any], where: str) -> Recipe:
-    """Return a checked recipe; all that is wrong with it in one sentence, unknown keys with the nearest known."""
+def parse_recipe(content: Mapping[str, Any], where: str) -> Recipe:
+    """Return a validated recipe, or raise a ``ValueError`` that lists all errors, with suggestions for unknown keys."""
     try:
         return Recipe.model_validate(content)
-    except ValidationError as wrong:
-        raise ValueError(f"{where}: {'; '.join(_complaints(wrong))}.") from None
+    except ValidationError as error:
+        raise ValueError(f"{where}: {'; '.join(_error_messages(error))}.") from None
 
 
-def _complaints(wrong: ValidationError) -> Iterator[str]:
-    for error in wrong.errors():
-        where = ".".join(str(part) for part in error["loc"])
+def _error_messages(validation: ValidationError) -> Iterator[str]:
+    for error in validation.errors():
+        key = ".".join(str(part) for part in error["loc"])
         if error["type"] == "extra_forbidden":
-            yield f"there is no key {where}{_nearest_key(error['loc']).rstrip('?')}"
+            yield f"unknown key {key}{_suggest_key(error['loc']).rstrip('?')}"
         elif error["type"] == "missing":
-            yield f"{where} is missing"
+            yield f"{key} is missing"
         else:
-            yield f"{where} is {error['input']!r}, but {error['msg'][0].lower()}{error['msg'][1:]}"
+            yield f"{key} is {error['input']!r}, but {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
-def _nearest_key(place: tuple[Any, ...]) -> str:
-    """Return ", did you mean X?": a key of the same section, or one of that name, or nearly so, elsewhere."""
-    word = str(place[-1])
-    near = did_you_mean(word, _known_keys(place[:-1]))
-    if near or len(place) > 1:
-        return near
+def _suggest_key(location: tuple[Any, ...]) -> str:
+    """Return ", did you mean X?": a key of the same section, else a key of another section."""
+    word = str(location[-1])
+    model: Any = Recipe
+    for part in location[:-1]:
+        model = model.model_fields[part].annotation
+    suggestion = did_you_mean(word, model.model_fields)
+    if suggestion or len(location) > 1:
+        return suggestion
     sections = {name: field.annotation for name, field in Recipe.model_fields.items()}
-    known = {
+    keys = {
         key: f"{name}.{key}"
         for name, section in sections.items()
         if isinstance(section, type) and issubclass(section, BaseModel)
         for key in section.model_fields
     } | {"lr": "optimizer.lr", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay"}
-    found = did_you_mean(word, known).removeprefix(", did you mean ").rstrip("?")
-    return f", did you mean {known[found]}?" if found else ""
-
-
-def _known_keys(place: tuple[Any, ...]) -> list[str]:
-    model: Any = Recipe
-    for part in place:
-        model = model.model_fields[part].annotation
-    return list(model.model_fields)
+    key = did_you_mean(word, keys).removeprefix(", did you mean ").rstrip("?")
+    return f", did you mean {keys[key]}?" if key else ""

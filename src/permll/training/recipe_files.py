@@ -1,13 +1,13 @@
-"""Where recipes come from: built-in frames, what each method changes in them, a user's files, single values.
+"""Recipe files: built-in recipes, the settings of each method, user files, and single overrides.
 
-A built-in recipe is a frame: data, noise, network, optimizer, schedule. ``recipes/methods/NAME.toml`` says what a
-method changes in the frames of a tier, of a data set in it, and of a kind of noise on that:
+A built-in recipe has data, noise, network, optimizer and schedule. ``recipes/methods/NAME.toml`` has the settings that
+a method overrides, by tier, data set and kind of noise:
 
     [mini.method]                 # settings at tier mini
     [paper.cifar10.optimizer]     # the optimizer for CIFAR-10 at tier paper
     [paper.cifar10.asym.method]   # settings there under asymmetric noise
 
-The user's own file comes after both, and single values last.
+A user's file overrides both, and single values override everything.
 """
 
 import tomllib
@@ -16,8 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from permll.data.registry import SETS
-from permll.training.recipe import Recipe, read_recipe
+from permll.data.registry import DATASETS
+from permll.training.recipe import Recipe, parse_recipe
 from permll.utils.messages import did_you_mean
 
 Content = dict[str, Any]
@@ -25,78 +25,81 @@ _METHODS = "methods/"
 
 
 def load_recipe(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
-    """Return a built-in recipe by name (``permll recipes list``) or one from a file, with some values changed.
+    """Return a built-in recipe (``permll recipes list``) or one from a file, with overrides.
 
     Args:
-        name: ``"mini/sym-60"``, or the path of a TOML file. ``extends = "name"`` in it begins with another recipe.
-        overrides: dotted keys, ``{"training.epochs": 3}``. Another ``method.name`` brings that method's settings for
-            this tier and data.
+        name: ``"mini/sym-60"``, or the path of a TOML file, in which ``extends = "name"`` names a base recipe.
+        overrides: values by dotted key, ``{"training.epochs": 3}``. Another ``method.name`` comes with that method's
+            settings for this tier and data.
 
     Examples:
         >>> load_recipe("tiny/digits", {"training.epochs": 3}).training.epochs
         3
     """
-    frame, own = _chain(str(name))
-    changes = [*own, *_nested(overrides or {})]
-    if frame:
-        whole = _merged(*frame, *changes)
-        method = whole.get("method", {}).get("name", "")
-        frame = [*frame, {"method": {"name": method}}, *_of_method(method, whole)]
-    return read_recipe(_merged(*frame, *changes), f"recipe {name}")
+    built_in, user = _read_with_bases(str(name))
+    changes = [*user, *_unflatten(overrides or {})]
+    if built_in:
+        recipe = _merge(*built_in, *changes)
+        method = recipe.get("method", {}).get("name", "")
+        built_in = [*built_in, {"method": {"name": method}}, *_overrides_for(method, recipe)]
+    return parse_recipe(_merge(*built_in, *changes), f"recipe {name}")
 
 
-def choose_recipe(recipe: Recipe | Path | str | None, changes: Mapping[str, Any]) -> Recipe:
-    """Return a recipe with changes by dotted keys; None stands for ``auto/default``, which takes any data."""
+def resolve_recipe(recipe: Recipe | Path | str | None, changes: Mapping[str, Any]) -> Recipe:
+    """Return a recipe with changes by dotted key; None stands for ``auto/default``, which accepts any data."""
     if isinstance(recipe, Recipe):
         content = recipe.model_dump(mode="json", exclude_none=True)
-        return read_recipe(_merged(content, *_nested(changes)), "the recipe") if changes else recipe
-    if recipe is None and changes.get("data.source") in SETS:
-        changes = {"data.test": "test", **changes}  # a built-in set has one
+        return parse_recipe(_merge(content, *_unflatten(changes)), "the recipe") if changes else recipe
+    if recipe is None and changes.get("data.source") in DATASETS:
+        changes = {"data.test": "test", **changes}  # every built-in data set has a test split
     return load_recipe(recipe or "auto/default", changes)
 
 
 def recipe_names() -> list[str]:
     """Return the names of the built-in recipes."""
     return sorted(
-        name for name in _built_in() if not name.startswith(_METHODS) and not name.rpartition("/")[2].startswith("_")
+        name
+        for name in _built_in_files()
+        if not name.startswith(_METHODS) and not name.rpartition("/")[2].startswith("_")
     )
 
 
-def method_changes(method: str) -> Content:
-    """Return what the file of a method says, by tier; nothing if it has none."""
-    file = _built_in().get(_METHODS + method)
+def method_overrides(method: str) -> Content:
+    """Return the content of a method's file, by tier; {} if it has none."""
+    file = _built_in_files().get(_METHODS + method)
     return {} if file is None else tomllib.loads(file.read_text())
 
 
-def _chain(name: str) -> tuple[list[Content], list[Content]]:
-    """Return what a recipe is made of, the first first: what is built in, and what a user wrote."""
-    files = _built_in()
+def _read_with_bases(name: str) -> tuple[list[Content], list[Content]]:
+    """Return the contents of a recipe and of its bases, bases first: of built-in files, and of user files."""
+    files = _built_in_files()
     path = Path(name).expanduser()
-    built_in = name in files and not name.startswith(_METHODS)
-    if built_in:
+    is_built_in = name in files and not name.startswith(_METHODS)
+    if is_built_in:
         text = files[name].read_text()
     elif path.suffix == ".toml" and path.is_file():
         text = path.read_text()
     else:
         if path.exists() and path.suffix != ".toml":
-            raise ValueError(f"{name} is no recipe and no run: to train on it, permll train --data {name}")
+            raise ValueError(f"{name} is not a recipe or a run; to train on it as data: permll train --data {name}")
         raise ValueError(
-            f"{name!r} is no recipe, no .toml file and no run{did_you_mean(name, recipe_names()) or '.'} See permll recipes "
-            "list."
+            f"{name!r} is not a recipe, a .toml file or a run{did_you_mean(name, recipe_names()) or '.'} See permll "
+            "recipes list."
         )
     try:
         content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as wrong:
-        raise ValueError(f"{name} is no TOML: {wrong}.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{name} is not valid TOML: {error}.") from None
+    content.pop("format", None)  # of a run's recipe.toml
     base = content.pop("extends", None)
-    frame, own = _chain(str(base)) if base is not None else ([], [])
-    return ([*frame, content], own) if built_in else (frame, [*own, content])
+    built_in, user = _read_with_bases(str(base)) if base is not None else ([], [])
+    return ([*built_in, content], user) if is_built_in else (built_in, [*user, content])
 
 
-def _of_method(method: str, recipe: Mapping[str, Any]) -> Iterator[Content]:
-    """Yield what a method changes in a recipe: for its tier, its data, its kind of noise."""
+def _overrides_for(method: str, recipe: Mapping[str, Any]) -> Iterator[Content]:
+    """Yield the overrides of a method for the tier, the data set and the kind of noise of a recipe."""
     data = recipe.get("data", {})
-    level: Any = method_changes(method)
+    level: Any = method_overrides(method)
     noise = str(data.get("noise", "")).split(":")
     kind = next((word for word in noise if word in ("sym", "asym")), "")
     for word in (recipe.get("tier", ""), str(data.get("source", "")), kind):
@@ -104,8 +107,8 @@ def _of_method(method: str, recipe: Mapping[str, Any]) -> Iterator[Content]:
         yield {name: section for name, section in level.items() if name in Recipe.model_fields}
 
 
-def _merged(base: Content, *changes: Mapping[str, Any]) -> Content:
-    """Return the base with changes; a section that names something else begins anew."""
+def _merge(base: Content, *changes: Mapping[str, Any]) -> Content:
+    """Return the base with changes; a section with another ``name`` replaces the old one with its settings."""
     merged = dict(base)
     for change in changes:
         for key, value in change.items():
@@ -115,24 +118,24 @@ def _merged(base: Content, *changes: Mapping[str, Any]) -> Content:
                 and isinstance(old, dict)
                 and value.get("name", old.get("name")) == old.get("name")
             ):
-                merged[key] = _merged(old, value)
+                merged[key] = _merge(old, value)
             else:
                 merged[key] = value
     return merged
 
 
-def _nested(changes: Mapping[str, Any]) -> list[Content]:
-    """Return each change as the content of a recipe."""
-    found = []
+def _unflatten(changes: Mapping[str, Any]) -> list[Content]:
+    """Return each change by dotted key as nested content."""
+    contents = []
     for name, value in changes.items():
-        nested = value
+        content = value
         for key in reversed(name.split(".")):
-            nested = {key: nested}
-        found.append(nested)
-    return found
+            content = {key: content}
+        contents.append(content)
+    return contents
 
 
-def _built_in() -> dict[str, Any]:
+def _built_in_files() -> dict[str, Any]:
     return dict(_walk(resources.files("permll") / "recipes", ""))
 
 

@@ -1,98 +1,150 @@
-"""A run: a folder with everything about one training. It resumes by itself; a finished one is only read."""
+"""``Run``: the folder of one training, with everything that belongs to it."""
 
 import json
 import os
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from permll.data.dataset import LabeledData
 from permll.noise.corruption import Corruption
 from permll.training.checkpoint import Checkpoints
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe
-from permll.utils.files import atomic_write, atomic_write_text
+from permll.utils.files import atomic_write, atomic_write_text, is_partial
 from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
-    from permll.training.findings import Finding
+    from permll.findings import Findings
 
-LOCK = ".lock"
+FORMAT = 2  # of the files in a run's folder; written into recipe.toml
+LOCK_FILE = ".lock"
+
+
+class GivenLabels(NamedTuple):
+    """Ids and given labels of a run's samples.
+
+    Args:
+        classes: names of the c classes.
+        ids: of the N training samples.
+        labels: (N,) int64, their given labels.
+        validation_ids: of the n samples held out from training.
+        validation_labels: (n,) int64, their given labels.
+    """
+
+    classes: tuple[str, ...]
+    ids: tuple[str, ...]
+    labels: Tensor
+    validation_ids: tuple[str, ...]
+    validation_labels: Tensor
+
+    def by_id(self) -> dict[str, int]:
+        """Return the given label of every sample, held out or not, by id."""
+        ids = self.ids + self.validation_ids
+        return dict(zip(ids, torch.cat([self.labels, self.validation_labels]).tolist(), strict=True))
 
 
 class Run:
     """The folder of a training.
 
-    ``recipe.toml`` (resolved), ``labels.npz`` (given labels, ids, classes), ``noise.npz`` (the record of noise, if
-    any), ``metrics.jsonl`` (a line for every epoch, the same however often the run was interrupted), ``checkpoints/``,
-    and at the end ``findings.csv`` (every label, the most suspect first) and ``result.json``.
+    ``recipe.toml`` (resolved), ``labels.npz`` (given labels, ids, classes), ``noise.npz`` (record of synthetic noise),
+    ``metrics.jsonl`` (a line for each epoch, independent of interruptions), ``checkpoints/``; when finished also
+    ``findings.csv`` (every label, most suspect first) and ``result.json``.
     """
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self.checkpoints = Checkpoints(self.folder / "checkpoints")
 
+    @classmethod
+    def open(cls, run: "Run | Path | str") -> "Run":
+        """Return a run that exists."""
+        run = run if isinstance(run, Run) else cls(run)
+        if not run.exists:
+            raise FileNotFoundError(f"{run.folder} is not a run: permll clean DATA --out {run.folder} makes one.")
+        return run
+
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {'finished' if self.finished else f'{len(self.metrics)} epochs done'})"
 
     @property
     def exists(self) -> bool:
-        """Whether a training was begun here."""
+        """Whether the folder holds a run."""
         return (self.folder / "recipe.toml").is_file()
 
     @property
     def finished(self) -> bool:
-        """Whether it came to its end."""
+        """Whether the training is finished."""
         return (self.folder / "result.json").is_file()
 
     @property
     def recipe(self) -> Recipe:
-        """What was trained, and how."""
+        """The resolved recipe."""
+        self.check_format()
         return load_recipe(self.folder / "recipe.toml")
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        """One entry for every epoch."""
-        return list(self._lines("metrics.jsonl"))
+        """The metrics of every epoch."""
+        path, metrics = self.folder / "metrics.jsonl", []
+        for line in path.read_text().splitlines() if path.is_file() else ():
+            try:
+                metrics.append(json.loads(line))
+            except ValueError:
+                break  # the process was killed while it wrote this line
+        return metrics
 
     @property
     def result(self) -> dict[str, Any]:
-        """The numbers to report; only a finished run has them."""
+        """The results of a finished run."""
         if not self.finished:
-            raise FileNotFoundError(f"{self.folder} is not finished: permll train {self.folder} goes on with it.")
+            raise FileNotFoundError(f"{self.folder} is not finished: permll train {self.folder} resumes it.")
         result: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
         return result
 
     @property
-    def findings(self) -> "list[Finding]":
-        """What a finished run has to say about every label, the most suspect first."""
-        from permll.training.findings import read_findings
+    def findings(self) -> "Findings":
+        """Label quality and proposals for every label of a finished run."""
+        from permll.findings import Findings
 
-        return read_findings(self.folder)
+        if not self.finished:
+            raise FileNotFoundError(f"{self.folder} has no findings yet: permll train {self.folder} resumes it.")
+        return Findings.load(self.folder)
 
     @property
-    def rows(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The ids of the samples that are trained on, and of those set aside to validate."""
+    def labels(self) -> GivenLabels:
+        """Ids, given labels and classes of the training and validation samples."""
+        self.check_format()
         with np.load(self.folder / "labels.npz", allow_pickle=False) as saved:
-            return tuple(saved["ids"].tolist()), tuple(saved["validation"].tolist())
+            return GivenLabels(
+                tuple(saved["classes"].tolist()),
+                tuple(saved["ids"].tolist()),
+                torch.from_numpy(saved["given"]),
+                tuple(saved["validation"].tolist()),
+                torch.from_numpy(saved["validation_given"]),
+            )
 
     def begin(
         self, recipe: Recipe, data: LabeledData, noise: Corruption | None = None, validation: LabeledData | None = None
     ) -> None:
-        """Make the folder; an empty one may be there already."""
+        """Write the files of a new run into a folder that is empty or does not exist."""
         self.check_folder()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.save_split(data, validation)
         if noise is not None:
             noise.save(self.folder / "noise.npz")
-        atomic_write_text(self.folder / "recipe.toml", recipe.to_toml())  # last: from now on it is a run
+        # Last: the recipe makes the folder a run.
+        atomic_write_text(self.folder / "recipe.toml", f"format = {FORMAT}\n{recipe.to_toml()}")
 
     def save_split(self, data: LabeledData, validation: LabeledData | None = None) -> None:
-        """Write down which samples with which labels are trained on, and which are set aside."""
+        """Write ids and given labels of the training and validation samples."""
         with atomic_write(self.folder / "labels.npz") as file:
             np.savez_compressed(
                 file,
@@ -103,32 +155,49 @@ class Run:
                 validation_given=np.array(() if validation is None else validation.labels.tolist(), dtype=np.int64),
             )
 
-    def check(self, data: LabeledData, validation: LabeledData | None = None) -> bool:
-        """Refuse data that are not those of the run; return whether they are the same rows in the same order."""
-        with np.load(self.folder / "labels.npz", allow_pickle=False) as saved:
-            classes, ids = tuple(saved["classes"].tolist()), saved["ids"].tolist()
-            before = dict(zip(ids, saved["given"].tolist(), strict=True))
-            before |= dict(zip(saved["validation"].tolist(), saved["validation_given"].tolist(), strict=True))
-        if classes != data.classes:
+    def check_data(self, data: LabeledData, validation: LabeledData | None = None) -> bool:
+        """Refuse data that contradict those of the run; return whether training samples and their order are equal."""
+        saved = self.labels
+        if saved.classes != data.classes:
             raise ValueError(
-                f"{self.folder} was begun with {len(classes)} classes ({', '.join(classes[:5])}, ...), the data have "
-                f"{len(data.classes)} ({', '.join(data.classes[:5])}, ...): start a new run."
+                f"{self.folder} was started with {len(saved.classes)} classes ({', '.join(saved.classes[:5])}, ...), "
+                f"the data have {len(data.classes)} ({', '.join(data.classes[:5])}, ...): start a new run."
             )
-        now = dict(zip(data.ids, data.labels.tolist(), strict=True))
-        if not any(name in now for name in ids):
-            raise ValueError(f"{self.folder} was begun with other data: it knows none of these samples.")
+        labels = dict(zip(data.ids, data.labels.tolist(), strict=True))
+        if not any(name in labels for name in saved.ids):
+            raise ValueError(f"{self.folder} was started with other data: none of these samples is in it.")
         if validation is not None:
-            now |= dict(zip(validation.ids, validation.labels.tolist(), strict=True))
-        changed = [name for name, label in now.items() if before.get(name, label) != label]
+            labels |= dict(zip(validation.ids, validation.labels.tolist(), strict=True))
+        saved_labels = saved.by_id()
+        changed = [name for name, label in labels.items() if saved_labels.get(name, label) != label]
         if changed:
             raise ValueError(
-                f"{self.folder} was begun with other labels for {format_list(changed, 'sample')}: start a new run."
+                f"{self.folder} was started with other labels for {format_list(changed, 'sample')}: start a new run."
             )
-        return tuple(ids) == data.ids
+        return saved.ids == data.ids
+
+    def check_format(self) -> None:
+        """Refuse a run that was written by an incompatible version."""
+        if not self.exists:
+            raise FileNotFoundError(f"{self.folder} is not a run: pass a folder that permll train has written.")
+        found = tomllib.loads((self.folder / "recipe.toml").read_text()).get("format", 1)
+        if found != FORMAT:
+            raise ValueError(
+                f"{self.folder} was written by another version of permll (format {found}, this one reads {FORMAT}): "
+                "train it again."
+            )
+
+    def check_folder(self) -> None:
+        """Refuse a folder with files that are not those of a run, or of a run that was killed at its start."""
+        expected = {"labels.npz", "noise.npz", "features", LOCK_FILE}
+        if self.exists or not self.folder.exists():
+            return
+        if any(path.name not in expected and not is_partial(path) for path in self.folder.iterdir()):
+            raise FileExistsError(f"{self.folder} is not a run and not empty: choose another folder.")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out; the lock goes with the process, however it ends."""
+        """Hold the run's lock, which the system releases when the process ends; raise if another process has it."""
         try:
             import fcntl
         except ImportError:  # Windows
@@ -136,49 +205,32 @@ class Run:
             return
         self.check_folder()
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / LOCK).open("w") as file:
+        with (self.folder / LOCK_FILE).open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise OSError(f"another process is training {self.folder}: wait for it, or end it.") from None
+                raise OSError(f"another process is training {self.folder}: wait until it ends, or stop it.") from None
             yield
 
-    def add_metrics(self, entry: Mapping[str, Any]) -> None:
-        """Add the line of an epoch."""
+    def add_metrics(self, metrics: Mapping[str, Any]) -> None:
+        """Append the metrics of an epoch."""
         with (self.folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+            file.write(json.dumps(metrics) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def truncate_metrics(self, epoch: int) -> None:
-        """Remove the lines of epochs beyond ``epoch``: they will be trained again."""
-        lines = [json.dumps(entry) + "\n" for entry in self._lines("metrics.jsonl") if entry["epoch"] <= epoch]
+        """Remove the metrics of epochs after ``epoch``, which will be trained again."""
+        lines = [json.dumps(metrics) + "\n" for metrics in self.metrics if metrics["epoch"] <= epoch]
         atomic_write_text(self.folder / "metrics.jsonl", "".join(lines))
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write down the numbers to report."""
+        """Write the results, which makes the run a finished one."""
         atomic_write_text(self.folder / "result.json", json.dumps(result, indent=2) + "\n")
-
-    def check_folder(self) -> None:
-        """Refuse a folder that holds anything but a run, or the beginning of one that was killed before it was one."""
-        ours = {"labels.npz", "noise.npz", "features", LOCK}
-        if self.exists or not self.folder.exists():
-            return
-        if any(path.name not in ours and path.suffix != ".part" for path in self.folder.iterdir()):
-            raise FileExistsError(f"{self.folder} is no run, and not empty: choose another folder.")
-
-    def _lines(self, name: str) -> Iterator[dict[str, Any]]:
-        path = self.folder / name
-        if path.is_file():
-            for line in path.read_text().splitlines():
-                try:
-                    yield json.loads(line)
-                except ValueError:
-                    return  # a line that was being written when the process died
 
 
 def default_folder(name: Recipe | Path | str | None, recipe: Recipe) -> Path:
-    """Return the folder of a run that was not given one: runs/RECIPE-METHOD-SEED, or named after the data."""
+    """Return the default folder of a run, runs/RECIPE-METHOD-SEED; without the name of a recipe, that of the data."""
     if name is None or isinstance(name, Recipe):
         name = Path(recipe.data.source).stem or "own"
     words = [str(name).removesuffix(".toml"), recipe.method.name, str(recipe.training.seed)]

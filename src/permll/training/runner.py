@@ -1,6 +1,7 @@
-"""From the first step to the result: evaluate, write down, save; whatever happens to the process."""
+"""``run_training``: the training loop with checkpoints, evaluation, metrics and callbacks, in the folder of a run."""
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -8,95 +9,121 @@ from torch import Tensor
 from permll.evaluation.evaluator import Evaluator
 from permll.training.callbacks import Callback
 from permll.training.checkpoint import Checkpoints
-from permll.training.data_preparation import Experiment
-from permll.training.findings import write_findings
-from permll.training.noise_estimate import noise_estimates, write_noise_estimate
+from permll.training.data_preparation import PreparedData
+from permll.training.method_findings import save_method_findings
+from permll.training.model_card import write_model_card
 from permll.training.recipe import Recipe
 from permll.training.run import Run
 from permll.training.signals import graceful_shutdown
-from permll.training.trainer import NotFiniteError, Trainer
+from permll.training.trainer import NotFiniteError, Trainer, restart_epoch
+
+SaveFindings = Callable[[Trainer, Run], None]  # writes the findings of a finished training; a collective call
 
 
-def run_training(run: Run, recipe: Recipe, experiment: Experiment, trainer: Trainer, callbacks: list[Callback]) -> None:
-    """Train to the end. Ctrl-C and a request to end save after the step under way, and raise ``KeyboardInterrupt``."""
-    evaluator = Evaluator(
-        experiment.test,
-        experiment.validation,
-        experiment.clean,
-        experiment.clean_validation,
-        experiment.validation_is_clean,
-    )
-    saved = time.monotonic()
-
+def start_or_resume(run: Run, recipe: Recipe, prepared: PreparedData, trainer: Trainer) -> None:
+    """Write the files of a new run, or load its last checkpoint; rank 0 writes, all processes load."""
     group = trainer.group
-    callbacks = [callback for callback in callbacks if group.is_main or callback.everywhere]
+    if not run.exists and group.is_main:
+        run.begin(recipe, prepared.train, prepared.noise, prepared.validation)
+    group.barrier()
+    same_rows = run.check_data(prepared.train, prepared.validation)
+    if not same_rows and recipe.data.noise:
+        raise ValueError(
+            f"{run.folder} added noise to the labels of other samples: noise cannot be drawn for new samples only."
+        )
+    state = run.checkpoints.newest()
+    if state is not None:
+        if not same_rows:  # other samples, other batches
+            state = restart_epoch(state)
+        try:
+            trainer.load_state_dict(state)
+        except RuntimeError as error:
+            reason = str(error).splitlines()[-1].strip().rstrip(".")
+            raise ValueError(f"{run.folder} was started with another network: {reason}.") from None
+    group.barrier()
+    if not same_rows:  # the state of the new samples, then their ids: a process killed in between starts here again
+        save_checkpoint(run.checkpoints, trainer)
+    if not group.is_main:
+        return
+    if not same_rows:
+        run.save_split(prepared.train, prepared.validation)
+    write_model_card(run, trainer, prepared)
+    run.truncate_metrics(trainer.epoch)
+
+
+def run_training(
+    run: Run,
+    recipe: Recipe,
+    prepared: PreparedData,
+    trainer: Trainer,
+    callbacks: list[Callback],
+    save_findings: SaveFindings = save_method_findings,
+) -> None:
+    """Train to the end. SIGINT and SIGTERM save after the current step, and raise ``KeyboardInterrupt``."""
+    evaluator = Evaluator(
+        prepared.test, prepared.validation, prepared.clean, prepared.clean_validation, prepared.validation_is_clean
+    )
+    group = trainer.group
+    callbacks = [callback for callback in callbacks if group.is_main or getattr(callback, "all_ranks", False)]
+    saved_at = time.monotonic()
 
     def save() -> None:
-        nonlocal saved
-        _refuse_broken_weights(trainer)
-        save_together(run.checkpoints, trainer)
-        saved = time.monotonic()
+        nonlocal saved_at
+        _check_weights(trainer)
+        save_checkpoint(run.checkpoints, trainer)
+        saved_at = time.monotonic()
 
     def after_step(trainer: Trainer) -> None:
         for callback in callbacks:
-            callback.on_step(trainer)
+            callback.on_step_end(trainer)
         if trainer.save_now:
             save()
 
     def after_epoch(trainer: Trainer) -> None:
-        entry: dict[str, Any] = {
+        metrics: dict[str, Any] = {
             "epoch": trainer.epoch,
             "step": trainer.step,
             "loss": trainer.epoch_loss,
             **trainer.method.metrics(),
         }
-        if len(trainer.stages.every) > 1:
-            entry["stage"] = trainer.stages.at(trainer.epoch - 1).name
+        if len(trainer.stages.plan) > 1:
+            metrics["stage"] = trainer.stages.at(trainer.epoch - 1).name
         if trainer.epoch % recipe.training.evaluate_every == 0 or trainer.epoch == trainer.epochs:
-            entry |= evaluator.evaluate(trainer.method, trainer.predict, trainer.predict_logits, trainer.data)
+            metrics |= evaluator.evaluate(trainer.method, trainer.predict, trainer.predict_logits, trainer.data)
         if group.is_main:
-            run.add_metrics(entry)
+            run.add_metrics(metrics)
         save()
         for callback in callbacks:
-            callback.on_epoch(trainer, entry)
+            callback.on_epoch_end(trainer, metrics)
 
-    def stop(times: int) -> None:
-        """End after the step under way; asked once more, at once."""
-        if times > 1:
+    def on_signal(count: int) -> None:
+        if count > 1:  # the second one stops at once
             raise KeyboardInterrupt
         trainer.stop()
 
-    trainer.is_save_due = lambda: time.monotonic() - saved > 60 * recipe.training.checkpoint_minutes
+    trainer.is_save_due = lambda: time.monotonic() - saved_at > 60 * recipe.training.checkpoint_minutes
     for callback in callbacks:
-        callback.on_start(trainer, run)
+        callback.on_train_start(trainer, run)
     try:
-        with graceful_shutdown(stop) as asked:
-            reached = trainer.run(after_step, after_epoch)
-            if reached:
-                labels, quality = trainer.method.labels_and_quality(trainer.predict_logits)
-                estimate = noise_estimates(trainer, labels.cpu())
+        with graceful_shutdown(on_signal) as signals:
+            finished = trainer.run(after_step, after_epoch)
+            if finished:
+                save_findings(trainer, run)
                 if group.is_main:
-                    write_findings(run.folder, trainer.data, labels.cpu(), quality.cpu())
-                    write_noise_estimate(run.folder, estimate)
-                    run.finish(
-                        {
-                            "recipe_hash": recipe.hash,
-                            "settings": trainer.method.resolved_params(),
-                            **evaluator.summarize(run.metrics),
-                        }
-                    )
+                    settings = trainer.method.resolved_params()
+                    run.finish({"recipe_hash": recipe.hash, "settings": settings, **evaluator.summarize(run.metrics)})
                 group.barrier()
             else:
                 save()
     finally:
         for callback in callbacks:
-            callback.on_end(run)
-    if not reached and (asked or not group.is_single):  # of ranks, another one may have been asked
-        raise KeyboardInterrupt(f"stopped and saved; permll train {run.folder} goes on.")
+            callback.on_train_end(run)
+    if not finished and (signals or not group.is_single):  # another process may have received the signal
+        raise KeyboardInterrupt(f"stopped and saved; permll train {run.folder} resumes it.")
 
 
-def save_together(checkpoints: Checkpoints, trainer: Trainer) -> None:
-    """Write a checkpoint: the first rank all that they have in common, the others the rows that are theirs."""
+def save_checkpoint(checkpoints: Checkpoints, trainer: Trainer) -> None:
+    """Write a checkpoint: rank 0 the shared state, the others their rows of sharded state."""
     state = trainer.state_dict()
     if trainer.sharded:
         if not trainer.group.is_main:
@@ -106,11 +133,11 @@ def save_together(checkpoints: Checkpoints, trainer: Trainer) -> None:
         checkpoints.save(trainer.step, state)
 
 
-def _refuse_broken_weights(trainer: Trainer) -> None:
-    """Let no weight that is NaN or infinite into a checkpoint: the one before is better."""
+def _check_weights(trainer: Trainer) -> None:
+    """Refuse to save weights that are not finite."""
     for name, value in trainer.method.networks.state_dict().items():
         if isinstance(value, Tensor) and value.is_floating_point() and not bool(value.isfinite().all()):
             raise NotFiniteError(
-                f"{name} became NaN or infinite in epoch {trainer.epoch + 1}, before step {trainer.step + 1}: lower the "
-                "learning rate; the checkpoint before is still good."
+                f"{name} became NaN or infinite in epoch {trainer.epoch + 1}, before step {trainer.step + 1}: lower "
+                "the learning rate; the previous checkpoint is intact."
             )

@@ -1,16 +1,17 @@
-"""Files of tensors in the safetensors format, written in pieces: a table as large as memory needs no second one."""
+"""Writer of the safetensors format in chunks: a table as large as memory is written without a second copy of it.
+
+``safetensors.torch.save`` would build the whole file in memory, and refuses tensors that share it.
+"""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import IO, Any
 
 import torch
 from torch import Tensor
 
-PIECE = 64 * 2**20  # bytes that are under way at once
-_NAMES = {
+CHUNK_SIZE = 64 * 2**20  # bytes
+_DTYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
@@ -25,34 +26,36 @@ _NAMES = {
 
 
 def write_tensors(file: IO[bytes], tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write tensors as ``safetensors`` reads them: a head in JSON, then the bytes of each, the widest types first.
+    """Write a safetensors file: a JSON header, then the bytes of each tensor, widest types first.
 
     Args:
         file: open for writing.
-        tensors: by name, on any device, contiguous or not; two may share their memory.
-        metadata: for the head.
+        tensors: by name, on any device, contiguous or not; they may share memory.
+        metadata: of the header.
     """
-    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # so that all begin aligned
-    head: dict[str, Any] = {"__metadata__": dict(metadata)}
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))  # keeps every tensor aligned
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
     begin = 0
     for name in order:
         tensor = tensors[name]
+        if tensor.dtype not in _DTYPES:
+            raise TypeError(f"{name} has the type {tensor.dtype}, which safetensors does not support.")
         end = begin + tensor.numel() * tensor.element_size()
-        head[name] = {"dtype": _name_of(name, tensor), "shape": list(tensor.shape), "data_offsets": [begin, end]}
+        header[name] = {"dtype": _DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
         begin = end
-    text = json.dumps(head, separators=(",", ":")).encode()
+    text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     file.write(len(text).to_bytes(8, "little") + text)
     for name in order:
-        for piece in pieces(tensors[name].detach()):
-            file.write(piece.numpy().data)
+        for chunk in chunks(tensors[name].detach()):
+            file.write(chunk.numpy().data)
 
 
-def pieces(tensor: Tensor, size: int = PIECE) -> Iterator[Tensor]:
-    """Yield the bytes of a tensor in order, uint8 in the memory of the host, at most ``size`` at a time.
+def chunks(tensor: Tensor, size: int = CHUNK_SIZE) -> Iterator[Tensor]:
+    """Yield the bytes of a tensor in order, as uint8 tensors on the CPU of at most ``size`` bytes.
 
     Examples:
-        >>> [len(piece) for piece in pieces(torch.zeros(5, 2), size=16)]
+        >>> [len(chunk) for chunk in chunks(torch.zeros(5, 2), size=16)]
         [16, 16, 8]
     """
     if tensor.ndim == 0:
@@ -62,22 +65,8 @@ def pieces(tensor: Tensor, size: int = PIECE) -> Iterator[Tensor]:
     row = tensor[0].numel() * tensor.element_size()
     if row > size and tensor.ndim > 1:
         for part in tensor:
-            yield from pieces(part, size)
+            yield from chunks(part, size)
         return
     rows = max(size // row, 1)
     for start in range(0, len(tensor), rows):
         yield tensor[start : start + rows].cpu().contiguous().flatten().view(torch.uint8)
-
-
-def _name_of(name: str, tensor: Tensor) -> str:
-    if tensor.dtype not in _NAMES:
-        raise TypeError(f"{name} holds {tensor.dtype}, which no file of tensors can.")
-    return _NAMES[tensor.dtype]
-
-
-def write_file(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-    """Write a file of tensors, and wait until it is on the disk."""
-    with path.open("wb") as file:
-        write_tensors(file, tensors, metadata)
-        file.flush()
-        os.fsync(file.fileno())

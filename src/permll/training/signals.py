@@ -1,4 +1,4 @@
-"""Ctrl-C (SIGINT) and SIGTERM as requests: recorded, and handled when there is time."""
+"""Graceful shutdown: SIGINT (Ctrl-C) and SIGTERM are recorded as requests to stop."""
 
 import signal
 import threading
@@ -7,27 +7,27 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def graceful_shutdown(answer: Callable[[int], None] | None = None) -> Iterator[list[int]]:
-    """Note both signals inside the block instead of ending at once, and give back their handlers after it.
+def graceful_shutdown(on_signal: Callable[[int], None] | None = None) -> Iterator[list[int]]:
+    """Record both signals within the block instead of terminating, and restore their handlers after it.
 
-    Only the main thread is told of signals; elsewhere they go where they went before.
+    Signals reach the main thread only; in other threads the block changes nothing.
 
     Args:
-        answer: called with how often it was asked by now, from within the signal's handler.
+        on_signal: called in the signal handler with the number of signals received so far.
     """
-    asked: list[int] = []
+    received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield received
         return
 
-    def ask(number: int, _: object) -> None:
-        asked.append(number)
-        if answer is not None:
-            answer(len(asked))
+    def handle(number: int, _: object) -> None:
+        received.append(number)
+        if on_signal is not None:
+            on_signal(len(received))
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield asked
+        yield received
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)

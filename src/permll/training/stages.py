@@ -1,4 +1,4 @@
-"""Stages made real: the weights and optimizers each begins with, its rates, and the best weights so far."""
+"""Stages of a training: initial weights, optimizers and learning rates of each, and the best weights so far."""
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
@@ -17,12 +17,12 @@ from permll.training.schedule import first_beta, learning_rate
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-OWN = "own"  # the optimizer of parameters outside the networks
-Fresh = Callable[[str, int], nn.Module]
+METHOD_OPTIMIZER = "own"  # name of the optimizer of parameters outside the networks
+NetworkFactory = Callable[[str, int], nn.Module]
 
 
 class Stages:
-    """The stages of a method, and what the present one trains with. For the arguments see ``Trainer``."""
+    """The stages of a method, and the optimizers of the current one. For the arguments see ``Trainer``."""
 
     def __init__(
         self,
@@ -31,18 +31,18 @@ class Stages:
         optimizer: Mapping[str, Any],
         schedule: Mapping[str, Any],
         fabric: "Fabric",
-        fresh: Fresh | None,
+        fresh: NetworkFactory | None,
         group: ProcessGroup,
     ) -> None:
         self.method, self.fabric = method, fabric
-        self.every = method.stages(epochs)
-        if sum(stage.epochs for stage in self.every) != epochs:
-            raise ValueError(f"the stages of the method do not sum to {epochs} epochs: {self.every}.")
+        self.plan = method.stages(epochs)
+        if sum(stage.epochs for stage in self.plan) != epochs:
+            raise ValueError(f"the stages of the method do not sum to {epochs} epochs: {self.plan}.")
         self._optimizer, self._schedule, self._fresh = dict(optimizer), dict(schedule), fresh
         self.number = 0
         self.best: dict[str, Any] | None = None  # score and networks
-        wanted = {stage.weights for stage in self.every} & ({"initial"} if fresh else {"initial", "fresh"})
-        self._initial = _weights(method) if wanted else {}
+        needs_initial = {stage.weights for stage in self.plan} & ({"initial"} if fresh else {"initial", "fresh"})
+        self._initial = _copy_weights(method) if needs_initial else {}
         for name in method.network_names:
             network = method.networks[name]
             method.networks[name] = (
@@ -50,33 +50,33 @@ class Stages:
             )
         fabric.to_device(method)
         self.optimizers: dict[str, Any] = {}
-        self._equip()
+        self._build_optimizers()
 
     def at(self, epoch: int) -> Stage:
-        """Return the stage of an epoch; after the last, the last."""
-        return self.every[self._number_at(epoch)]
+        """Return the stage of an epoch; after the last epoch, the last stage."""
+        return self.plan[self._number_at(epoch)]
 
     def enter(self, epoch: int, predict_logits: PredictLogits) -> None:
-        """Begin the stage of an epoch, if it is not begun yet."""
+        """Start the stage of an epoch, unless it is the current one."""
         number = self._number_at(epoch)
         if number == self.number:
             return
-        stage = self.every[number]
+        stage = self.plan[number]
         self.method.on_stage_start(stage, predict_logits)
-        for name, weights in self._begin_with(stage, number).items():
+        for name, weights in self._initial_weights(stage, number).items():
             self.method.networks[name].load_state_dict(weights)
         self.number, self.best = number, None
-        self._equip()
+        self._build_optimizers()
 
     def set_rates(self, names: tuple[str, ...], epoch: float) -> None:
-        """Set the learning rates of these optimizers, and Adam's first decay rate, for an epoch with its fraction."""
-        stage = self.every[self.number]
-        since = epoch - sum(before.epochs for before in self.every[: self.number])
+        """Set learning rate and Adam's first decay rate of these optimizers, for an epoch with its fraction."""
+        stage = self.plan[self.number]
+        stage_epoch = epoch - sum(previous.epochs for previous in self.plan[: self.number])
         schedule = {**self._schedule, **stage.schedule}
         beta1 = first_beta(
-            since, stage.epochs, milestones=schedule.get("milestones", ()), beta1=schedule.pop("beta1", None)
+            stage_epoch, stage.epochs, milestones=schedule.get("milestones", ()), beta1=schedule.pop("beta1", None)
         )
-        factor = learning_rate(since, stage.epochs, **schedule)
+        factor = learning_rate(stage_epoch, stage.epochs, **schedule)
         for name in names:
             for group, rate in zip(self.optimizers[name].param_groups, self._rates[name], strict=True):
                 group["lr"] = factor * rate
@@ -84,44 +84,44 @@ class Stages:
                     group["betas"] = (beta1, group["betas"][1])
 
     def keep_if_best(self, score: float) -> None:
-        """Keep the present weights if none of this stage scored as well."""
+        """Keep the current weights if their score is the highest of this stage."""
         if self.best is None or score > self.best["score"]:
-            self.best = {"score": score, "networks": _weights(self.method)}
+            self.best = {"score": score, "networks": _copy_weights(self.method)}
 
     @contextmanager
     def best_weights(self, name: str) -> Iterator[None]:
-        """Lend a network its best weights; without any, it keeps its own."""
-        network, present = self.method.networks[name], None
+        """Give a network its best weights within the block; without any, it keeps the current ones."""
+        network, current = self.method.networks[name], None
         if self.best is not None:
-            present = copy.deepcopy(network.state_dict())
+            current = copy.deepcopy(network.state_dict())
             network.load_state_dict(self.best["networks"][name])
         try:
             yield
         finally:
-            if present is not None:
-                network.load_state_dict(present)
+            if current is not None:
+                network.load_state_dict(current)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return which stage it is, its best weights, and those of the beginning if a stage goes back to them."""
+        """Return the number of the stage, its best weights, and the initial weights if a stage restarts from them."""
         return {"number": self.number, "best": self.best, "initial": self._initial}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Be in that stage, with optimizers that have not moved yet."""
+        """Restore the stage; its optimizers are new, their state is loaded by the trainer."""
         self.best = None if state["best"] is None else dict(state["best"])
         self._initial = state["initial"]
         if state["number"] != self.number:
             self.number = state["number"]
-            self._equip()
+            self._build_optimizers()
 
     def _number_at(self, epoch: int) -> int:
         end = 0
-        for number, stage in enumerate(self.every):
+        for number, stage in enumerate(self.plan):
             end += stage.epochs
             if epoch < end:
                 return number
-        return len(self.every) - 1
+        return len(self.plan) - 1
 
-    def _begin_with(self, stage: Stage, number: int) -> Mapping[str, Mapping[str, Tensor]]:
+    def _initial_weights(self, stage: Stage, number: int) -> Mapping[str, Mapping[str, Tensor]]:
         if stage.weights == "best":
             return {} if self.best is None else self.best["networks"]
         if stage.weights == "fresh" and self._fresh is not None:
@@ -129,20 +129,22 @@ class Stages:
                 return {name: self._fresh(name, number).state_dict() for name in self.method.network_names}
         return {} if stage.weights == "last" else self._initial
 
-    def _equip(self) -> None:
-        stage = self.every[self.number]
+    def _build_optimizers(self) -> None:
+        stage = self.plan[self.number]
         settings = dict(stage.optimizer)
         if settings.get("name", self._optimizer["name"]) == self._optimizer["name"]:
             settings = {**self._optimizer, **settings}
-        made = {name: build_optimizer(self.method.networks[name], **settings) for name in self.method.network_names}
-        own = nn.ParameterList(
+        optimizers = {
+            name: build_optimizer(self.method.networks[name], **settings) for name in self.method.network_names
+        }
+        parameters = nn.ParameterList(
             value for name, value in self.method.named_parameters() if not name.startswith("networks.")
         )
-        if len(own):
-            made[OWN] = build_optimizer(own, **{**settings, "weight_decay": 0.0})
-        self.optimizers = {name: self.fabric.setup_optimizers(one) for name, one in made.items()}
+        if len(parameters):
+            optimizers[METHOD_OPTIMIZER] = build_optimizer(parameters, **{**settings, "weight_decay": 0.0})
+        self.optimizers = {name: self.fabric.setup_optimizers(one) for name, one in optimizers.items()}
         self._rates = {name: [group["lr"] for group in one.param_groups] for name, one in self.optimizers.items()}
 
 
-def _weights(method: Method) -> dict[str, dict[str, Tensor]]:
+def _copy_weights(method: Method) -> dict[str, dict[str, Tensor]]:
     return {name: copy.deepcopy(dict(network.state_dict())) for name, network in method.networks.items()}

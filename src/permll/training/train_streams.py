@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from permll.data.streams import Share, Stream
+from permll.data.streams import Sharding, Stream
 from permll.data.transforms.image_transforms import Transform
 from permll.methods._base import BatchCoupling, StreamSpec, TrainPass
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from permll.training.trainer import Trainer
 
 # What of a batch the processes share, by how its samples interact.
-SHARES: Mapping[BatchCoupling, Share] = {"none": "rows", "logits": "views", "inputs": "nothing"}
+SHARES: Mapping[BatchCoupling, Sharding] = {"none": "rows", "logits": "views", "inputs": "nothing"}
 
 
 def open_streams(train_pass: TrainPass, trainer: "Trainer") -> dict[str, Stream]:
@@ -34,9 +34,9 @@ def open_streams(train_pass: TrainPass, trainer: "Trainer") -> dict[str, Stream]
             seed=trainer.seed,
             name=unique,
             rank=trainer.group.rank,
-            ranks=trainer.group.size,
-            share=SHARES[trainer.batch_coupling],
-            owned=trainer.sharded,
+            world_size=trainer.group.size,
+            sharding=SHARES[trainer.batch_coupling],
+            shard_by_index=trainer.sharded,
             workers=trainer.workers,
         )
         if spec.labels is not None:

@@ -16,7 +16,7 @@ from permll.distributed.network import BatchCoupling, batch_coupling_as
 from permll.distributed.process_group import ProcessGroup
 from permll.distributed.reduce import make_reducer
 from permll.distributed.sharding import Placement, PlacementMode, placement_scope, should_shard
-from permll.layer.validation import BadLogitsError
+from permll.layer.validation import NonFiniteLogitsError
 from permll.methods._base import FitInfo, Method, Stage, TrainPass
 from permll.training.checkpoint import load_state
 from permll.training.optimizers import load_optimizer_state, optimizer_state
@@ -153,7 +153,7 @@ class Trainer:
         on_device = {name: batch.to(self.fabric.device) for name, batch in batches.items()}
         try:
             losses: Tensor = getattr(self.method, train_pass.loss)(**on_device)
-        except BadLogitsError as error:
+        except NonFiniteLogitsError as error:
             self._raise_not_finite(error.rows, "logits", batches)
         loss = self.reducer.mean(losses, batches)
         value = loss.item()
@@ -223,16 +223,17 @@ class Trainer:
         module, data = self.method.networks[network], self.validation if held_out else self.data
         assert data is not None
         with self.stages.best_weights(network) if best else nullcontext():
-            return self._evaluate(module, data, view, rows)
+            return self.evaluate(module, data, view, rows)
 
     def predict(self, data: LabeledData) -> Tensor:
         """Return the method's predicted probabilities (N, c)."""
-        return self._evaluate(self.method.predict, data)
+        return self.evaluate(self.method.predict, data)
 
     @torch.no_grad()
-    def _evaluate(
+    def evaluate(
         self, function: Callable[[Tensor], Tensor], data: LabeledData, view: str = "plain", rows: Tensor | None = None
     ) -> Tensor:
+        """Return a function of all rows, or of ``rows``, in evaluation mode; a collective call."""
         was_training = self.method.training
         self.method.eval()
         stream = Stream(
@@ -244,13 +245,13 @@ class Trainer:
             seed=self.seed,
             name="scan",  # part of the random seed: a random view draws the same in every version
             rank=self.group.rank,
-            ranks=self.group.size,
+            world_size=self.group.size,
             workers=self.workers,
         )
         stream.seek(self.epoch)  # a random view draws differently in every epoch
         with batch_coupling_as(self.method.networks, "none"):
             outputs = [
-                self.group.gather_rows(function(batch.x.to(self.fabric.device)).float(), batch.total).cpu()
+                self.group.gather_rows(function(batch.x.to(self.fabric.device)).float(), batch.global_size).cpu()
                 for batch in stream
             ]
         self.method.train(was_training)
@@ -283,7 +284,7 @@ class Trainer:
         self.loss, self._epoch_steps = state["loss"], state["epoch_steps"]
         self.stages.load_state_dict(state["stage"])  # first: it creates the optimizers that the state belongs to
         with warnings.catch_warnings():
-            if state.get("more"):  # each part has some of the rows, so missing ones mean nothing
+            if state.get("more"):  # each part has some of the rows, so missing rows mean nothing
                 warnings.filterwarnings("ignore", message=r"only \d+ of \d+ rows were found")
             self.method.load_extra_state(state["method"])
             for part in state.get("more", ()):

@@ -1,1 +1,1 @@
-"""Helpers without domain knowledge: messages, progress bars, atomic files."""
+"""General helpers: error messages, progress bars, atomic files."""

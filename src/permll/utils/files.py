@@ -1,6 +1,8 @@
 """Atomic file writes: a reader sees the old file or the new one, never a part of it."""
 
 import os
+import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,10 +10,26 @@ from typing import IO
 
 
 @contextmanager
-def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Write a file through a temporary one beside it, synced to disk before it takes the name ``path``.
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path`` to write to; after the block it is synced to disk and renamed to ``path``.
 
-    A block that raises leaves ``path`` as it was, and no temporary file.
+    The block makes a file or a folder. One that raises leaves ``path`` as it was, and nothing temporary.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part{path.suffix}")  # some writers look at the suffix
+    _remove(partial)  # of a killed process with the same id
+    try:
+        yield partial
+        _sync(partial)
+        partial.replace(path)
+    except BaseException:
+        _remove(partial)
+        raise
+    _sync(path.parent)  # the new name survives a power loss, too
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+    """Open a temporary file beside ``path`` for writing; see ``atomic_path``.
 
     Examples:
         >>> from tempfile import mkdtemp
@@ -21,19 +39,33 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
         >>> path.read_text()
         '1 2 3'
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with partial.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with atomic_path(path) as partial, partial.open("wb") as file:
+        yield file
 
 
 def atomic_write_text(path: Path, content: str) -> None:
     """Write a UTF-8 text file with ``atomic_write``."""
     with atomic_write(path) as file:
         file.write(content.encode())
+
+
+def is_partial(path: Path) -> bool:
+    """Return whether this is a temporary file of ``atomic_path``, left behind by a process that was killed."""
+    return re.fullmatch(r"\..+\.\d+\.part(\.\w+)?", path.name) is not None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir() and os.name != "posix":  # Windows cannot sync folders
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

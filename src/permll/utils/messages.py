@@ -1,14 +1,14 @@
-"""How bad input is named: everything that is wrong at once, the first ten by name."""
+"""Parts of error messages: lists of names, and suggestions for misspelled ones."""
 
 import difflib
 from collections.abc import Iterable, Sequence
 
-SHOWN = 10
-_LONGEST = 80
+MAX_NAMES = 10
+MAX_NAME_LENGTH = 80
 
 
-def format_list(names: Sequence[object], what: str) -> str:
-    """Return ``names`` as a phrase: how many there are, and the first ten of them, each cut to 80 signs.
+def format_list(names: Sequence[object], noun: str) -> str:
+    """Return the number of ``names`` and the first ten of them, each cut to 80 characters.
 
     Examples:
         >>> format_list(["a.png"], "image")
@@ -16,13 +16,13 @@ def format_list(names: Sequence[object], what: str) -> str:
         >>> format_list(range(12), "row")
         '12 rows (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ...)'
     """
-    first = ", ".join(_short(str(name)) for name in names[:SHOWN])
-    more = ", ..." if len(names) > SHOWN else ""
-    return f"{len(names):,} {what if len(names) == 1 else _plural(what)} ({first}{more})"
+    first = ", ".join(_short(str(name)) for name in names[:MAX_NAMES])
+    more = ", ..." if len(names) > MAX_NAMES else ""
+    return f"{len(names):,} {noun if len(names) == 1 else _plural(noun)} ({first}{more})"
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Return ", did you mean X?" with the nearest of ``words``, or nothing if none is near; case does not count.
+    """Return ", did you mean X?" with the closest of ``words``, ignoring case; "" if none is close.
 
     Examples:
         >>> did_you_mean("lable", ["id", "label"])
@@ -31,17 +31,28 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
         ', did you mean SPECIES?'
     """
     folded = {known.casefold(): known for known in reversed(list(words))}
-    near = difflib.get_close_matches(word.casefold(), list(folded), n=1)
-    return f", did you mean {folded[near[0]]}?" if near else ""
+    close = difflib.get_close_matches(word.casefold(), list(folded), n=1)
+    return f", did you mean {folded[close[0]]}?" if close else ""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return the message for a name that is not among the ``known`` ones.
+
+    Examples:
+        >>> unknown_name("optimizer", "adamv", ["sgd", "adamw"])
+        "unknown optimizer 'adamv', did you mean adamw? Choose from sgd, adamw."
+    """
+    names = list(known)
+    return f"unknown {kind} {name!r}{did_you_mean(name, names) or '.'} Choose from {', '.join(names)}."
 
 
 def _short(name: str) -> str:
     if not name.isprintable():
         name = repr(name)[1:-1]  # a line break in a name would break the sentence
-    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 3]}..."
+    return name if len(name) <= MAX_NAME_LENGTH else f"{name[: MAX_NAME_LENGTH - 3]}..."
 
 
-def _plural(what: str) -> str:
-    if what.endswith("s"):
-        return f"{what}es"
-    return f"{what[:-1]}ies" if what.endswith("y") and what[-2:-1] not in "aeiou" else f"{what}s"
+def _plural(noun: str) -> str:
+    if noun.endswith("s"):
+        return f"{noun}es"
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"

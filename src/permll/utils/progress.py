@@ -1,21 +1,30 @@
-"""Progress of long work: a bar on a terminal, silence elsewhere."""
+"""Progress bars on a terminal, drawn with rich; without a terminal nothing is printed."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 
 class Advance(Protocol):
-    """What the work calls as it goes on."""
+    """Function that moves a progress bar."""
 
     def __call__(self, steps: int = 1) -> None:
-        """Say that ``steps`` more are done."""
+        """Add ``steps`` to the completed ones."""
 
 
 @contextmanager
-def progress(what: str, total: int | None, *, unit: str = "", done: int = 0) -> Iterator[Advance]:
-    """Show a bar with ``what``, count and time left while the block runs; ``unit="bytes"`` shows sizes and speed.
+def progress(description: str, total: int | None, *, unit: str = "", done: int = 0) -> Iterator[Advance]:
+    """Show a progress bar with count and remaining time while the block runs.
+
+    Args:
+        description: text beside the bar.
+        total: number of steps; None if unknown.
+        unit: ``"bytes"`` shows sizes and speed.
+        done: number of steps that are completed already.
 
     Examples:
         >>> with progress("reading", 3) as advance:
@@ -25,19 +34,18 @@ def progress(what: str, total: int | None, *, unit: str = "", done: int = 0) -> 
     if not sys.stderr.isatty():
         yield lambda steps=1: None  # noqa: ARG005
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+    from rich.progress import DownloadColumn, MofNCompleteColumn, TransferSpeedColumn
 
     counts = (DownloadColumn(), TransferSpeedColumn()) if unit == "bytes" else (MofNCompleteColumn(),)
-    columns = (TextColumn("{task.description}"), BarColumn(), *counts, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total, completed=done)
+    with rich_bar(*counts, transient=True) as bar:
+        task = bar.add_task(description, total=total, completed=done)
         yield lambda steps=1: bar.advance(task, steps)
+
+
+def rich_bar(*columns: "ProgressColumn", transient: bool = False) -> "Progress":
+    """Return a bar on stderr: description, bar, ``columns``, remaining time."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    layout = (TextColumn("{task.description}"), BarColumn(), *columns, TimeRemainingColumn())
+    return Progress(*layout, console=Console(stderr=True), transient=transient)

@@ -1,4 +1,4 @@
-"""Parquet, NumPy and safetensors files with other labels: names, types and all other values stay."""
+"""Parquet, NumPy and safetensors files with new labels: names, types and all other values are preserved."""
 
 import zipfile
 from pathlib import Path
@@ -12,20 +12,20 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from permll.cleaning.apply import apply
-from permll.cleaning.apply.corrections import SOURCES
+from permll.cleaning.apply.corrections import LABEL_SOURCES
 from permll.cleaning.decisions import Decisions
 from permll.data import load
 from permll.training.run import Run
-from tests.helpers.apply_runs import ANIMALS, ROWS, animal, make_run, numbers
+from tests.helpers.apply_runs import CLASSES, ROWS, feature_array, label_of, make_run, train_run
 
 
-def animals(kind: str) -> list[Any]:
-    """Return the labels as text, as numbers, or as truth values."""
-    words = [animal(row) for row in range(ROWS)]
+def labels_as(kind: str) -> list[Any]:
+    """Return the labels as text, numbers or booleans."""
+    words = [label_of(row) for row in range(ROWS)]
     return {
         "text": words,
-        "numbers": [10 * ANIMALS.index(word) for word in words],
-        "truth": [w == "cat" for w in words],
+        "numbers": [10 * CLASSES.index(word) for word in words],
+        "boolean": [w == "cat" for w in words],
     }[kind]
 
 
@@ -36,15 +36,15 @@ def animals(kind: str) -> list[Any]:
         ("text", pl.Categorical, ("owl", "owl")),
         ("text", pl.Enum(["owl", "dog", "cat"]), ("owl", "owl")),
         ("numbers", pl.Int16, ("20", 20)),
-        ("truth", pl.Boolean, ("False", False)),
+        ("boolean", pl.Boolean, ("False", False)),
     ],
 )
-def test_a_parquet_file_keeps_its_types(labels: str, kind: Any, new: tuple[str, Any], tmp_path: Path) -> None:
+def test_parquet_writer_preserves_types(labels: str, kind: Any, new: tuple[str, Any], tmp_path: Path) -> None:
     frame = pl.DataFrame(
         {
             "when": pl.Series([f"2024-01-{row + 1:02d}" for row in range(ROWS)]).str.to_date(),
-            "label": pl.Series(animals(labels), dtype=kind),
-            "size": pl.Series(numbers()[:, 0]),
+            "label": pl.Series(labels_as(labels), dtype=kind),
+            "size": pl.Series(feature_array()[:, 0]),
             "few": pl.Series([None if row % 3 else row % 5 for row in range(ROWS)], dtype=pl.UInt8),
         }
     )
@@ -62,8 +62,8 @@ def test_a_parquet_file_keeps_its_types(labels: str, kind: Any, new: tuple[str, 
     assert load(applied.path)[3].label == new[0]
 
 
-def test_a_second_round_of_parquet(tmp_path: Path) -> None:
-    pl.DataFrame({"size": numbers()[:, 0], "label": animals("text")}).write_parquet(tmp_path / "data.parquet")
+def test_parquet_writer_second_round(tmp_path: Path) -> None:
+    pl.DataFrame({"size": feature_array()[:, 0], "label": labels_as("text")}).write_parquet(tmp_path / "data.parquet")
     one = make_run(tmp_path / "data.parquet", tmp_path / "run", {"3": ("owl", 0.99)})
     apply(one, tmp_path / "one.parquet", auto=True)
     two = make_run(tmp_path / "one.parquet", tmp_path / "run2", {"3": ("dog", 0.99), "4": ("cat", 0.99)})
@@ -73,16 +73,20 @@ def test_a_second_round_of_parquet(tmp_path: Path) -> None:
     assert rows[3:5] == [("dog", "cat", "accepted"), ("dog", "dog", "given")]
 
 
-def test_vectors_in_a_column_are_named_in_the_next_command(tmp_path: Path) -> None:
-    pl.DataFrame({"embedding": numbers().tolist(), "label": animals("text")}).write_parquet(tmp_path / "data.parquet")
+def write_vectors(path: Path) -> None:
+    pl.DataFrame({"embedding": feature_array().tolist(), "label": labels_as("text")}).write_parquet(path)
+
+
+def test_train_command_names_vector_column(tmp_path: Path) -> None:
+    write_vectors(tmp_path / "data.parquet")
     run = make_run(tmp_path / "data.parquet", tmp_path / "run", {"3": ("owl", 0.99)})
     (command,) = apply(run, tmp_path / "new.parquet", auto=True).commands
     assert command.endswith("""--label label --set 'data.options.features=["embedding"]'""")
     assert load(tmp_path / "new.parquet", label="label", features=["embedding"])[3].label == "owl"
 
 
-def test_vectors_in_a_column_are_read_again_and_again(tmp_path: Path) -> None:
-    pl.DataFrame({"embedding": numbers().tolist(), "label": animals("text")}).write_parquet(tmp_path / "data.parquet")
+def test_parquet_vectors_survive_two_rounds(tmp_path: Path) -> None:
+    write_vectors(tmp_path / "data.parquet")
     before = load(tmp_path / "data.parquet")
     one = make_run(tmp_path / "data.parquet", tmp_path / "run", {"3": ("owl", 0.99)})
     apply(one, tmp_path / "one.parquet", auto=True)
@@ -93,12 +97,12 @@ def test_vectors_in_a_column_are_read_again_and_again(tmp_path: Path) -> None:
     assert (after.labels != before.labels).nonzero()[:, 0].tolist() == [3]
     assert after.metadata["features"] == ["embedding"]
     assert [note["names"] for note in after.metadata["left_out"]] == [["label_original", "label_source"]]
-    two = make_run(tmp_path / "one.parquet", tmp_path / "run2", {"4": ("cat", 0.99)})  # trains on it, too
+    two = train_run(tmp_path / "one.parquet", tmp_path / "run2", {"4": ("cat", 0.99)})
     apply(two, tmp_path / "two.parquet", auto=True)
     rows = pl.read_parquet(tmp_path / "two.parquet").select("label", "label_original", "label_source").rows()
     assert rows[3:5] == [("owl", "cat", "auto"), ("cat", "dog", "auto")]
     with pytest.raises(ValueError, match="neither a number nor a category"):
-        load(tmp_path / "one.parquet", features=["embedding", "label_source"])  # asked for, so it is taken
+        load(tmp_path / "one.parquet", features=["embedding", "label_source"])  # named explicitly
 
 
 def arrays_of(path: Path) -> dict[str, np.ndarray[Any, Any]]:
@@ -111,10 +115,15 @@ def arrays_of(path: Path) -> dict[str, np.ndarray[Any, Any]]:
     ("labels", "kind", "new"),
     [("text", "<U3", ("owl", "owl")), ("text", "S3", ("owl", b"owl")), ("numbers", "int16", ("20", 20))],
 )
-def test_an_npz_file_keeps_its_arrays(
+def test_npz_writer_preserves_arrays(
     labels: str, kind: str, new: tuple[str, Any], compressed: bool, tmp_path: Path
 ) -> None:
-    before = {"x": numbers(), "y": np.array(animals(labels), kind), "file": np.arange(3), "note": np.array("Ada's")}
+    before = {
+        "x": feature_array(),
+        "y": np.array(labels_as(labels), kind),
+        "file": np.arange(3),
+        "note": np.array("Ada's"),
+    }
     save_npz(tmp_path / "data.npz", before, compressed=compressed)
     run = make_run(tmp_path / "data.npz", tmp_path / "run", {"3": (new[0], 0.99)})
     apply(run, tmp_path / "new.npz", auto=True)
@@ -134,29 +143,28 @@ def test_an_npz_file_keeps_its_arrays(
 
 
 def save_npz(path: Path, arrays: dict[str, np.ndarray[Any, Any]], *, compressed: bool) -> None:
-    """Write arrays of any name, also those that NumPy's own function cannot take."""
+    """Write arrays of any name; np.savez does not accept one called ``file``."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED) as file:
         for name, array in arrays.items():
             with file.open(f"{name}.npy", "w") as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
 
 
-def test_a_second_round_of_npz_with_longer_words(tmp_path: Path) -> None:
+def test_npz_writer_second_round(tmp_path: Path) -> None:
     labels = np.array([("ox", "dove")[row % 2] for row in range(ROWS)])
-    np.savez(tmp_path / "data.npz", x=numbers(), y=labels)
+    np.savez(tmp_path / "data.npz", x=feature_array(), y=labels)
     one = make_run(tmp_path / "data.npz", tmp_path / "run", {"0": ("dove", 0.99)})
     apply(one, tmp_path / "one.npz", auto=True)
     two = make_run(tmp_path / "one.npz", tmp_path / "run2", {"0": ("ox", 0.99), "1": ("ox", 0.99)}, label="y")
     Decisions(two.folder).add("1", "accept", "ox", "Ada", expected=None)
     apply(two, tmp_path / "two.npz")
     after = arrays_of(tmp_path / "two.npz")
-    found = [after[name][:3].tolist() for name in ("y", "label_original", "label_source")]
-    assert found == [["dove", "ox", "ox"], ["ox", "dove", "ox"], ["auto", "accepted", "given"]]
+    columns = [after[name][:3].tolist() for name in ("y", "label_original", "label_source")]
+    assert columns == [["dove", "ox", "ox"], ["ox", "dove", "ox"], ["auto", "accepted", "given"]]
 
 
-def test_places_in_an_array_of_names_stay_places(tmp_path: Path) -> None:
-    places = np.arange(ROWS) % 3
-    np.savez(tmp_path / "data.npz", x=numbers(), y=places, names=np.array(["7", "5", "3", "1"]))
+def test_npz_writer_keeps_indices_into_class_names(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=feature_array(), y=np.arange(ROWS) % 3, names=np.array(["7", "5", "3", "1"]))
     options = {"classes": "names", "rare": "keep"}
     run = make_run(tmp_path / "data.npz", tmp_path / "run", {"0": ("3", 0.99)}, **options)
     Decisions(run.folder).add("1", "choose", "1", "Ada", expected=None)
@@ -166,23 +174,23 @@ def test_places_in_an_array_of_names_stay_places(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", ["text", "numbers"])
-def test_an_array_and_its_labels_become_one_file(labels: str, tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", numbers())
-    np.save(tmp_path / "y.npy", np.array(animals(labels)))
+def test_npy_writer_merges_labels_into_npz(labels: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", feature_array())
+    np.save(tmp_path / "y.npy", np.array(labels_as(labels)))
     new = {"text": "owl", "numbers": "20"}[labels]
     run = make_run(tmp_path / "x.npy", tmp_path / "run", {"3": (new, 0.99)}, labels=str(tmp_path / "y.npy"))
-    with pytest.raises(ValueError, match=r"let its name end in \.npz"):
+    with pytest.raises(ValueError, match=r"must end in \.npz"):
         apply(run, tmp_path / "new.npy", auto=True)
     applied = apply(run, tmp_path / "new.npz", auto=True)
     assert applied.commands == (f"permll train --data {tmp_path}/new.npz --label label",)
     data = load(tmp_path / "new.npz", label="label")
-    np.testing.assert_array_equal(data.inputs.batch(torch.arange(ROWS)).numpy(), numbers())
+    np.testing.assert_array_equal(data.inputs.batch(torch.arange(ROWS)).numpy(), feature_array())
     assert data[3].label == new
-    assert arrays_of(tmp_path / "new.npz")["label_original"].tolist() == animals(labels)
+    assert arrays_of(tmp_path / "new.npz")["label_original"].tolist() == labels_as(labels)
 
 
-def test_safetensors_keep_their_tensors_and_notes(tmp_path: Path) -> None:
-    x, y = torch.from_numpy(numbers()).to(torch.bfloat16), torch.tensor(animals("numbers"), dtype=torch.int32)
+def test_safetensors_writer_preserves_tensors_and_metadata(tmp_path: Path) -> None:
+    x, y = torch.from_numpy(feature_array()).to(torch.bfloat16), torch.tensor(labels_as("numbers"), dtype=torch.int32)
     save_file({"x": x, "y": y}, tmp_path / "data.safetensors", metadata={"shop": "Ada's"})
     run = make_run(tmp_path / "data.safetensors", tmp_path / "run", {"3": ("20", 0.99)})
     apply(run, tmp_path / "one.safetensors", auto=True)
@@ -191,7 +199,9 @@ def test_safetensors_keep_their_tensors_and_notes(tmp_path: Path) -> None:
     assert torch.equal(after["label_original"], y)
     assert after["y"].dtype == torch.int32
     assert after["y"].tolist() == [20 if row == 3 else value for row, value in enumerate(y.tolist())]
-    assert [SOURCES[k] for k in after["label_source"].tolist()] == ["auto" if r == 3 else "given" for r in range(ROWS)]
+    assert [LABEL_SOURCES[k] for k in after["label_source"].tolist()] == [
+        "auto" if r == 3 else "given" for r in range(ROWS)
+    ]
     with safe_open(tmp_path / "one.safetensors", framework="pt") as file:
         assert file.metadata()["shop"] == "Ada's"
         assert "5 = auto" in file.metadata()["label_source"]
@@ -200,23 +210,23 @@ def test_safetensors_keep_their_tensors_and_notes(tmp_path: Path) -> None:
     apply(two, tmp_path / "two.safetensors")
     twice = load_file(tmp_path / "two.safetensors")
     assert (twice["y"][3:5].tolist(), twice["label_original"][3:5].tolist()) == ([20, 0], [0, 10])
-    assert [SOURCES[k] for k in twice["label_source"][3:5].tolist()] == ["auto", "accepted"]
+    assert [LABEL_SOURCES[k] for k in twice["label_source"][3:5].tolist()] == ["auto", "accepted"]
 
 
-@pytest.mark.parametrize("form", ["parquet", "npz", "npy", "safetensors"])
-def test_the_file_and_its_run_are_as_they_were(form: str, tmp_path: Path) -> None:
-    source, options = tmp_path / f"data.{form}", {}
-    if form == "parquet":
-        pl.DataFrame({"size": numbers()[:, 0], "label": animals("numbers")}).write_parquet(source)
-    elif form == "npz":
-        np.savez(source, x=numbers(), y=np.array(animals("numbers")))
-    elif form == "npy":
-        np.save(source, numbers())
-        np.save(tmp_path / "y.npy", np.array(animals("numbers")))
+@pytest.mark.parametrize("suffix", ["parquet", "npz", "npy", "safetensors"])
+def test_apply_does_not_change_source_or_run(suffix: str, tmp_path: Path) -> None:
+    source, options = tmp_path / f"data.{suffix}", {}
+    if suffix == "parquet":
+        pl.DataFrame({"size": feature_array()[:, 0], "label": labels_as("numbers")}).write_parquet(source)
+    elif suffix == "npz":
+        np.savez(source, x=feature_array(), y=np.array(labels_as("numbers")))
+    elif suffix == "npy":
+        np.save(source, feature_array())
+        np.save(tmp_path / "y.npy", np.array(labels_as("numbers")))
         options = {"labels": str(tmp_path / "y.npy")}
     else:
-        save_file({"x": torch.from_numpy(numbers()), "y": torch.tensor(animals("numbers"))}, source)
+        save_file({"x": torch.from_numpy(feature_array()), "y": torch.tensor(labels_as("numbers"))}, source)
     run: Run = make_run(source, tmp_path / "run", {"3": ("20", 0.99)}, **options)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    apply(run, tmp_path / f"new.{'npz' if form == 'npy' else form}", auto=True)
+    apply(run, tmp_path / f"new.{'npz' if suffix == 'npy' else suffix}", auto=True)
     assert {path: path.read_bytes() for path in before} == before

@@ -1,4 +1,4 @@
-"""What holds for every source: rare classes, no label, and warnings about labels that look wrong."""
+"""Rare classes, missing labels, and warnings about labels, for any source."""
 
 import numpy as np
 import pytest
@@ -11,63 +11,61 @@ X = [[float(i)] for i in range(6)]
 RARE = ["a", "b", "a", "c", "b", "a"]
 
 
-def test_classes_of_one_sample_are_refused_by_name() -> None:
-    with pytest.raises(
-        ValueError, match=r"too few samples to learn from in 1 class \(c: 3\): add some, or pass rare='drop'"
-    ):
+def test_rare_classes_raise_by_default() -> None:
+    with pytest.raises(ValueError, match=r"fewer than two samples in 1 class \(c: 3\): add some, or pass rare='drop'"):
         read(X, labels=RARE)
     with pytest.raises(ValueError, match=r"2 classes \(c: 3, d: none\)"):
         read(X, labels=RARE, classes=["a", "b", "c", "d"])
 
 
-def test_classes_of_one_sample_can_be_left_out() -> None:
+def test_rare_classes_can_be_dropped() -> None:
     data = read(X, labels=RARE, rare="drop", classes=["d", "c", "b", "a"])
     assert data.classes == ("b", "a")
     assert data.ids == ("0", "1", "2", "4", "5")
     assert [data.classes[label] for label in data.labels.tolist()] == ["a", "b", "a", "b", "a"]
     assert data.inputs.values.ravel().tolist() == [0, 1, 2, 4, 5]
-    assert [(note["what"], note["names"]) for note in data.metadata["left_out"]] == [
+    assert [(entry["what"], entry["names"]) for entry in data.metadata["left_out"]] == [
         ("class", ["d", "c"]),
         ("row", ["3"]),
     ]
 
 
-def test_classes_of_one_sample_can_be_kept() -> None:
+def test_rare_classes_can_be_kept() -> None:
     data = read(X, labels=RARE, rare="keep", classes=["a", "b", "c", "d"])
     assert data.classes == ("a", "b", "c", "d")
-    assert data.counts.tolist() == [3, 2, 1, 0]
+    assert data.class_counts.tolist() == [3, 2, 1, 0]
 
 
 @given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30))
-def test_dropping_keeps_every_other_row_and_its_label(labels: list[str]) -> None:
-    often = [i for i, label in enumerate(labels) if labels.count(label) > 1]
-    if len({labels[i] for i in often}) < 2:
+def test_dropping_rare_classes_keeps_other_rows(labels: list[str]) -> None:
+    frequent = [i for i, label in enumerate(labels) if labels.count(label) > 1]
+    if len({labels[i] for i in frequent}) < 2:
         with pytest.raises(ValueError, match="at least two classes are needed"):
             read([[0.0]] * len(labels), labels=labels, rare="drop")
         return
     data = read([[0.0]] * len(labels), labels=labels, rare="drop")
-    assert data.ids == tuple(map(str, often))
-    assert [data.classes[label] for label in data.labels.tolist()] == [labels[i] for i in often]
+    assert data.ids == tuple(map(str, frequent))
+    assert [data.classes[label] for label in data.labels.tolist()] == [labels[i] for i in frequent]
 
 
 @pytest.mark.parametrize("rare", ["refuse", "drop", "keep"])
-def test_one_class_is_never_enough(rare: str) -> None:
+def test_one_class_raises(rare: str) -> None:
     with pytest.raises(ValueError, match="at least two classes are needed, but all labels are 'a'"):
         read(X, labels=["a"] * 6, rare=rare, classes=["a", "b"])
 
 
-def test_minus_one_is_questioned() -> None:
+def test_minus_one_warns_or_raises() -> None:
     labels = [0, 1, -1, 1, 0, -1]
-    with pytest.warns(UserWarning, match=r"-1 is taken for a class in 2 rows \(2, 5\): pass no_label=-1") as caught:
+    with pytest.warns(UserWarning, match=r"-1 is read as a class in 2 rows \(2, 5\): pass no_label=-1") as caught:
         assert read(X, labels=labels).classes == ("-1", "0", "1")
     assert caught[0].filename == __file__
     assert read(X, labels=labels, no_label=()).classes == ("-1", "0", "1")
     assert read(X, labels=labels, no_label=-1).classes == ("0", "1")
-    assert read(X, labels=[-1, 1, -1, 1, 1, 1]).classes == ("-1", "1")  # two signs are two classes
+    assert read(X, labels=[-1, 1, -1, 1, 1, 1]).classes == ("-1", "1")  # without 0
 
 
-def test_classes_that_differ_in_case_or_spaces_are_questioned() -> None:
-    with pytest.warns(UserWarning, match=r"may be one: 1 group \('Cat ' and 'cat'\)") as caught:
+def test_similar_class_names_warn() -> None:
+    with pytest.warns(UserWarning, match=r"may be the same: 1 group \('Cat ' and 'cat'\)") as caught:
         read(X, labels=["cat", "Cat ", "dog", "cat", "Cat ", "dog"])
     assert caught[0].filename == __file__
 
@@ -84,18 +82,18 @@ def test_classes_that_differ_in_case_or_spaces_are_questioned() -> None:
         (["a", "b", None, "a", "b", "?"], {"?", None}, "0134"),
     ],
 )
-def test_what_means_no_label(labels, no_label: object, kept: str) -> None:
+def test_no_label_values(labels, no_label: object, kept: str) -> None:
     data = read(X, labels=labels, no_label=no_label)
     assert data.ids == tuple(kept)
-    assert sum(note["count"] for note in data.metadata["left_out"]) == 6 - len(kept)
+    assert sum(entry["count"] for entry in data.metadata["left_out"]) == 6 - len(kept)
 
 
-def test_what_was_left_out_is_counted_in_full_and_named_in_part() -> None:
+def test_left_out_count_is_complete() -> None:
     labels = ["a", "b"] * 10 + ["?"] * 5000
-    (note,) = read([[0.0]] * len(labels), labels=labels, no_label="?").metadata["left_out"]
-    assert note["count"] == 5000
-    assert len(note["names"]) == 1000
-    assert note["why"] == "no label ('?')"
+    (entry,) = read([[0.0]] * len(labels), labels=labels, no_label="?").metadata["left_out"]
+    assert entry["count"] == 5000
+    assert len(entry["names"]) == 1000
+    assert entry["why"] == "no label ('?')"
 
 
 def test_mixed_labels_are_named_by_id() -> None:

@@ -1,4 +1,4 @@
-"""CSV files as people have them: separators, marks, quotes, line ends; and what makes one unreadable."""
+"""CSV files: separators, encodings, quotes, line ends, types, and invalid files."""
 
 from pathlib import Path
 
@@ -9,19 +9,19 @@ from permll.data import Table, Texts
 from permll.data.readers import read
 from tests.helpers.reader_files import write
 
-PLAIN = "size,colour,label\n1,red,yes\n2.5,blue,no\n,red,yes\n4,,no\n"
+PLAIN = "size,color,label\n1,red,yes\n2.5,blue,no\n,red,yes\n4,,no\n"
 
 
-def same(data) -> None:
-    """Assert what PLAIN holds."""
+def assert_plain(data) -> None:
+    """Assert that the data are those of PLAIN."""
     assert data.classes == ("no", "yes")
     assert data.labels.tolist() == [1, 0, 1, 0]
     assert data.ids == ("0", "1", "2", "3")
     assert isinstance(data.inputs, Table)
-    assert list(data.inputs.columns) == ["size", "colour"]
+    assert list(data.inputs.columns) == ["size", "color"]
     np.testing.assert_array_equal(data.inputs.columns["size"], [1, 2.5, np.nan, 4])
     assert data.inputs.columns["size"].dtype == np.float64
-    assert data.inputs.columns["colour"].tolist() == ["red", "blue", "red", ""]
+    assert data.inputs.columns["color"].tolist() == ["red", "blue", "red", ""]
 
 
 @pytest.mark.parametrize(
@@ -41,13 +41,13 @@ def same(data) -> None:
         ("no_last_line_end.csv", PLAIN.rstrip("\n"), "utf-8"),
     ],
 )
-def test_one_table_in_many_dresses(name: str, text: str, encoding: str, tmp_path: Path) -> None:
-    same(read(write(tmp_path / name, text, encoding)))
+def test_csv_reader_detects_separator_and_encoding(name: str, text: str, encoding: str, tmp_path: Path) -> None:
+    assert_plain(read(write(tmp_path / name, text, encoding)))
 
 
-def test_quotes_commas_line_breaks_and_umlauts_in_texts(tmp_path: Path) -> None:
+def test_csv_reader_reads_quoted_cells(tmp_path: Path) -> None:
     path = write(
-        tmp_path / "said.csv",
+        tmp_path / "texts.csv",
         'text,label\n"Grüße, ""Änne""",gut\n"zwei\nZeilen",gut\nstraße 東京,übel\n"a;b;c;d",übel\n',
     )
     data = read(path, text="text")
@@ -56,7 +56,7 @@ def test_quotes_commas_line_breaks_and_umlauts_in_texts(tmp_path: Path) -> None:
     assert data.classes == ("gut", "übel")
 
 
-def test_names_that_look_like_numbers_stay_as_they_are_written(tmp_path: Path) -> None:
+def test_ids_that_look_like_numbers_stay_text(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,x,y\n007,1,01\n07,2,1\n7,3,01\n1e3,4,1\n")
     data = read(path, label="y", id="id")
     assert data.ids == ("007", "07", "7", "1e3")
@@ -72,12 +72,12 @@ def test_names_that_look_like_numbers_stay_as_they_are_written(tmp_path: Path) -
         (["-1", "1", "-1", "1"], ("-1", "1")),
     ],
 )
-def test_labels_in_cells(written: list[str], classes: tuple[str, ...], tmp_path: Path) -> None:
+def test_parse_labels(written: list[str], classes: tuple[str, ...], tmp_path: Path) -> None:
     rows = "".join(f"{3 * i % 4},{label}\n" for i, label in enumerate(written))
     assert read(write(tmp_path / "a.csv", "x,label\n" + rows)).classes == classes
 
 
-def test_types_of_cells(tmp_path: Path) -> None:
+def test_infer_type(tmp_path: Path) -> None:
     path = write(
         tmp_path / "a.csv",
         "day,time,flag,mixed,price,label\n"
@@ -94,7 +94,7 @@ def test_types_of_cells(tmp_path: Path) -> None:
     assert columns["mixed"].tolist() == ["3", "red", "red", "3"]
 
 
-def test_a_comma_in_a_number_is_no_decimal_point_where_commas_separate(tmp_path: Path) -> None:
+def test_decimal_comma_needs_other_separator(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'price,x,label\n"1,234",1,a\n"1,234",2,b\n"5,000",2,a\n"5,000",1,b\n')
     assert read(path).inputs.columns["price"].tolist() == ["1,234", "1,234", "5,000", "5,000"]
 
@@ -104,10 +104,10 @@ def test_a_comma_in_a_number_is_no_decimal_point_where_commas_separate(tmp_path:
     [
         ("", "utf-8", r"a.csv is empty: its first line must hold the column names"),
         ("x,label\n", "utf-8", r"a.csv has no rows"),
-        ("x,label\n1,ä\n", "latin-1", r"a.csv is not UTF-8 text \(line 2\): save it as CSV UTF-8"),
+        ("x,label\n1,ä\n", "latin-1", r"a.csv is not UTF-8 text \(line 2\); save it again as UTF-8 CSV"),
         ("ä,label\n1,2\n", "latin-1", r"a.csv is not UTF-8 text \(line 1\)"),
         (PLAIN, "utf-16", r"a.csv is not UTF-8 text \(line 1\)"),
-        ("x,label\n1,a\n2,b,c\n", "utf-8", r"a.csv has 2 columns, but more cells in 1 line \(3\): mend those lines"),
+        ("x,label\n1,a\n2,b,c\n", "utf-8", r"a.csv has 2 columns, but more cells in 1 line \(3\): correct those lines"),
         (
             "x,label\n1,a\n2\n\n3\n4,b,c\n",
             "utf-8",
@@ -115,104 +115,110 @@ def test_a_comma_in_a_number_is_no_decimal_point_where_commas_separate(tmp_path:
         ),
         ("label\n1,a\n2,b\n", "utf-8", r"a.csv has 1 column, but more cells in 2 lines \(2, 3\)"),
         ('x,label\n1,a\n"2,b\n', "utf-8", r"a.csv has a quote in line 3 that is never closed"),
-        ('x,label\n1,a\n"2"3,b\n', "utf-8", r"line 3 of .*a.csv has something between the end of a quote and"),
+        ('x,label\n1,a\n"2"3,b\n', "utf-8", r"a.csv has text after a closing quote in line 3"),
         ('x,label\n5" disk,a\n2,b\n', "utf-8", r"a.csv cannot be read as a table: single quotes in 1 line \(2\)"),
-        ("x,label\r1,a\r2,b\r", "utf-8", r"a.csv has line ends of old \(CR alone\): save it anew as CSV UTF-8"),
-        ("x,label\n1,a\n\x1f,\x1f\n", "utf-8", r"a.csv has signs that cannot be printed where a cell should be"),
-        ("x,x,label\n1,2,a\n", "utf-8", r"columns of the same name: 1 name \(x\); rename them"),
-        ("x,label\n1,a\nNaN,b\n3,a\ninf,b\n", "utf-8", r"NaN or infinity in column 'x' in 2 lines \(3, 5\): empty"),
-        ("x,label\n1,a\nNA,b\n3,a\n?,b\n", "utf-8", r"numbers but for a word .* 'x' in 2 lines \(3, 5\): empty those"),
+        ("x,label\r1,a\r2,b\r", "utf-8", r"a.csv uses CR-only line endings; save it again as UTF-8 CSV"),
+        ("x,label\n1,a\n\x1f,\x1f\n", "utf-8", r"a.csv contains unprintable characters between cells"),
+        ("x,x,label\n1,2,a\n", "utf-8", r"column names of .*a.csv must be unique; repeated: 1 name \(x\)"),
+        (
+            "x,label\n1,a\nNaN,b\n3,a\ninf,b\n",
+            "utf-8",
+            r"NaN or infinity in column 'x' in 2 lines \(3, 5\): correct or empty",
+        ),
+        ("x,label\n1,a\nNA,b\n3,a\n?,b\n", "utf-8", r"words like NA .* in column 'x' in 2 lines \(3, 5\): leave those"),
         ("x,label\n1,1.5\n2,2\n", "utf-8", r"fractions or huge numbers in 1 line \(2\)"),
         ("x,label\n1,1\n2,nan\n3,1\n4,2\n", "utf-8", r"labels are missing in 1 line \(3\)"),
         ('x,label\n1,a\n2,""\n3,a\n4,\n5, \n', "utf-8", r"missing in 3 lines \(3, 5, 6\): .*no_label=\"\""),
     ],
 )
-def test_files_that_cannot_be_read(text: str, encoding: str, message: str, tmp_path: Path) -> None:
+def test_csv_reader_rejects_invalid_files(text: str, encoding: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         read(write(tmp_path / "a.csv", text, encoding))
     assert "\n" not in str(caught.value)
 
 
-def test_every_complaint_says_the_line_of_the_file(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", 'id,said,label\n\n7,"two\nlines",a\n8,one,\n\n7,one,a\n')
+def test_csv_errors_name_lines(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", 'id,sentence,label\n\n7,"two\nlines",a\n8,one,\n\n7,one,a\n')
     with pytest.raises(ValueError, match=r"labels are missing in 1 line \(5\)"):
-        read(path, text="said")
+        read(path, text="sentence")
     with pytest.raises(ValueError, match=r"labels are missing in 1 line \(5\)"):
-        read(path, text="said", ids=["x", "y", "z"])  # whatever the ids are
-    with pytest.raises(ValueError, match=r"every id must name one row; .* 1 id \(7 in lines 3 and 7\)"):
-        read(path, text="said", id="id", no_label="")
+        read(path, text="sentence", ids=["x", "y", "z"])  # with any ids
+    with pytest.raises(ValueError, match=r"ids must be unique; repeated: 1 id \(7 in lines 3 and 7\)"):
+        read(path, text="sentence", id="id", no_label="")
     write(path, 'x,label\n1,a\n\n2,b\n3,a\n"4\n4",b\n5,c\n')
-    with pytest.raises(ValueError, match=r"too few samples to learn from in 1 class \(c: line 8\)"):
+    with pytest.raises(ValueError, match=r"fewer than two samples in 1 class \(c: line 8\)"):
         read(path, text="x")
     kept = read(path, text="x", rare="drop")
     assert kept.ids == ("0", "1", "2", "3")
-    assert [note["names"] for note in kept.metadata["left_out"] if note["what"] == "row"] == [["4"]]  # ids stay ids
+    assert [entry["names"] for entry in kept.metadata["left_out"] if entry["what"] == "row"] == [
+        ["4"]
+    ]  # ids, not lines
 
 
-def test_a_cell_can_hold_a_book(tmp_path: Path) -> None:
-    book = "word " * 100_000
-    data = read(write(tmp_path / "a.csv", f"text,label\n{book},a\nshort,b\n{book},a\nbrief,b\n"))
-    assert data.inputs.texts[0] == book.strip()
+def test_csv_reader_accepts_long_cells(tmp_path: Path) -> None:
+    long = "word " * 100_000
+    data = read(write(tmp_path / "a.csv", f"text,label\n{long},a\nshort,b\n{long},a\nbrief,b\n"))
+    assert data.inputs.texts[0] == long.strip()
 
 
 @pytest.mark.parametrize(
-    ("text", "asked", "message"),
+    ("text", "options", "message"),
     [
         (
             "5.1,3.5,setosa\n4.9,3.0,virginica\n",
             {},
-            r"none is called label: .* must hold the column names, but it seems",
+            r"none is named label: .* must hold the column names, but seems",
         ),
         (
             "5.1,3.5,setosa\n4.9,3.0,virginica\n",
             {"label": "species"},
-            r"seems to hold values \(5.1, 3.5\): put a line of",
+            r"seems to hold values \(5.1, 3.5\): insert a line of",
         ),
         (
             "5,0,0,0,17\n3,0,0,0,12\n",
             {},
-            r"same name: 1 name \(0\); .* must hold the column names, but it seems to hold",
+            r"repeated: 1 name \(0\)\. .* must hold the column names, but seems to hold",
         ),
         (
             "a good film,yes\na bad film,no\n",
             {},
-            r"none is called label: .* The first line must hold the column names\.",
+            r"none is named label: .* The first line must hold the column names\.",
         ),
     ],
 )
-def test_a_file_without_a_line_of_names(text: str, asked: dict, message: str, tmp_path: Path) -> None:
+def test_csv_reader_hints_at_missing_header(text: str, options: dict, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):
-        read(write(tmp_path / "a.csv", text), **asked)
+        read(write(tmp_path / "a.csv", text), **options)
 
 
-def numbers_but_for(cells: list[str], separator: str = ",") -> str:
+def numeric_csv(cells: list[str], separator: str = ",") -> str:
     rows = "".join(f"{cell}{separator}{'ab'[i % 2]}{separator}{i % 3}\n" for i, cell in enumerate(cells))
     return f"x{separator}label{separator}z\n" + rows
 
 
-GOOD = [f"{i / 7:.3f}" for i in range(30)]
+NUMBERS = [f"{i / 7:.3f}" for i in range(30)]
 
 
 @pytest.mark.parametrize("typo", ["1.5x", "#N/A!", "1 234", "1.2.3", '"1,234"', "12 cm"])
-@pytest.mark.parametrize("asked", [{}, {"features": ["x"]}, {"features": ["z", "x"]}], ids=str)
-def test_a_typo_among_numbers_is_found(typo: str, asked: dict, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", numbers_but_for([*GOOD[:5], typo, *GOOD[5:], ""]))
-    with pytest.raises(ValueError, match=r"column 'x' holds numbers but for 1 line \(7: '") as caught:
-        read(path, **asked)
+@pytest.mark.parametrize("options", [{}, {"features": ["x"]}, {"features": ["z", "x"]}], ids=str)
+def test_non_numeric_cell_is_named(typo: str, options: dict, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", numeric_csv([*NUMBERS[:5], typo, *NUMBERS[5:], ""]))
+    with pytest.raises(ValueError, match=r"column 'x' holds numbers except in 1 line \(7: '") as caught:
+        read(path, **options)
     assert typo.strip('"') in str(caught.value)
-    assert "mend them, or empty the cells" in str(caught.value)
-    write(path, numbers_but_for([*GOOD[:5], "", *GOOD[5:]]))
-    assert np.isnan(read(path, **asked).inputs.columns["x"]).sum() == 1
+    assert "correct or empty those cells" in str(caught.value)
+    write(path, numeric_csv([*NUMBERS[:5], "", *NUMBERS[5:]]))
+    assert np.isnan(read(path, **options).inputs.columns["x"]).sum() == 1
 
 
-def test_numbers_with_a_decimal_comma_are_numbers_there_too(tmp_path: Path) -> None:
-    cells = [number.replace(".", ",") for number in GOOD]
-    path = write(tmp_path / "a.csv", numbers_but_for([*cells, "1,2x", "?3"], ";"))
-    with pytest.raises(ValueError, match=r"column 'x' holds numbers but for 2 lines \(32: '1,2x', 33: '\?3'\)"):
+def test_decimal_comma_in_numeric_column(tmp_path: Path) -> None:
+    cells = [number.replace(".", ",") for number in NUMBERS]
+    path = write(tmp_path / "a.csv", numeric_csv([*cells, "1,2x", "?3"], ";"))
+    with pytest.raises(ValueError, match=r"column 'x' holds numbers except in 2 lines \(32: '1,2x', 33: '\?3'\)"):
         read(path)
 
 
-def test_words_are_words_where_they_are_no_exception(tmp_path: Path) -> None:
+def test_categories_with_some_numbers_are_accepted(tmp_path: Path) -> None:
     for cells in (["1", "2", "3", "4", "old"] * 3, ["1", "2", "3", "old", "old"], ["1"] * 17 + ["new", "old", "no"]):
-        data = read(write(tmp_path / "a.csv", numbers_but_for(cells)))
+        data = read(write(tmp_path / "a.csv", numeric_csv(cells)))
         assert data.inputs.columns["x"].tolist() == cells

@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face library, made in memory."""
+"""Hugging Face datasets."""
 
 import io
 import json
@@ -14,78 +14,80 @@ from PIL import Image
 from permll.data import Images, LazyImages, Table, Texts, Vectors
 from permll.data.readers import read
 
-STARS = ClassLabel(names=["1", "2", "10"])  # digits that are names, not places
+STARS = ClassLabel(names=["1", "2", "10"])  # names that are digits, but not indices
 
 
-def pictures(count: int = 4, size: int = 8, **extra: list) -> Dataset:
-    """Return images of one colour, labelled 0, 2, 0, 2, ..."""
+def image_dataset(count: int = 4, size: int = 8, **extra: list) -> Dataset:
+    """Return images of one color, labeled 0, 2, 0, 2, ..."""
     images = [Image.new("RGB", (size, size), (20 * k, 0, 0)) for k in range(count)]
     columns = {"image": images, "stars": [2 * (k % 2) for k in range(count)], **extra}
     features = {"image": datasets.Image(), "stars": STARS, **{name: Value("string") for name in extra}}
     return Dataset.from_dict(columns, features=Features(features))
 
 
-def test_images_and_class_names() -> None:
-    data = read(pictures(), rare="keep")
+def test_huggingface_images_and_class_names() -> None:
+    data = read(image_dataset(), rare="keep")
     assert data.classes == ("1", "2", "10")
     assert data.labels.tolist() == [0, 2, 0, 2]
     assert isinstance(data.inputs, Images)
     assert data.inputs.pixels[:, 0, 0, 0].tolist() == [0, 20, 40, 60]
     assert (data.metadata["kind"], data.metadata["label"]) == ("images", "stars")
     json.dumps(data.metadata)
-    assert read(pictures(), rare="drop").classes == ("1", "10")
+    assert read(image_dataset(), rare="drop").classes == ("1", "10")
 
 
-def test_large_images_are_opened_by_workers_too() -> None:
-    data = read(pictures(size=80, key=["d", "c", "b", "a"]).with_format("torch"), id="key", rare="drop")
+def test_huggingface_images_are_opened_in_workers() -> None:
+    data = read(image_dataset(size=80, key=["d", "c", "b", "a"]).with_format("torch"), id="key", rare="drop")
     assert isinstance(data.inputs, LazyImages)
     assert data.ids == ("d", "c", "b", "a")
-    sent = pickle.loads(pickle.dumps(data.inputs)).resized(16)
+    sent = pickle.loads(pickle.dumps(data.inputs)).resize(16)
     assert sent.batch(torch.tensor([3, 1]))[:, 0, 0, 0].tolist() == [60, 20]
-    assert read(pictures(size=80), image_size=16, rare="drop").inputs.pixels.shape == (4, 3, 16, 16)
+    assert read(image_dataset(size=80), image_size=16, rare="drop").inputs.pixels.shape == (4, 3, 16, 16)
 
 
-def test_images_that_the_data_set_does_not_decode() -> None:
-    raw = pictures().cast_column("image", datasets.Image(decode=False))
+def test_huggingface_images_without_decoding() -> None:
+    raw = image_dataset().cast_column("image", datasets.Image(decode=False))
     assert read(raw, rare="drop").inputs.pixels[:, 0, 0, 0].tolist() == [0, 20, 40, 60]
 
 
-def test_damaged_and_missing_images_are_named() -> None:
+def test_huggingface_names_damaged_images() -> None:
     file = io.BytesIO()
     noise = np.random.default_rng(0).integers(0, 256, (90, 90, 3), dtype=np.uint8)
     Image.fromarray(noise).save(file, "JPEG")
-    good, cut = {"bytes": file.getvalue(), "path": None}, {"bytes": file.getvalue()[:2000], "path": None}
+    valid, truncated = {"bytes": file.getvalue(), "path": None}, {"bytes": file.getvalue()[:2000], "path": None}
     features = Features({"image": datasets.Image(), "label": Value("int64")})
-    mixed = Dataset.from_dict({"image": [good, cut, good, None, good, good], "label": [0, 1, 0, 1, 1, 1]}, features)
-    with pytest.raises(ValueError, match=r"2 images \(1: damaged, 3: no image\) cannot be read: .*skip_unreadable"):
+    mixed = Dataset.from_dict(
+        {"image": [valid, truncated, valid, None, valid, valid], "label": [0, 1, 0, 1, 1, 1]}, features
+    )
+    with pytest.raises(ValueError, match=r"2 images \(1: damaged, 3: not an image\) cannot be read: .*skip_unreadable"):
         read(mixed)
     assert read(mixed, skip_unreadable=True).ids == ("0", "2", "4", "5")
 
 
-def test_texts() -> None:
-    said = ["a good day", "a bad day", "good", "bad"]
-    columns = {"said": said, "label": [1, 0, 1, 0]}
-    features = Features({"said": Value("string"), "label": ClassLabel(names=["neg", "pos"])})
-    data = read(Dataset.from_dict(columns, features), text="said")
+def test_huggingface_texts() -> None:
+    sentences = ["a good day", "a bad day", "good", "bad"]
+    columns = {"sentences": sentences, "label": [1, 0, 1, 0]}
+    features = Features({"sentences": Value("string"), "label": ClassLabel(names=["neg", "pos"])})
+    data = read(Dataset.from_dict(columns, features), text="sentences")
     assert isinstance(data.inputs, Texts)
-    assert data.inputs.texts == tuple(said)
+    assert data.inputs.texts == tuple(sentences)
     assert (data.classes, data.labels.tolist()) == (("neg", "pos"), [1, 0, 1, 0])
-    part = read(Dataset.from_dict(columns, features).select([3, 1, 0, 2]), text="said")
+    part = read(Dataset.from_dict(columns, features).select([3, 1, 0, 2]), text="sentences")
     assert part.inputs.texts == ("bad", "a bad day", "a good day", "good")
 
 
-def test_columns_become_a_table_with_categories_by_name() -> None:
-    columns = {"size": [1.5, None, 2.0, 3.0], "colour": [0, 1, 1, 0], "y": [True, False, True, False]}
+def test_huggingface_table() -> None:
+    columns = {"size": [1.5, None, 2.0, 3.0], "color": [0, 1, 1, 0], "y": [True, False, True, False]}
     colors = ClassLabel(names=["red", "blue"])
-    data = read(Dataset.from_dict(columns, Features({"size": Value("float32"), "colour": colors, "y": Value("bool")})))
+    data = read(Dataset.from_dict(columns, Features({"size": Value("float32"), "color": colors, "y": Value("bool")})))
     assert isinstance(data.inputs, Table)
     np.testing.assert_array_equal(data.inputs.columns["size"], [1.5, np.nan, 2, 3])
-    assert data.inputs.columns["colour"].tolist() == ["red", "blue", "blue", "red"]
+    assert data.inputs.columns["color"].tolist() == ["red", "blue", "blue", "red"]
     assert data.classes == ("False", "True")
 
 
 @pytest.mark.parametrize("kind", ["list", "array"])
-def test_a_column_of_numbers_becomes_vectors(kind: str) -> None:
+def test_huggingface_vectors(kind: str) -> None:
     rows = [[[1.0, 2.0]], [[3.0, 4.0]], [[5.0, 6.0]], [[7.0, 8.0]]]
     if kind == "array":
         features = Features({"v": Array2D((1, 2), "float32"), "label": Value("string")})
@@ -97,7 +99,7 @@ def test_a_column_of_numbers_becomes_vectors(kind: str) -> None:
     assert data.inputs.values.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
 
 
-def test_minus_one_is_no_label_of_a_class_label() -> None:
+def test_huggingface_class_label_minus_one() -> None:
     hidden = Dataset.from_dict({"x": [1.0, 5.0, 2.0, 7.0, 1.0], "stars": [0, -1, 1, 1, 0]}).cast_column("stars", STARS)
     with pytest.raises(ValueError, match=r"labels are -1 in 1 row \(1\): pass no_label=-1"):
         read(hidden)
@@ -109,14 +111,14 @@ PLAIN = Dataset.from_dict({"x": [1.0, 2.0, 5.0], "label": [0, 1, 0]})
 
 
 @pytest.mark.parametrize(
-    ("make", "asked", "message"),
+    ("make", "options", "message"),
     [
         (
             lambda: DatasetDict(train=PLAIN, test=PLAIN),
             {},
-            r"this DatasetDict holds 2 splits \(train, test\): pass one",
+            r"the DatasetDict has 2 splits \(train, test\): pass one",
         ),
-        (PLAIN.to_iterable_dataset, {}, r"an IterableDataset has no rows to name: make it a Dataset"),
+        (PLAIN.to_iterable_dataset, {}, r"an IterableDataset has no positions: load it as a Dataset"),
         (
             lambda: PLAIN,
             {"label": "lable"},
@@ -125,22 +127,26 @@ PLAIN = Dataset.from_dict({"x": [1.0, 2.0, 5.0], "label": [0, 1, 0]})
         (
             lambda: PLAIN.remove_columns("label"),
             {},
-            r"has 1 column \(x: Value\): say which one is the label with label=",
+            r"has 1 column \(x: Value\): choose the labels with label=",
         ),
-        (lambda: PLAIN, {"image": "x"}, r"column 'x' is no column of images but of Value"),
-        (lambda: RAGGED, {}, r"column 'v' holds rows of different lengths"),
-        (lambda: RAGGED.add_column("x", [1, 2]), {}, r"column 'v' holds List\(Float64\), which is neither a number"),
+        (lambda: PLAIN, {"image": "x"}, r"column 'x' holds Value, not images"),
+        (lambda: RAGGED, {}, r"column 'v' has rows of different lengths"),
+        (
+            lambda: RAGGED.add_column("x", [1, 2]),
+            {},
+            r"column 'v' holds List\(Float64\), neither numbers nor categories",
+        ),
         (lambda: PLAIN.select([]), {}, r"has no rows"),
     ],
 )
-def test_data_sets_that_cannot_be_read(make, asked: dict, message: str) -> None:
+def test_huggingface_rejects_unsupported_datasets(make, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        read(make(), **asked)
+        read(make(), **options)
     assert "\n" not in str(caught.value)
 
 
-def test_two_image_columns_need_a_word() -> None:
-    two = Dataset.from_dict({"a": pictures()["image"], "b": pictures()["image"], "label": [0, 1, 0, 1]})
+def test_huggingface_two_image_columns_need_option() -> None:
+    two = Dataset.from_dict({"a": image_dataset()["image"], "b": image_dataset()["image"], "label": [0, 1, 0, 1]})
     with pytest.raises(ValueError, match=r"2 image columns \(a, b\): choose one with image="):
         read(two)
     assert len(read(two, image="b")) == 4

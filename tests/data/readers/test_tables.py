@@ -1,4 +1,4 @@
-"""Tables by their columns: labels, ids, features, texts, images; in files and in frames."""
+"""Tables in files and frames: labels, ids, features, texts and images."""
 
 import datetime as dt
 import json
@@ -19,7 +19,7 @@ FRAME = pl.DataFrame(
     {
         "id": ["r3", "r1", "r4", "r2", "r0"],
         "size": [3.0, 1.0, 4.0, None, 0.0],
-        "colour": ["red", "blue", "red", None, "blue"],
+        "color": ["red", "blue", "red", None, "blue"],
         "land": ["de"] * 5,
         "species": ["cat", "dog", "cat", "dog", "cat"],
     }
@@ -27,7 +27,7 @@ FRAME = pl.DataFrame(
 
 
 def as_file(frame: pl.DataFrame, form: str, folder: Path) -> object:
-    """Return the frame as it is, of pandas, or as a file."""
+    """Return the frame in another form or as a file."""
     if form == "polars":
         return frame
     if form == "lazy":
@@ -43,14 +43,14 @@ def as_file(frame: pl.DataFrame, form: str, folder: Path) -> object:
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "parquet", "polars", "lazy", "pandas"])
-def test_every_form_of_a_table_reads_the_same(form: str, tmp_path: Path) -> None:
+def test_all_table_formats_give_same_data(form: str, tmp_path: Path) -> None:
     data = read(as_file(FRAME, form, tmp_path), label="species", id="id")
     assert data.classes == ("cat", "dog")
     assert data.ids == ("r3", "r1", "r4", "r2", "r0")
     assert data.labels.tolist() == [0, 1, 0, 1, 0]
-    assert list(data.inputs.columns) == ["size", "colour"]
+    assert list(data.inputs.columns) == ["size", "color"]
     np.testing.assert_array_equal(data.inputs.columns["size"], [3, 1, 4, np.nan, 0])
-    assert data.inputs.columns["colour"].tolist() == ["red", "blue", "red", "", "blue"]
+    assert data.inputs.columns["color"].tolist() == ["red", "blue", "red", "", "blue"]
     assert data.metadata["kind"] == "table"
     assert data.metadata["label"] == "species"
     assert data.metadata["left_out"] == [
@@ -60,9 +60,9 @@ def test_every_form_of_a_table_reads_the_same(form: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet", "polars", "pandas"])
-def test_another_order_of_rows_changes_no_row(form: str, tmp_path: Path) -> None:
-    first = read(as_file(FRAME, form, tmp_path), label="species", id="id", features=["size", "colour"])
-    second = read(as_file(FRAME.sort("id"), form, tmp_path), label="species", id="id", features=["size", "colour"])
+def test_row_order_does_not_change_rows(form: str, tmp_path: Path) -> None:
+    first = read(as_file(FRAME, form, tmp_path), label="species", id="id", features=["size", "color"])
+    second = read(as_file(FRAME.sort("id"), form, tmp_path), label="species", id="id", features=["size", "color"])
     assert second.ids == ("r0", "r1", "r2", "r3", "r4")
     assert first.classes == second.classes
     again = second.take([second.ids.index(name) for name in first.ids])
@@ -71,23 +71,23 @@ def test_another_order_of_rows_changes_no_row(form: str, tmp_path: Path) -> None
         np.testing.assert_array_equal(again.inputs.columns[name], column)
 
 
-def test_columns_that_are_named_stay(tmp_path: Path) -> None:
+def test_named_features_are_kept(tmp_path: Path) -> None:
     data = read(FRAME, label="species", features=["land", "id"])
     assert list(data.inputs.columns) == ["land", "id"]
     assert data.metadata["left_out"] == []
     assert list(read(FRAME, label="species", features="size").inputs.columns) == ["size"]
 
 
-def test_a_column_that_counts_the_rows_is_no_feature() -> None:
+def test_row_number_column_is_left_out() -> None:
     frame = pl.DataFrame({"row": range(1, 21), "x": [0.5, 1.5] * 10, "y": ["a", "b"] * 10})
     data = read(frame)
     assert list(data.inputs.columns) == ["x"]
-    assert data.metadata["left_out"] == [{"what": "column", "why": "counts the rows", "count": 1, "names": ["row"]}]
+    assert data.metadata["left_out"] == [{"what": "column", "why": "row numbers", "count": 1, "names": ["row"]}]
     assert list(read(frame, features=["row"]).inputs.columns) == ["row"]
-    assert list(read(frame[:6]).inputs.columns) == ["row", "x"]  # six could be an accident
+    assert list(read(frame[:6]).inputs.columns) == ["row", "x"]  # too few rows
 
 
-def test_a_pandas_index_names_the_rows() -> None:
+def test_pandas_index_becomes_ids() -> None:
     frame = pd.DataFrame({"x": [1.0, 5.0, 2.0, 7.0], "y": [0, 1, 0, 1]}, index=[3, 9, 4, 1])
     assert read(frame).ids == ("3", "9", "4", "1")
     assert read(frame[frame["x"] > 1].assign(y=[0, 0, 1]), rare="keep").ids == ("9", "4", "1")
@@ -142,42 +142,42 @@ def test_polars_types() -> None:
 
 
 @pytest.mark.parametrize("name", ["label", "Labels", "class", "TARGET", "y"])
-def test_usual_names_of_the_label_column(name: str) -> None:
+def test_default_label_columns(name: str) -> None:
     assert read(pl.DataFrame({"x": [1.0, 5.0, 2.0, 2.5], name: ["a", "b", "a", "b"]})).metadata["label"] == name
 
 
-def test_free_text_is_read_as_text_only_if_it_is_all_there_is() -> None:
+def test_free_text_column_is_read_as_text_if_only_feature() -> None:
     words = ["a good day", "a bad day", "a good day", "no day at all"]
     labels = ["x", "y", "x", "y"]
-    alone = read(pl.DataFrame({"said": words, "land": ["de"] * 4, "label": labels}))
-    assert isinstance(alone.inputs, Texts)
-    assert alone.metadata["text"] == "said"
-    assert [entry["names"] for entry in alone.metadata["left_out"]] == [["land"]]
-    beside = read(pl.DataFrame({"said": words, "size": [1.0, 2.0, 1.0, 3.0], "label": labels}))
-    assert list(beside.inputs.columns) == ["size"]
-    assert beside.metadata["left_out"] == [{"what": "column", "why": "free text", "count": 1, "names": ["said"]}]
+    only = read(pl.DataFrame({"sentence": words, "land": ["de"] * 4, "label": labels}))
+    assert isinstance(only.inputs, Texts)
+    assert only.metadata["text"] == "sentence"
+    assert [entry["names"] for entry in only.metadata["left_out"]] == [["land"]]
+    mixed = read(pl.DataFrame({"sentence": words, "size": [1.0, 2.0, 1.0, 3.0], "label": labels}))
+    assert list(mixed.inputs.columns) == ["size"]
+    assert mixed.metadata["left_out"] == [{"what": "column", "why": "free text", "count": 1, "names": ["sentence"]}]
 
 
-def test_a_column_of_lists_that_stands_alone_is_vectors() -> None:
+def test_single_list_column_becomes_vectors() -> None:
     data = read(pl.DataFrame({"embedding": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]], "y": [0, 1, 0, 1]}))
     assert isinstance(data.inputs, Vectors)
     assert data.inputs.values.tolist() == [[1, 2], [3, 4], [5, 6], [7, 8]]
 
 
-def test_labels_beside_a_frame_of_features() -> None:
-    data = read(FRAME.select("size", "colour"), labels=FRAME["species"], ids=FRAME["id"].to_list())
+def test_labels_argument_with_frame() -> None:
+    data = read(FRAME.select("size", "color"), labels=FRAME["species"], ids=FRAME["id"].to_list())
     assert data.classes == ("cat", "dog")
     assert data.ids[0] == "r3"
 
 
 @pytest.mark.parametrize(("no_label", "kept"), [(-1, "0134"), ("-1", "0134"), (-1.0, "0134"), ((-1, 7), "013")])
-def test_rows_without_a_label_keep_the_numbers_of_the_others(no_label: object, kept: str, tmp_path: Path) -> None:
+def test_unlabeled_rows_are_left_out(no_label: object, kept: str, tmp_path: Path) -> None:
     frame = pl.DataFrame({"x": [1.0, 5.0, 2.0, 7.0, 1.5], "label": [2, 3, -1, 3, 7]})
     data = read(as_file(frame, "csv", tmp_path), no_label=no_label, rare="keep")
     assert data.ids == tuple(kept)
     assert data.inputs.columns["x"][2] == 7
-    (note,) = data.metadata["left_out"]
-    assert (note["what"], note["count"], note["names"][0]) == ("row", 5 - len(kept), "2")
+    (entry,) = data.metadata["left_out"]
+    assert (entry["what"], entry["count"], entry["names"][0]) == ("row", 5 - len(kept), "2")
 
 
 @pytest.mark.parametrize("no_label", ["", float("nan"), ["unknown", ""]], ids=repr)
@@ -189,33 +189,35 @@ def test_empty_cells_can_mean_no_label(no_label: object) -> None:
 @pytest.fixture
 def listing(tmp_path: Path) -> Path:
     for k in range(4):
-        save_image(tmp_path / "pictures" / f"{k}.png", 50 * k)
+        save_image(tmp_path / "images" / f"{k}.png", 50 * k)
     return write(
         tmp_path / "list.csv",
-        "file,label\npictures/2.png,a\npictures\\0.png,a\npictures/3.png,b\npictures/1.png,b\n",
+        "file,label\nimages/2.png,a\nimages\\0.png,a\nimages/3.png,b\nimages/1.png,b\n",
     )
 
 
-def test_images_named_in_a_table(listing: Path) -> None:
+def test_image_column(listing: Path) -> None:
     data = read(listing, image="file")
-    assert data.ids == ("pictures/2.png", "pictures/0.png", "pictures/3.png", "pictures/1.png")
+    assert data.ids == ("images/2.png", "images/0.png", "images/3.png", "images/1.png")
     assert isinstance(data.inputs, Images)
     assert data.inputs.pixels[:, 0, 0, 0].tolist() == [100, 0, 150, 50]
     assert read(listing, image="file", image_size=4).inputs.pixels.shape == (4, 3, 4, 4)
 
 
-def test_images_that_a_table_names_in_vain(listing: Path) -> None:
-    truncate(listing.parent / "pictures" / "3.png", 0.3)
-    with pytest.raises(ValueError, match=r"1 image \(pictures/3.png: damaged\) cannot be read"):
+def test_image_column_names_missing_files(listing: Path) -> None:
+    truncate(listing.parent / "images" / "3.png", 0.3)
+    with pytest.raises(ValueError, match=r"1 image \(images/3.png: damaged\) cannot be read"):
         read(listing, image="file")
-    (listing.parent / "pictures" / "2.png").unlink()
-    with pytest.raises(FileNotFoundError, match=r"no file for 1 image \(pictures/2.png\) of column 'file', seen from"):
+    (listing.parent / "images" / "2.png").unlink()
+    with pytest.raises(
+        FileNotFoundError, match=r"file not found for 1 image \(images/2.png\) of column 'file', relative to"
+    ):
         read(listing, image="file")
-    write(listing, "file,label\npictures/1.png,a\n,b\npictures/1.png,b\n")
+    write(listing, "file,label\nimages/1.png,a\n,b\nimages/1.png,b\n")
     with pytest.raises(ValueError, match=r"image column 'file' is empty in 1 line \(3\)"):
         read(listing, image="file")
-    write(listing, "file,label\npictures/1.png,a\npictures/0.png,b\npictures/1.png,b\n")
-    with pytest.raises(ValueError, match=r"more than once: 1 id \(pictures/1.png in lines 2 and 4\)"):
+    write(listing, "file,label\nimages/1.png,a\nimages/0.png,b\nimages/1.png,b\n")
+    with pytest.raises(ValueError, match=r"repeated: 1 id \(images/1.png in lines 2 and 4\)"):
         read(listing, image="file")
 
 
@@ -225,55 +227,55 @@ NESTED = {"tags": [["u"], ["v"], [], ["u"]]}
 
 
 @pytest.mark.parametrize(
-    ("frame", "asked", "message"),
+    ("frame", "options", "message"),
     [
         ({**X, **Y}, {"label": "Yy"}, r"the frame has no column 'Yy', did you mean y\? It has 2 columns \(x, y\)"),
         ({**X, **Y}, {"features": ["x", "w"]}, r"no column 'w'. It has 2 columns"),
         ({**X, **Y}, {"text": "txt"}, r"no column 'txt'"),
         ({**X, **Y}, {"id": "key"}, r"no column 'key'"),
-        (X, {}, r"the frame has 1 column \(x\), and none is called label: name it with label="),
-        ({**X, **Y, "label": Y["y"]}, {}, r"y and label could all be the labels: name it with label="),
+        (X, {}, r"the frame has 1 column \(x\), and none is named label: choose it with label="),
+        ({**X, **Y, "label": Y["y"]}, {}, r"y and label could all be the labels: choose it with label="),
         ({**X, **Y}, {"label": "y", "labels": [0]}, r"label= and labels= exclude each other"),
         ({**X, **Y}, {"text": "x", "features": "x"}, r"text= and features= exclude each other"),
-        ({**X, **Y}, {"labels": [0, 1]}, r"there are 4 rows, 2 labels and 4 ids"),
-        ({**X, **Y}, {"ids": ["a"]}, r"there are 4 rows, 4 labels and 1 id\."),
-        ({**X, **Y, "k": ["1", "2", "1", "3"]}, {"id": "k"}, r"more than once: 1 id \(1 in rows 0 and 2\)"),
+        ({**X, **Y}, {"labels": [0, 1]}, r"got 4 rows, 2 labels and 4 ids"),
+        ({**X, **Y}, {"ids": ["a"]}, r"got 4 rows, 4 labels and 1 id\."),
+        ({**X, **Y, "k": ["1", "2", "1", "3"]}, {"id": "k"}, r"repeated: 1 id \(1 in rows 0 and 2\)"),
         ({**X, **Y, "k": ["1", None, "1", "3"]}, {"id": "k"}, r"id column 'k' is empty in 1 row \(1\)"),
-        ({**X, **Y, **NESTED}, {}, r"column 'tags' holds List\(String\), which is neither a number nor a category"),
-        ({**Y, **NESTED}, {}, r"column 'tags' holds List\(String\) which are not lists of numbers of one length"),
+        ({**X, **Y, **NESTED}, {}, r"column 'tags' holds List\(String\), neither numbers nor categories"),
+        ({**Y, **NESTED}, {}, r"column 'tags' holds List\(String\), not lists of numbers of one length"),
         ({**Y, "v": [[1.0], [2.0, 3.0], [1.0], [2.0]]}, {}, r"not lists of numbers of one length"),
         ({**Y, "v": [[1.0], [np.nan], [1.0], [2.0]]}, {}, r"column 'v' holds NaN or infinity in 1 row \(1\)"),
         ({**X, **Y, **NESTED}, {"text": "tags"}, r"column 'tags' holds List\(String\), not text"),
         ({"x": [1.0, np.nan, np.inf, 2.0], **Y}, {}, r"NaN or infinity in column 'x' in 2 rows \(1, 2\)"),
-        ({"x": [5, 5, 5, 5], **Y}, {}, r"no column left to learn from \(the same in every row: x\): name it with"),
-        (Y, {}, r"no column left to learn from: name it with"),
+        ({"x": [5, 5, 5, 5], **Y}, {}, r"has no feature column \(the same in every row: x\): choose one with"),
+        (Y, {}, r"has no feature column: choose one with"),
         ({"t": ["a", " ", None, "b"], **Y}, {"text": "t"}, r"text column 't' is empty in 2 rows \(1, 2\)"),
-        ({**X, **Y}, {"image_size": 8}, r"image_size= has no meaning here"),
-        ({**X, **Y}, {"image_size": 0}, r"image_size must be one number of pixels, the side of a square; got 0"),
+        ({**X, **Y}, {"image_size": 8}, r"image_size= is only supported for images"),
+        ({**X, **Y}, {"image_size": 0}, r"image_size must be a number of pixels, the side of a square; got 0"),
         ({**X, **Y}, {"classes": "names"}, r"classes must be a list of names, got the text 'names'"),
-        ({**X, **Y}, {"classes": ["a", "c"]}, r"none of the 2 classes in 2 rows \(1: b, 3: b\)"),
+        ({**X, **Y}, {"classes": ["a", "c"]}, r"one of the 2 classes; unknown labels in 2 rows \(1: b, 3: b\)"),
         ({**X, **Y}, {"rare": "merge"}, r"rare must be one of refuse, drop, keep; got 'merge'"),
         ({**X, "y": ["a", "b", None, "b"]}, {}, r"labels are missing in 1 row \(2\): .*no_label=\"\""),
         ({**X, "y": ["?", "?", "?", "?"]}, {"no_label": "?"}, r"no row has a label: all 4 are '\?'"),
     ],
 )
-def test_tables_that_cannot_be_read(frame: dict, asked: dict, message: str) -> None:
+def test_table_reader_rejects_invalid_tables(frame: dict, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
-        read(pl.DataFrame(frame), **asked)
+        read(pl.DataFrame(frame), **options)
     assert "\n" not in str(caught.value)
 
 
-def test_mixed_columns_of_pandas_are_named() -> None:
+def test_mixed_pandas_column_is_named() -> None:
     with pytest.raises(ValueError, match=r"mix text and numbers: text in 1 row \(1\)"):
         read(pd.DataFrame({"x": [1, 2, 5], "y": [1, "a", 2]}))
     with pytest.raises(ValueError, match=r"column 'x' holds values of several types"):
         read(pd.DataFrame({"x": [1, "a", 2], "y": [1, 2, 2]}))
-    twice = pd.DataFrame([[1, 2, 3]], columns=["x", "x", "y"])
-    with pytest.raises(ValueError, match=r"columns of the same name: 1 name \(x\)"):
-        read(twice)
+    repeated = pd.DataFrame([[1, 2, 3]], columns=["x", "x", "y"])
+    with pytest.raises(ValueError, match=r"column names must be unique; repeated: 1 name \(x\)"):
+        read(repeated)
 
 
-def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
+def test_damaged_parquet_file_raises(tmp_path: Path) -> None:
     path = as_file(FRAME, "parquet", tmp_path)
     truncate(path)
     with pytest.raises(ValueError, match=r"table.parquet cannot be read as Parquet: ") as caught:
@@ -281,23 +283,23 @@ def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_library_is_named_with_its_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_polars_gives_install_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "x,y\n1,a\n")
-    monkeypatch.setitem(sys.modules, "polars", None)  # as Python marks what must not be imported
+    monkeypatch.setitem(sys.modules, "polars", None)  # makes the import fail
     with pytest.raises(ImportError, match=r"tables need polars: pip install 'permll\[table\]'"):
         read(path)
 
 
-def test_a_table_keeps_numbers_and_words_apart() -> None:
+def test_table_sample_has_python_types() -> None:
     inputs = read(FRAME, label="species").inputs
     assert isinstance(inputs, Table)
-    assert {name: column.dtype.kind for name, column in inputs.columns.items()} == {"size": "f", "colour": "O"}
+    assert {name: column.dtype.kind for name, column in inputs.columns.items()} == {"size": "f", "color": "O"}
 
 
 SIZES = ["small", "large", "medium", "large", "small", "medium"]
 
 
-def test_ordered_categories_give_the_classes_their_order() -> None:
+def test_ordered_categories_set_class_order() -> None:
     ordered = pd.Categorical(SIZES, categories=["small", "medium", "large", "huge"], ordered=True)
     x = [1.0, 5.0, 2.0, 7.0, 3.0, 0.0]
     enum = pl.Series("label", SIZES, dtype=pl.Enum(["small", "medium", "large", "huge"]))
@@ -315,7 +317,7 @@ def test_ordered_categories_give_the_classes_their_order() -> None:
     assert named.classes == ("large", "medium", "small")
 
 
-def test_ordered_categories_of_numbers_and_without_a_label() -> None:
+def test_ordered_categories_of_numbers_and_missing_labels() -> None:
     stars = pd.Categorical([5, 1, None, 5, 1, 3, 3], categories=[5, 3, 1], ordered=True)
     frame = pd.DataFrame({"x": [1.0, 5.0, 2.0, 7.0, 3.0, 0.0, 9.0], "label": stars})
     data = read(frame, no_label="")
@@ -326,11 +328,11 @@ def test_ordered_categories_of_numbers_and_without_a_label() -> None:
         read(frame)
 
 
-def test_a_typo_among_numbers_in_a_frame_is_found_unless_they_are_declared_categories() -> None:
+def test_non_numeric_cell_in_frame_is_named_unless_categorical() -> None:
     cells = [*map(str, range(20)), "2o"]
     labels = ["a", "b"] * 10 + ["a"]
     for frame in (pl.DataFrame({"x": cells, "y": labels}), pd.DataFrame({"x": cells, "y": labels})):
-        with pytest.raises(ValueError, match=r"column 'x' holds numbers but for 1 row \(20: '2o'\)"):
+        with pytest.raises(ValueError, match=r"column 'x' holds numbers except in 1 row \(20: '2o'\)"):
             read(frame)
     declared = [
         pd.DataFrame({"x": cells, "y": labels}).astype({"x": "category"}),

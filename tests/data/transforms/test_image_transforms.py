@@ -1,4 +1,4 @@
-"""Crop, flip, cutout and normalise against slow versions, image by image; and the laws of views."""
+"""Image and vector transforms against slow versions."""
 
 import numpy as np
 import pytest
@@ -10,29 +10,33 @@ from torch import Tensor
 from permll.data.transforms import (
     AutoAugment,
     CenterCrop,
-    Chain,
-    Crop,
+    Compose,
     Cutout,
-    Drop,
-    Flip,
-    Jitter,
+    FeatureDropout,
+    GaussianNoise,
     Normalize,
     RandAugment,
+    RandomCrop,
+    RandomHorizontalFlip,
 )
-from permll.data.transforms.counter_rng import fold, uniform, visit_keys
-from permll.data.transforms.geometry import mirror, pad, windows
+from permll.data.transforms.counter_rng import fold_in, uniform, visit_keys
+from permll.data.transforms.geometry import crop, horizontal_flip, pad
 from permll.data.transforms.image_transforms import Transform
 
 VIEWS: dict[str, Transform] = {
-    "crop": Crop(padding=4),
-    "crop of a part": Crop(size=20),
-    "flip": Flip(),
+    "crop": RandomCrop(padding=4),
+    "crop of a part": RandomCrop(size=20),
+    "flip": RandomHorizontalFlip(),
     "cutout": Cutout(12),
     "rand augment": RandAugment(),
     "auto augment": AutoAugment(),
-    "jitter": Chain(Normalize((0.5,) * 3, (0.25,) * 3), Jitter(0.1)),
-    "all": Chain(
-        Crop(padding=2, mode="zero"), Flip(), RandAugment(3, 0.7), Normalize((0.4,) * 3, (0.2,) * 3), Cutout(8)
+    "jitter": Compose(Normalize((0.5,) * 3, (0.25,) * 3), GaussianNoise(0.1)),
+    "all": Compose(
+        RandomCrop(padding=2, mode="zero"),
+        RandomHorizontalFlip(),
+        RandAugment(3, 0.7),
+        Normalize((0.4,) * 3, (0.2,) * 3),
+        Cutout(8),
     ),
 }
 
@@ -42,62 +46,62 @@ def images(count: int, channels: int = 3, size: int = 32, seed: int = 0) -> Tens
 
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
-def test_a_view_is_a_pure_function_of_image_and_key(view: Transform) -> None:
+def test_transform_is_pure_function_of_image_and_key(view: Transform) -> None:
     batch, keys = images(9), visit_keys(0, 0, "x", torch.arange(9))
     before = batch.clone()
     torch.manual_seed(1)
     first = view(batch, keys)
     torch.manual_seed(2)
     torch.testing.assert_close(view(batch, keys), first, rtol=0, atol=0)
-    assert torch.equal(batch, before), "a view must not write into the data set"
+    assert torch.equal(batch, before), "a transform must not write into the dataset"
     order = torch.tensor([5, 2, 8])
     torch.testing.assert_close(view(batch[order], keys[order]), first[order], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
-def test_another_key_gives_another_view(view: Transform) -> None:
+def test_transform_depends_on_key(view: Transform) -> None:
     batch = images(1).expand(40, -1, -1, -1)
-    seen = view(batch, visit_keys(0, 0, "x", torch.arange(40)))
-    assert len(seen.flatten(1).unique(dim=0)) > 1
+    augmented = view(batch, visit_keys(0, 0, "x", torch.arange(40)))
+    assert len(augmented.flatten(1).unique(dim=0)) > 1
 
 
 @given(size=st.integers(1, 12), width=st.integers(1, 11), channels=st.integers(1, 3))
-def test_padding_is_numpys(size: int, width: int, channels: int) -> None:
+def test_pad_equals_numpy(size: int, width: int, channels: int) -> None:
     batch = images(2, channels, size)
-    around = ((0, 0), (0, 0), (width, width), (width, width))
-    np.testing.assert_array_equal(pad(batch, width, "zero"), np.pad(batch.numpy(), around))
+    padding = ((0, 0), (0, 0), (width, width), (width, width))
+    np.testing.assert_array_equal(pad(batch, width, "zero"), np.pad(batch.numpy(), padding))
     if width < size:
-        np.testing.assert_array_equal(pad(batch, width, "reflect"), np.pad(batch.numpy(), around, mode="reflect"))
+        np.testing.assert_array_equal(pad(batch, width, "reflect"), np.pad(batch.numpy(), padding, mode="reflect"))
     else:
         with pytest.raises(ValueError, match="needs larger images"):
             pad(batch, width, "reflect")
 
 
-def test_windows_and_mirror_image_by_image() -> None:
+def test_crop_and_flip_equal_loop() -> None:
     batch = images(6, size=12)
-    top, left, which = torch.tensor([0, 4, 2, 1, 0, 4]), torch.tensor([3, 0, 5, 5, 0, 1]), torch.arange(6) % 2 == 0
-    cut = windows(batch, top, left, 8, 7)
-    turned = mirror(batch, which)
+    top, left, mask = torch.tensor([0, 4, 2, 1, 0, 4]), torch.tensor([3, 0, 5, 5, 0, 1]), torch.arange(6) % 2 == 0
+    cropped = crop(batch, top, left, 8, 7)
+    flipped = horizontal_flip(batch, mask)
     for i in range(6):
-        assert torch.equal(cut[i], batch[i, :, top[i] : top[i] + 8, left[i] : left[i] + 7])
-        assert torch.equal(turned[i], batch[i].flip(2) if which[i] else batch[i])
+        assert torch.equal(cropped[i], batch[i, :, top[i] : top[i] + 8, left[i] : left[i] + 7])
+        assert torch.equal(flipped[i], batch[i].flip(2) if mask[i] else batch[i])
 
 
-def test_crop_reaches_every_corner_evenly() -> None:
+def test_random_crop_is_uniform() -> None:
     batch = torch.arange(81).byte().view(1, 1, 9, 9).expand(4000, 1, 9, 9)
-    corners = Crop(size=7)(batch, visit_keys(0, 0, "x", torch.arange(4000)))[:, 0, 0, 0]
-    places, counts = corners.unique(return_counts=True)
-    assert places.tolist() == [row * 9 + column for row in range(3) for column in range(3)]
+    corners = RandomCrop(size=7)(batch, visit_keys(0, 0, "x", torch.arange(4000)))[:, 0, 0, 0]
+    positions, counts = corners.unique(return_counts=True)
+    assert positions.tolist() == [row * 9 + column for row in range(3) for column in range(3)]
     assert counts.min() > 4000 / 9 * 0.8
 
 
-def test_flip_turns_the_given_share() -> None:
+def test_random_flip_has_probability_p() -> None:
     batch = torch.tensor([0, 1]).byte().expand(4000, 1, 1, 2)
-    turned = Flip(0.3)(batch, visit_keys(0, 0, "x", torch.arange(4000)))[:, 0, 0, 0].float().mean()
-    assert abs(turned - 0.3) < 0.03
+    flipped = RandomHorizontalFlip(0.3)(batch, visit_keys(0, 0, "x", torch.arange(4000)))[:, 0, 0, 0].float().mean()
+    assert abs(flipped - 0.3) < 0.03
 
 
-def test_cutout_image_by_image() -> None:
+def test_cutout_equals_loop() -> None:
     batch, keys = torch.ones(50, 2, 10, 8), visit_keys(0, 0, "x", torch.arange(50))
     out = Cutout(4, fill=-1.0)(batch, keys)
     for i in range(50):
@@ -107,7 +111,7 @@ def test_cutout_image_by_image() -> None:
         assert torch.equal(out[i], slow)
 
 
-def test_normalise_and_centre_crop() -> None:
+def test_normalize_and_center_crop() -> None:
     batch = images(3, size=11)
     mean, std = (0.1, 0.5, 0.7), (0.2, 0.3, 0.4)
     slow = np.stack([(batch[:, c].numpy() / 255 - mean[c]) / std[c] for c in range(3)], 1)
@@ -117,48 +121,48 @@ def test_normalise_and_centre_crop() -> None:
     assert torch.equal(CenterCrop(5)(batch, torch.zeros(3).long()), batch[:, :, 3:8, 3:8])
 
 
-def test_crops_that_do_not_fit_say_so() -> None:
-    for view in (Crop(size=40), CenterCrop(40)):
-        with pytest.raises(ValueError, match="does not fit into 32 x 32"):
+def test_crops_reject_small_images() -> None:
+    for view in (RandomCrop(size=40), CenterCrop(40)):
+        with pytest.raises(ValueError, match="is larger than images of 32 x 32"):
             view(images(1), torch.zeros(1).long())
 
 
-def test_normalise_takes_raw_images_alone() -> None:
-    """On floats it would write into the data set, or come twice."""
+def test_normalize_rejects_floats() -> None:
+    """On floats it would write into the dataset, or be applied twice."""
     with pytest.raises(TypeError, match=r"takes uint8 images, got torch\.float32"):
         Normalize((0.5,), (0.5,))(torch.zeros(1, 1, 4, 4), torch.zeros(1).long())
 
 
-def test_steps_of_a_chain_draw_independently() -> None:
+def test_compose_steps_draw_independently() -> None:
     """Two flips with the same draw would always cancel."""
     batch = images(1).expand(200, -1, -1, -1)
-    twice = Chain(Flip(), Flip())(batch, visit_keys(0, 0, "x", torch.arange(200)))
+    twice = Compose(RandomHorizontalFlip(), RandomHorizontalFlip())(batch, visit_keys(0, 0, "x", torch.arange(200)))
     same = (twice == batch).flatten(1).all(1).float().mean()
     assert 0.3 < same < 0.7
 
 
-def test_jitter_has_its_spread_and_drop_its_share() -> None:
+def test_gaussian_noise_and_feature_dropout_statistics() -> None:
     batch, keys = torch.ones(300, 40), visit_keys(0, 0, "x", torch.arange(300))
-    noisy = Jitter(0.2)(batch, keys)
+    noisy = GaussianNoise(0.2)(batch, keys)
     assert abs(noisy.mean() - 1) < 0.01
     assert abs(noisy.std() - 0.2) < 0.01
-    assert abs((Drop(0.25)(batch, keys) == 0).float().mean() - 0.25) < 0.02
+    assert abs((FeatureDropout(0.25)(batch, keys) == 0).float().mean() - 0.25) < 0.02
 
 
-def test_drop_takes_the_columns_of_a_feature_together() -> None:
+def test_feature_dropout_drops_columns_of_a_feature_together() -> None:
     features = torch.tensor([0, 0, 0, 1, 2, 2])
-    out = Drop(0.5, features)(torch.ones(200, 6), visit_keys(0, 0, "x", torch.arange(200)))
+    out = FeatureDropout(0.5, features)(torch.ones(200, 6), visit_keys(0, 0, "x", torch.arange(200)))
     assert torch.equal(out[:, 0], out[:, 1])
     assert torch.equal(out[:, 1], out[:, 2])
     assert torch.equal(out[:, 4], out[:, 5])
     assert not torch.equal(out[:, 0], out[:, 3])
-    # the draw itself, feature by feature
-    gone = uniform(fold(visit_keys(0, 0, "x", torch.arange(200)), 0), 3) < 0.5
-    assert torch.equal(out == 0, gone[:, features])
+    # the draws, per feature
+    dropped = uniform(fold_in(visit_keys(0, 0, "x", torch.arange(200)), 0), 3) < 0.5
+    assert torch.equal(out == 0, dropped[:, features])
 
 
-def test_empty_batches_pass_through() -> None:
-    """A rank may have nothing to do in a last batch."""
+def test_transforms_accept_empty_batch() -> None:
+    """A process may have no row of the last batch."""
     keys = torch.empty(0, dtype=torch.int64)
     for view in VIEWS.values():
         assert len(view(torch.empty(0, 3, 32, 32, dtype=torch.uint8), keys)) == 0

@@ -1,82 +1,88 @@
-"""``apply``: from a run to the corrected data set."""
+"""``apply``: write the data set of a run with corrected labels."""
 
+import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from permll.cleaning.apply.array_writer import write_npy, write_npz, write_safetensors
 from permll.cleaning.apply.corrections import (
-    GIVEN,
-    MIN_PROBABILITY,
+    DEFAULT_MIN_PROBABILITY,
     Correction,
-    change_lines,
-    corrections,
+    changes_csv,
     count_sources,
+    select_corrections,
 )
 from permll.cleaning.apply.csv_writer import write_csv
-from permll.cleaning.apply.id_list_writer import write_ids
-from permll.cleaning.apply.image_folder_writer import WAYS, As, write_listing, write_tree
-from permll.cleaning.apply.next_steps import next_commands
-from permll.cleaning.apply.output_path import atomic_output, changes_path, refuse_place
+from permll.cleaning.apply.image_folder_writer import (
+    IMAGE_OUTPUTS,
+    ImageOutput,
+    write_image_folder,
+    write_image_list,
+)
+from permll.cleaning.apply.label_columns import Changes
+from permll.cleaning.apply.label_list_writer import write_id_list
+from permll.cleaning.apply.next_steps import train_commands
+from permll.cleaning.apply.output_path import atomic_output, changes_path, check_output_path
 from permll.cleaning.apply.parquet_writer import write_parquet
-from permll.cleaning.apply.source import Source, source_of
+from permll.cleaning.apply.source import Source, open_source
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.findings import Findings
-from permll.cleaning.opening import opened
-from permll.data.readers.types import pluralize
+from permll.data.readers.raw_data import pluralize
+from permll.findings import Findings
 from permll.training.run import Run
 from permll.utils.messages import format_list
 
 _WRITERS = {
-    "csv": write_csv,
-    "parquet": write_parquet,
-    "npz": write_npz,
-    "npy": write_npy,
-    "safetensors": write_safetensors,
+    ".csv": write_csv,
+    ".tsv": write_csv,
+    ".parquet": write_parquet,
+    ".npz": write_npz,
+    ".npy": write_npy,
+    ".safetensors": write_safetensors,
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is to be done.
+    """The corrections of a run, before they are written.
 
     Args:
-        run: that found out about the labels.
-        findings: what it found.
-        found: every label that is decided about.
-        source: where the data are; None for sets by name and data in memory.
+        run: the run.
+        findings: its findings.
+        corrections: reviewed labels and automatic changes, in the order of the data.
+        source: of the data; None for built-in sets and data in memory.
     """
 
     run: Run
     findings: Findings
-    found: list[Correction]
+    corrections: list[Correction]
     source: Source | None
 
     @property
-    def changed(self) -> int:
-        """How many labels become other ones."""
-        return sum(one.changes for one in self.found)
+    def num_changed(self) -> int:
+        """Number of labels that change."""
+        return sum(correction.is_change for correction in self.corrections)
 
 
 @dataclass(frozen=True)
-class Applied:
-    """What was done.
+class ApplyResult:
+    """The output of ``apply``.
 
     Args:
-        path: the new data set.
-        changed: how many labels are other ones than before.
-        by_source: how many labels were decided by whom, changed or not.
-        changes: the CSV file of all changes.
-        notes: what else there is to know, in sentences.
-        commands: that train on the new data set.
+        path: of the corrected data set.
+        num_changed: number of labels that changed.
+        by_source: number of corrections by label source, including labels that were kept.
+        changes_path: CSV file of all changes.
+        notes: sentences about files left out, copies and rare classes.
+        commands: shell commands that train on the corrected data set.
     """
 
     path: Path
-    changed: int
+    num_changed: int
     by_source: Mapping[str, int]
-    changes: Path
+    changes_path: Path
     notes: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
 
@@ -86,133 +92,133 @@ def apply(
     out: Path | str,
     *,
     auto: bool = False,
-    min_probability: float = MIN_PROBABILITY,
-    as_: As = "link",
-) -> Applied:
-    """Write the data set of a run with its labels corrected, in the form it came in; the data themselves stay.
+    min_probability: float = DEFAULT_MIN_PROBABILITY,
+    images: ImageOutput = "link",
+) -> ApplyResult:
+    """Write the data set of a run with corrected labels, in its original format. The source is never changed.
 
     Args:
-        run: with findings, and with decisions unless ``auto``.
-        out: the new file or folder, which must not exist.
-        auto: also take proposals that nobody looked at.
-        min_probability: how probable these must be.
-        as_: how a folder of images is written: a tree of links (copies where there can be none), of copies, or of hard
-            links, or a CSV file of paths and labels.
+        run: a run with findings, and with decisions unless ``auto``.
+        out: new file or folder; it must not exist.
+        auto: whether to accept proposals that were not reviewed.
+        min_probability: minimum probability of such a proposal.
+        images: output of an image folder: a folder of links (copies where links are not supported), of copies or of
+            hard links, or a CSV file of paths and labels.
     """
-    return carry_out(plan(run, auto=auto, min_probability=min_probability), Path(out), as_)
+    return execute(plan(run, auto=auto, min_probability=min_probability), Path(out), images)
 
 
-def plan(run: Run | Path | str, *, auto: bool = False, min_probability: float = MIN_PROBABILITY) -> Plan:
-    """Return what ``apply`` would do; nothing is written. Data that changed since are refused."""
-    run, findings = opened(run)
+def plan(run: Run | Path | str, *, auto: bool = False, min_probability: float = DEFAULT_MIN_PROBABILITY) -> Plan:
+    """Return the corrections that ``apply`` would write. A source that changed since the run is refused."""
+    run = Run.open(run)
+    findings = Findings.load(run.folder)
     decisions = Decisions(run.folder).current()
     if not decisions and not auto:
         raise ValueError(
-            f"nobody has decided anything in {run.folder} yet: look at the labels with permll review {run.folder}, or "
-            "take the most probable proposals with --auto."
+            f"{run.folder} has no review decisions: review the labels with permll review {run.folder}, or accept the "
+            "most probable proposals with --auto."
         )
-    found = corrections(findings, decisions, auto, min_probability)
-    if not found:
-        proposals = findings.conservative_confidence[findings.flagged].tolist()
-        best = f"the highest of {len(proposals):,} is {max(proposals):.4g}" if proposals else "no label is flagged"
+    corrections = select_corrections(findings, decisions, auto, min_probability)
+    if not corrections:
+        proposals = findings.conservative_confidence[findings.is_issue]
+        highest = f"the highest of {len(proposals):,} is {proposals.max():.4g}" if len(proposals) else "no label issues"
         raise ValueError(
-            f"nothing changes, as no proposal of {run.folder} has a probability of {min_probability} or more ({best}): "
-            "ask for less with --min-probability, or decide with permll review."
+            f"no proposal of {run.folder} has a probability of {min_probability} or more ({highest}): lower "
+            "--min-probability, or decide with permll review."
         )
-    return Plan(run, findings, found, source_of(run, findings))
+    return Plan(run, findings, corrections, open_source(run, findings))
 
 
-def check_place(planned: Plan, out: Path, as_: As = "link") -> None:
-    """Refuse a place or a way that does not go with the data."""
+def check_output(planned: Plan, out: Path, images: ImageOutput = "link") -> None:
+    """Refuse an output path or an image output that does not fit the data."""
     source = planned.source
-    if as_ not in WAYS:
-        raise ValueError(f"a folder of images is written as one of {', '.join(WAYS)}, got {as_!r}.")
-    if as_ != "link" and (source is None or source.form != "folder"):
+    if images not in IMAGE_OUTPUTS:
+        raise ValueError(f"unknown output {images!r} for an image folder: choose from {', '.join(IMAGE_OUTPUTS)}.")
+    if images != "link" and (source is None or not source.is_folder):
         what = "data without a file" if source is None else str(source.path)
-        raise ValueError(f"--as says how a folder of images is written, but this is {what}: leave it out.")
-    refuse_place(out, changes_path(out), None if source is None else source.path, _suffix(source, as_))
-    if source is not None and source.asked.image is not None and source.form != "folder":
-        _refuse_lost_images(source, out)
+        raise ValueError(f"--as {images} is for image folders, but the run was trained on {what}: leave it out.")
+    check_output_path(out, changes_path(out), None if source is None else source.path, _suffix(source, images))
+    if source is not None and source.options.image is not None and not source.is_folder:
+        _check_image_paths(source, out)
 
 
-def carry_out(planned: Plan, out: Path, as_: As = "link") -> Applied:
-    """Write what was planned, all of it or nothing."""
-    check_place(planned, out, as_)
+def execute(planned: Plan, out: Path, images: ImageOutput = "link") -> ApplyResult:
+    """Write the corrected data set and the list of changes: both, or neither after an error."""
+    check_output(planned, out, images)
     changes = changes_path(out)
     with ExitStack() as undo:
-        with atomic_output(out) as part:
-            copied = _write(planned, part, out.absolute().parent.resolve(), as_)
-            with atomic_output(changes) as lines:
-                lines.write_text("".join(change_lines(planned.found)), encoding="utf-8")
+        with atomic_output(out) as partial:
+            num_copied = _write(planned, partial, out.absolute().parent.resolve(), images)
+            with atomic_output(changes) as partial_changes:
+                partial_changes.write_text(changes_csv(planned.corrections), encoding="utf-8")
             undo.callback(changes.unlink, missing_ok=True)
-        undo.pop_all()  # both have their names
-    return Applied(
+        undo.pop_all()  # both files have their names
+    return ApplyResult(
         out,
-        planned.changed,
-        count_sources(planned.found),
+        planned.num_changed,
+        count_sources(planned.corrections),
         changes,
-        tuple(_notes(planned, copied)),
-        next_commands(planned.run.recipe.data, planned.source, out, as_),
+        tuple(_notes(planned, num_copied)),
+        train_commands(planned.run.recipe.data, planned.source, out, images),
     )
 
 
-def _write(planned: Plan, part: Path, folder: Path, as_: As) -> int:
-    """Write the data set and return how many images had to be copied instead of linked."""
+def _write(planned: Plan, out: Path, parent: Path, images: ImageOutput) -> int:
+    """Write the data set; return the number of images that were copied instead of linked."""
     source = planned.source
     if source is None:
-        write_ids(planned.findings, planned.found, part)
+        write_id_list(planned.findings, planned.corrections, out)
         return 0
-    rows = [source.rows[one.id] for one in planned.found]
-    changed = {row: one.after for row, one in zip(rows, planned.found, strict=True) if one.changes}
-    sources: list[str] = [GIVEN] * len(source.found.ids)
-    for row, one in zip(rows, planned.found, strict=True):
-        sources[row] = one.source
-    if source.form != "folder":
-        _WRITERS[source.form](source, changed, sources, part)
-    elif as_ == "csv":
-        write_listing(source, changed, sources, part, folder)
+    classes: dict[int, str] = {}
+    sources = ["given"] * len(source.raw.ids)
+    for correction in planned.corrections:
+        row = source.rows[correction.id]
+        sources[row] = correction.source
+        if correction.is_change:
+            classes[row] = correction.after
+    changes = Changes(classes, sources)
+    if not source.is_folder:
+        _WRITERS[source.suffix](source, changes, out)
+    elif images == "csv":
+        write_image_list(source, changes, out, parent)
     else:
-        return write_tree(source, changed, part, folder, as_)
+        return write_image_folder(source, changes, out, parent, images)
     return 0
 
 
-def _suffix(source: Source | None, as_: As) -> str:
-    if source is None or (source.form == "folder" and as_ == "csv"):
+def _suffix(source: Source | None, images: ImageOutput) -> str:
+    if source is None or (source.is_folder and images == "csv"):
         return ".csv"
-    if source.form == "folder":
-        return ""
-    return ".npz" if source.form == "npy" else source.path.suffix.lower()
+    return ".npz" if source.suffix == ".npy" else source.suffix
 
 
-def _refuse_lost_images(source: Source, out: Path) -> None:
-    """Refuse a table elsewhere if its images are named as seen from where it is now."""
+def _check_image_paths(source: Source, out: Path) -> None:
+    """Refuse to move a table of relative image paths to another folder."""
     if out.absolute().parent.resolve() == source.path.absolute().parent.resolve():
         return
-    names = getattr(getattr(source.found.inputs, "open", None), "names", ())
-    if not all(Path(name).is_absolute() for name in names):
+    names = getattr(getattr(source.raw.inputs, "open", None), "names", ())
+    if not all(os.path.isabs(name) for name in names):
         raise ValueError(
-            f"column {source.asked.image!r} names images as seen from {source.path.parent}: write {out.name} to that "
-            "folder too."
+            f"column {source.options.image!r} contains image paths relative to {source.path.parent}: write {out.name} "
+            "to that folder."
         )
 
 
-def _notes(planned: Plan, copied: int) -> list[str]:
-    """Return what was left out, what could not be linked, and which classes the corrections leave nearly empty."""
-    source, notes = planned.source, []
-    if copied:
-        notes.append(f"There can be no links here, so {pluralize(copied, 'image')} were copied.")
-    if source is not None and source.form == "folder":
-        for note in source.found.metadata.get("left_out", ()):
-            some = ", ".join(note["names"][:10]) + (", ..." if note["count"] > 10 else "")
-            notes.append(f"Not taken over: {pluralize(note['count'], note['what'])} ({note['why']}): {some}.")
+def _notes(planned: Plan, num_copied: int) -> Iterator[str]:
+    source = planned.source
+    if num_copied:
+        yield f"Links are not supported here, so {pluralize(num_copied, 'image')} were copied."
+    if source is not None and source.is_folder:
+        for note in source.raw.metadata.get("left_out", ()):
+            names = ", ".join(note["names"][:10]) + (", ..." if note["count"] > 10 else "")
+            yield f"Left out: {pluralize(note['count'], note['what'])} ({note['why']}): {names}."
     if source is not None and source.unreadable:
-        notes.append(f"Taken over as they are, though nobody can open them: {format_list(source.unreadable, 'image')}.")
-    given = Counter(planned.findings.classes[k] for k in planned.findings.given.tolist())
-    left = given + Counter()
-    for one in planned.found:
-        left[one.before] -= 1
-        left[one.after] += 1
-    few = [name for name in given if left[name] < 2 <= given[name]]
-    if few:
-        notes.append(f"Fewer than two samples are left of {format_list(few, 'class')}.")
-    return notes
+        yield f"Included although unreadable: {format_list(source.unreadable, 'image')}."
+    before = Counter(planned.findings.classes[k] for k in planned.findings.given_labels.tolist())
+    after = before.copy()
+    for correction in planned.corrections:
+        after[correction.before] -= 1
+        after[correction.after] += 1
+    rare = [name for name in before if after[name] < 2 <= before[name]]
+    if rare:
+        yield f"Fewer than two samples are left of {format_list(rare, 'class')}."

@@ -1,35 +1,41 @@
-"""Which labels change: what reviewers decided, and on request what is very probable."""
+"""Label corrections: review decisions and, with ``auto``, proposals of high probability."""
 
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
 
 from permll.cleaning.decisions import Decision
-from permll.cleaning.findings import Findings
+from permll.findings import Findings
 from permll.utils.messages import format_list
 
-MIN_PROBABILITY = 0.95
-GIVEN = "given"
+DEFAULT_MIN_PROBABILITY = 0.95
 LabelSource = Literal["given", "kept", "accepted", "chosen", "unsure", "auto"]
-SOURCES: tuple[LabelSource, ...] = ("given", "kept", "accepted", "chosen", "unsure", "auto")
-_WORDS: Mapping[str, LabelSource] = {"keep": "kept", "accept": "accepted", "choose": "chosen", "unsure": "unsure"}
-_COLUMNS = ("id", "before", "after", "source", "probability", "reviewer", "at")
+LABEL_SOURCES: tuple[LabelSource, ...] = get_args(LabelSource)
+_VERDICT_SOURCES: Mapping[str, LabelSource] = {
+    "keep": "kept",
+    "accept": "accepted",
+    "choose": "chosen",
+    "unsure": "unsure",
+}
+_CSV_COLUMNS = ("id", "before", "after", "source", "probability", "reviewer", "at")
 
 
 class Correction(NamedTuple):
-    """A label that somebody looked at, or that is taken as proposed. It may stay what it was.
+    """A label that was reviewed or is changed automatically. A reviewer may have kept it.
 
     Args:
-        row: the place of the sample in the findings.
+        row: position of the sample in the findings.
         id: of the sample.
         before: the given label.
-        after: the label from now on.
-        source: where it comes from: ``kept``, ``accepted``, ``chosen`` or ``unsure`` by a reviewer, or ``auto``.
-        probability: of the label from now on; None where the findings do not hold it.
-        reviewer: who decided; "" for nobody.
-        at: when, ISO 8601 in UTC; "" for nobody.
+        after: the new label.
+        source: ``kept``, ``accepted``, ``chosen`` or ``unsure`` for a reviewer's decision, or ``auto``.
+        probability: of the new label; None if the findings do not contain it.
+        reviewer: name of the reviewer; "" for ``auto``.
+        at: time of the decision, ISO 8601 in UTC; "" for ``auto``.
     """
 
     row: int
@@ -42,102 +48,104 @@ class Correction(NamedTuple):
     at: str = ""
 
     @property
-    def changes(self) -> bool:
-        """Whether the label is another one from now on."""
+    def is_change(self) -> bool:
+        """Whether the new label differs from the given one."""
         return self.before != self.after
 
 
-def corrections(
+def select_corrections(
     findings: Findings,
     decisions: Mapping[str, Decision],
     auto: bool = False,
-    min_probability: float = MIN_PROBABILITY,
+    min_probability: float = DEFAULT_MIN_PROBABILITY,
 ) -> list[Correction]:
-    """Return every label that is decided about, in the order of the data.
+    """Return the reviewed labels and, with ``auto``, the automatic changes, in the order of the data.
 
-    A reviewer's word always counts, also to keep a label or to be unsure. With ``auto``, where nobody said anything,
-    a flagged label becomes the proposal if that has at least ``min_probability`` for a sceptic too (``conservative_confidence``).
+    A decision always takes precedence, also one to keep a label or to be unsure. With ``auto``, a label issue without a
+    decision becomes its proposal if ``conservative_confidence`` is at least ``min_probability``.
 
     Args:
-        findings: about N labels.
-        decisions: what reviewers say now, by id.
-        auto: take very probable proposals without asking.
-        min_probability: how probable, in [0, 1].
+        findings: of N labels.
+        decisions: current decisions by sample id.
+        auto: whether to change labels that were not reviewed.
+        min_probability: minimum probability of such a change, in [0, 1].
 
     Examples:
-        >>> found = Findings.of_posterior(["a", "b"], ["cat", "dog"], [0, 0], [[0.02, 0.98], [0.3, 0.7]])
-        >>> [one.id for one in corrections(found, {}, auto=True)]
+        >>> findings = Findings.from_posterior(["a", "b"], ["cat", "dog"], [0, 0], [[0.02, 0.98], [0.3, 0.7]])
+        >>> [correction.id for correction in select_corrections(findings, {}, auto=True)]
         ['a']
-        >>> said = Decision("a", "keep", "cat", "Ada", "2024-05-01T10:00:00+00:00")
-        >>> corrections(found, {"a": said}, auto=True)[0].source
+        >>> decision = Decision("a", "keep", "cat", "Ada", "2024-05-01T10:00:00+00:00")
+        >>> select_corrections(findings, {"a": decision}, auto=True)[0].source
         'kept'
     """
     if not 0 <= min_probability <= 1:
-        raise ValueError(f"a probability lies between 0 and 1, got {min_probability}: 0.95 is the usual one.")
-    _refuse_foreign(findings, decisions)
-    rows = {name: row for row, name in enumerate(findings.ids)}
-    chosen = {rows[name] for name in decisions}
+        raise ValueError(f"min_probability must be between 0 and 1, got {min_probability}.")
+    _check_decisions(findings, decisions)
+    selected = np.array([name in decisions for name in findings.ids], dtype=bool)
     if auto:
-        chosen |= {
-            row
-            for row in findings.flagged.nonzero()[0].tolist()
-            if findings.conservative_confidence[row] >= min_probability
-        }
-    return [_one(findings, row, decisions.get(findings.ids[row])) for row in sorted(chosen)]
+        selected |= findings.is_issue & (findings.conservative_confidence >= np.float32(min_probability))
+    return [_correction(findings, row, decisions.get(findings.ids[row])) for row in np.flatnonzero(selected).tolist()]
 
 
-def count_sources(found: Iterable[Correction]) -> dict[str, int]:
-    """Return how many labels each source decided, in the order of ``SOURCES``.
+def count_sources(corrections: Iterable[Correction]) -> dict[str, int]:
+    """Return the number of labels by source, in the order of ``LABEL_SOURCES``.
 
     Examples:
         >>> count_sources([Correction(0, "a", "cat", "dog", "auto", 0.99), Correction(1, "b", "ox", "ox", "kept", 0.4)])
         {'kept': 1, 'auto': 1}
     """
-    counts = Counter(one.source for one in found)
-    return {source: counts[source] for source in SOURCES if counts[source]}
+    counts = Counter(correction.source for correction in corrections)
+    return {source: counts[source] for source in LABEL_SOURCES if counts[source]}
 
 
-def count_changes(found: Iterable[Correction]) -> dict[tuple[str, str], int]:
-    """Return how often each label becomes which other one, the most frequent first."""
-    return dict(Counter((one.before, one.after) for one in found if one.changes).most_common())
+def count_changes(corrections: Iterable[Correction]) -> dict[tuple[str, str], int]:
+    """Return the number of changes by label before and after, most frequent first."""
+    changes = (correction for correction in corrections if correction.is_change)
+    return dict(Counter((correction.before, correction.after) for correction in changes).most_common())
 
 
-def change_lines(found: Iterable[Correction]) -> Iterator[str]:
-    """Yield the lines of a CSV file of all labels that change."""
-    for row in [_COLUMNS, *(_cells(one) for one in found if one.changes)]:
-        line = io.StringIO()
-        csv.writer(line, lineterminator="\n").writerow(row)
-        yield line.getvalue()
+def changes_csv(corrections: Iterable[Correction]) -> str:
+    """Return the labels that change as CSV."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(_CSV_COLUMNS)
+    for correction in corrections:
+        if correction.is_change:
+            probability = "" if correction.probability is None else f"{correction.probability:.6g}"
+            writer.writerow(correction._replace(probability=probability)[1:])  # type: ignore[arg-type]
+    return file.getvalue()
 
 
-def _cells(one: Correction) -> tuple[object, ...]:
-    probability = "" if one.probability is None else f"{one.probability:.6g}"
-    return one.id, one.before, one.after, one.source, probability, one.reviewer, one.at
-
-
-def _one(findings: Findings, row: int, decision: Decision | None) -> Correction:
+def _correction(findings: Findings, row: int, decision: Decision | None) -> Correction:
     finding = findings[row]
+    given = finding.given_label
     if decision is None:
-        return Correction(row, finding.id, finding.given, finding.proposed, "auto", finding.belief)
-    after = decision.label if decision.verdict in ("accept", "choose") else finding.given
-    probability = findings.chances(row).get(after, finding.quality if after == finding.given else None)
-    rounded = None if probability is None else round(probability, 6)
-    source = _WORDS[decision.verdict]
-    return Correction(row, finding.id, finding.given, after, source, rounded, decision.reviewer, decision.at)
+        return Correction(row, finding.id, given, finding.proposed_label, "auto", finding.confidence)
+    after = decision.label if decision.verdict in ("accept", "choose") else given
+    probability = findings.class_probs(row).get(after, finding.label_quality if after == given else None)
+    return Correction(
+        row,
+        finding.id,
+        given,
+        after,
+        _VERDICT_SOURCES[decision.verdict],
+        None if probability is None else round(probability, 6),
+        decision.reviewer,
+        decision.at,
+    )
 
 
-def _refuse_foreign(findings: Findings, decisions: Mapping[str, Decision]) -> None:
-    """Refuse decisions about other samples or classes: to pass over them would lose somebody's work."""
-    known = set(findings.ids)
-    strangers = [name for name in decisions if name not in known]
-    if strangers:
+def _check_decisions(findings: Findings, decisions: Mapping[str, Decision]) -> None:
+    """Refuse decisions about other samples or classes; ignoring them would lose a reviewer's work."""
+    ids, classes = set(findings.ids), set(findings.classes)
+    unknown = [name for name in decisions if name not in ids]
+    if unknown:
         raise ValueError(
-            f"there are decisions about {format_list(strangers, 'sample')} that the findings do not know: they belong to "
-            "other data, so clean these in a folder of their own."
+            f"decisions about {format_list(unknown, 'sample')} are not about samples of the findings: use another run "
+            "folder for other data."
         )
-    other = [f"{name}: {one.label}" for name, one in decisions.items() if one.label not in findings.classes]
+    other = [f"{name}: {decision.label}" for name, decision in decisions.items() if decision.label not in classes]
     if other:
         raise ValueError(
-            f"labels that are none of the {len(findings.classes)} classes were decided for {format_list(other, 'sample')}: "
-            "decide again."
+            f"decided labels of {format_list(other, 'sample')} are not among the {len(classes)} classes: decide again."
         )

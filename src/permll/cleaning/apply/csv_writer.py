@@ -1,57 +1,59 @@
-"""CSV and TSV files with other labels: every other byte stays as it is."""
+"""CSV and TSV files with new labels; every other byte is preserved.
+
+polars and the csv module are not used to write, since they would normalize quotes, spaces and line endings.
+"""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from permll.cleaning.apply.label_values import LABEL, as_written, has_marks, known_sources, marked, written
+from permll.cleaning.apply.label_columns import SOURCE, Changes, label_columns
 from permll.cleaning.apply.source import Source
-from permll.data.readers.feature_columns import MARKS
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class Line(NamedTuple):
-    """A row as it is written: its cells with quotes and spaces, and how it ends (the last one perhaps not at all)."""
+    """A line of the file: raw cells with quotes and spaces, and its line ending, which the last line may lack."""
 
     cells: list[bytes]
     end: bytes
 
     @property
-    def blank(self) -> bool:
-        """Whether nothing is in it: such a line is no row."""
-        return not any(plain(cell) for cell in self.cells)
+    def is_blank(self) -> bool:
+        """Whether all cells are empty; readers skip such a line."""
+        return not any(cell_text(cell) for cell in self.cells)
 
 
-def lines_of(content: bytes, separator: bytes) -> Iterator[Line]:
-    r"""Yield the rows of a file; a cell in quotes may hold separators and line ends.
+def parse_lines(content: bytes, separator: bytes) -> Iterator[Line]:
+    r"""Yield the lines of a file; quoted cells may contain separators and line breaks.
 
     Examples:
-        >>> list(lines_of(b'a,"b,\n"\r\n007, x', b","))
+        >>> list(parse_lines(b'a,"b,\n"\r\n007, x', b","))
         [Line(cells=[b'a', b'"b,\n"'], end=b'\r\n'), Line(cells=[b'007', b' x'], end=b'')]
     """
-    cell = re.compile(b'(?:"(?:[^"]++|"")*+")?[^' + re.escape(separator) + b"\r\n]*")
+    pattern = re.compile(b'(?:"(?:[^"]++|"")*+")?[^' + re.escape(separator) + b"\r\n]*")
     cells: list[bytes] = []
-    place = 0
-    while place < len(content) or cells:
-        found = cell.match(content, place)
-        assert found is not None  # an empty cell is one too
-        cells.append(found.group())
-        place = found.end()
-        if content[place : place + 1] == separator:
-            place += 1
+    position = 0
+    while position < len(content) or cells:
+        match = pattern.match(content, position)
+        assert match is not None  # it also matches an empty cell
+        cells.append(match.group())
+        position = match.end()
+        if content[position : position + 1] == separator:
+            position += 1
             continue
-        size = 2 if content[place : place + 2] == b"\r\n" else 1
-        yield Line(cells, content[place : place + size])
-        place, cells = place + size, []
+        size = 2 if content[position : position + 2] == b"\r\n" else 1
+        yield Line(cells, content[position : position + size])
+        position, cells = position + size, []
 
 
-def plain(cell: bytes) -> str:
-    """Return what a cell means: without its quotes, and without spaces around it.
+def cell_text(cell: bytes) -> str:
+    """Return the value of a raw cell, without quotes and surrounding spaces.
 
     Examples:
-        >>> plain(b' 007'), plain(b'"notify ""yes"" now"')
+        >>> cell_text(b' 007'), cell_text(b'"say ""yes"" now"')
         ('007', 'say "yes" now')
     """
     if cell.startswith(b'"'):
@@ -60,81 +62,56 @@ def plain(cell: bytes) -> str:
     return cell.decode().strip()
 
 
-def quoted(text: str, separator: bytes) -> bytes:
-    """Return a text as a cell, in quotes where it needs them.
+def quote_cell(text: str, separator: bytes) -> bytes:
+    """Return a value as a raw cell, quoted if necessary.
 
     Examples:
-        >>> quoted("yes", b","), quoted("yes, sir", b",")
+        >>> quote_cell("yes", b","), quote_cell("yes, sir", b",")
         (b'yes', b'"yes, sir"')
     """
     cell = text.encode()
-    if any(sign in cell for sign in (separator, b'"', b"\n", b"\r")) or text != text.strip():
+    if any(special in cell for special in (separator, b'"', b"\n", b"\r")) or text != text.strip():
         return b'"' + cell.replace(b'"', b'""') + b'"'
     return cell
 
 
-def write_csv(source: Source, changed: Mapping[int, str], sources: Sequence[str], out: Path) -> None:
-    """Write the file with the labels in ``changed`` (position -> class) replaced and two columns more."""
+def write_csv(source: Source, changes: Changes, out: Path) -> None:
+    """Write the file with new labels, each as the file usually writes its class, and history columns."""
     content = source.path.read_bytes()
-    start = _BOM if content.startswith(_BOM) else b""
-    separator = str(source.found.metadata["separator"]).encode()
-    lines = list(lines_of(content[len(start) :], separator))
-    new = relabeled(lines, source, changed, sources, separator)
-    with out.open("wb") as file:
-        file.write(start)
-        file.writelines(separator.join(line.cells) + line.end for line in new)
-
-
-def relabeled(
-    lines: Sequence[Line], source: Source, changed: Mapping[int, str], sources: Sequence[str], separator: bytes
-) -> list[Line]:
-    """Return the rows with other labels, and with what they were and where they are from.
-
-    A label is written as the file writes that class elsewhere. In a file of an earlier round, the two columns keep
-    their places, and ``label_original`` what it holds.
-    """
-    names = [plain(cell) for cell in lines[0].cells]
-    rows = [line.cells for line in lines[1:] if not line.blank]
-    if len(rows) != len(sources):
+    bom = _BOM if content.startswith(_BOM) else b""
+    separator = str(source.raw.metadata["separator"]).encode()
+    lines = list(parse_lines(content.removeprefix(bom), separator))
+    names = [cell_text(cell) for cell in lines[0].cells]
+    rows = [line.cells for line in lines[1:] if not line.is_blank]
+    if len(rows) != len(changes.sources):
         raise ValueError(f"{source.path} changed while it was read: try again.")
-    again = has_marks(names, str(source.path), source.column)
-    place = None if source.column is None else names.index(source.column)
-    beside = [quoted(str(value), separator) for value in source.values] if place is None else []
-    before = beside if place is None else [cells[place] for cells in rows]
-    first, words = marked(before, sources, *(_earlier(names, rows, source) if again else ()))
-    known = as_written(source.labels, before)
-    for name in changed.values():
-        if name not in known:
-            known[name] = quoted(str(written(source, name, source.values)), separator)
-    after = [known[changed[row]] if row in changed else cell for row, cell in enumerate(before)]
-    columns = [after, first, [word.encode() for word in words]]
-    header = [LABEL.encode(), *(mark.encode() for mark in MARKS)]
-    put = [place, *(names.index(mark) if again else None for mark in MARKS)]
-    return _with_columns(lines, put, header, columns)
+
+    def column(name: str) -> list[bytes]:
+        return [cells[names.index(name)] for cells in rows]
+
+    columns = label_columns(
+        source,
+        changes,
+        names,
+        column,
+        to_text=cell_text,
+        from_label=lambda label: quote_cell(str(label), separator),
+    )
+    columns[SOURCE] = [word.encode() for word in columns[SOURCE]]
+    with out.open("wb") as file:
+        file.write(bom)
+        file.writelines(separator.join(line.cells) + line.end for line in _with_columns(lines, names, columns))
 
 
-def _earlier(names: Sequence[str], rows: Sequence[list[bytes]], source: Source) -> tuple[list[bytes], list[str]]:
-    original, origin = (names.index(mark) for mark in MARKS)
-    words = known_sources([plain(cells[origin]) for cells in rows], str(source.path))
-    return [cells[original] for cells in rows], words
-
-
-def _with_columns(
-    lines: Sequence[Line], put: Sequence[int | None], header: Sequence[bytes], columns: Sequence[list[bytes]]
-) -> list[Line]:
-    """Return the lines with the cells of ``columns`` in their places, or at the end where the place is None."""
-    new, row = [], -1
+def _with_columns(lines: Iterable[Line], names: Sequence[str], columns: Mapping[str, list[bytes]]) -> Iterator[Line]:
+    """Yield the lines with the cells of ``columns``; a column that is not in ``names`` is appended."""
+    added = [name.encode() for name in columns if name not in names]
+    rows = zip(*columns.values(), strict=True)
     for number, line in enumerate(lines):
-        cells = list(line.cells)
-        if number and line.blank:
-            added = sum(place is None for place in put)
-            new.append(Line(cells + [b""] * (added if len(cells) > 1 else 0), line.end))  # an empty line stays one
-            continue
-        for place, name, column in zip(put, header, columns, strict=True):
-            if place is None:
-                cells.append(name if number == 0 else column[row])
-            elif number:
-                cells[place] = column[row]
-        row += 1
-        new.append(Line(cells, line.end))
-    return new
+        if number == 0:
+            yield Line([*line.cells, *added], line.end)
+        elif line.is_blank:
+            yield Line(line.cells + [b""] * len(added) * (len(line.cells) > 1), line.end)  # an empty line stays empty
+        else:
+            cells = dict(zip(names, line.cells, strict=True)) | dict(zip(columns, next(rows), strict=True))
+            yield Line(list(cells.values()), line.end)

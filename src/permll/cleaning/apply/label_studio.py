@@ -1,38 +1,31 @@
-"""Tasks for Label Studio, with the proposals as predictions, and how it is to show them."""
+"""Label Studio tasks with proposals as predictions, and the labeling configuration."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from permll.cleaning.apply.export_samples import Shown
-from permll.cleaning.findings import Finding
+from permll.cleaning.apply.export_samples import ExportSamples, SampleKind
+from permll.findings import Finding
 
-CONTROL, OBJECT = "label", "sample"  # the names that tasks and configuration share
-_FIELDS = {"path": "image", "pixels": "image", "text": "text", "row": "row", "nothing": "id"}
+CONTROL, OBJECT = "label", "sample"  # names in tasks and configuration
+_FIELDS = {"path": "image", "pixels": "image", "text": "text", "row": "row", "none": "id"}
 _TAGS = {"image": "Image", "text": "Text", "row": "Table", "id": "Text"}
 
 
-class Images(NamedTuple):
-    """Where Label Studio has to look for images: ``root`` is what it serves from, ``folder`` a folder below that."""
-
-    root: Path
-    folder: Path
-
-
-def tasks(found: Sequence[Finding], samples: Shown, images: Images | None) -> list[dict[str, Any]]:
-    """Return the tasks, one for each finding, as JSON would hold them.
+def make_tasks(findings: Sequence[Finding], samples: ExportSamples, root: Path | None) -> list[dict[str, Any]]:
+    """Return one task for each finding, as JSON values.
 
     Args:
-        found: the labels to look at.
-        samples: what they are about.
-        images: where the images lie, if they are files.
+        findings: the labels to review.
+        samples: of the findings.
+        root: document root of Label Studio; None if samples are not image paths.
 
     Examples:
-        >>> one = Finding("a", "ham", "spam", 0.9, 0.1, 0.9, 1, True, "")
-        >>> task = tasks([one], Shown("text", {"a": "win now"}), None)[0]
+        >>> finding = Finding("a", "ham", "spam", 0.9, 0.1, 0.9, 1, True, "")
+        >>> task = make_tasks([finding], ExportSamples("text", {"a": "win now"}), None)[0]
         >>> task["data"]["text"], task["predictions"][0]["result"][0]["value"]
         ('win now', {'choices': ['spam']})
     """
@@ -40,33 +33,33 @@ def tasks(found: Sequence[Finding], samples: Shown, images: Images | None) -> li
         {
             "data": {
                 **finding._asdict(),
-                "note": f"Given: {finding.given}",
-                **_field(samples, finding.id, images),
+                "note": f"Given: {finding.given_label}",
+                **_sample_field(samples, finding.id, root),
             },
             "predictions": [
                 {
                     "model_version": "permll",
-                    "score": finding.belief,
+                    "score": finding.confidence,
                     "result": [
                         {
                             "from_name": CONTROL,
                             "to_name": OBJECT,
                             "type": "choices",
-                            "value": {"choices": [finding.proposed]},
+                            "value": {"choices": [finding.proposed_label]},
                         }
                     ],
                 }
             ],
         }
-        for finding in found
+        for finding in findings
     ]
 
 
-def configuration(classes: Sequence[str], kind: str) -> str:
-    """Return the labelling configuration, as XML: the sample, its given label, and a choice of the classes.
+def labeling_config(classes: Sequence[str], kind: SampleKind) -> str:
+    """Return the labeling configuration as XML: the sample, its given label, and a choice of classes.
 
     Examples:
-        >>> print(configuration(["ham", "spam"], "text"))
+        >>> print(labeling_config(["ham", "spam"], "text"))
         <View>
           <Header value="$note" />
           <Text name="sample" value="$text" />
@@ -87,22 +80,11 @@ def configuration(classes: Sequence[str], kind: str) -> str:
     return ElementTree.tostring(view, encoding="unicode")
 
 
-def image_places(paths: Sequence[str], folder: Path | None) -> Images:
-    """Return where to serve images from: Label Studio shows files of a folder below its root, never of the root itself.
-
-    Args:
-        paths: of the images.
-        folder: that holds them all, if that is known.
-    """
-    together = folder or Path(os.path.commonpath([Path(path).absolute().parent for path in paths]))
-    return Images(together.absolute().parent, together.absolute())
-
-
-def _field(samples: Shown, name: str, images: Images | None) -> dict[str, Any]:
-    if samples.kind == "nothing":
+def _sample_field(samples: ExportSamples, name: str, root: Path | None) -> dict[str, Any]:
+    if samples.kind == "none":
         return {}
     value = samples.values[name]
-    if samples.kind == "path" and images is not None:
-        below = Path(os.path.relpath(Path(value).absolute(), images.root)).as_posix()
-        value = f"/data/local-files/?d={quote(below)}"
+    if root is not None:
+        relative = Path(os.path.relpath(Path(value).absolute(), root)).as_posix()
+        value = f"/data/local-files/?d={quote(relative)}"
     return {_FIELDS[samples.kind]: value}

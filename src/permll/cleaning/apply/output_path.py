@@ -1,14 +1,15 @@
-"""Where a new data set may go, and how it gets there whole or not at all."""
+"""Output paths: checks before writing, and atomic writes that never replace anything."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from permll.utils.files import atomic_path
+
 
 def changes_path(out: Path) -> Path:
-    """Return where the list of changes goes: beside the new data set, so that it goes where that goes.
+    """Return the path of the list of changes, beside the output.
 
     Examples:
         >>> changes_path(Path("fixed.csv")).name
@@ -17,57 +18,31 @@ def changes_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.changes.csv")
 
 
-def refuse_place(out: Path, beside: Path, source: Path | None, suffix: str) -> None:
-    """Refuse a place that is taken, is the source or lies in it, or does not end as the form asks.
-
-    Args:
-        out: where the new data set is to go.
-        beside: another file that will be written.
-        source: where the data come from; None if that is no file.
-        suffix: how the name must end; "" for a folder.
-    """
+def check_output_path(out: Path, second: Path, source: Path | None, suffix: str) -> None:
+    """Refuse an output that exists (or ``second`` does), is the source or inside it, or has another suffix."""
     if not out.name:
-        raise ValueError(f"{out} is no name for a new data set: add one.")
+        raise ValueError(f"{out} is not a file or folder name: add one.")
     parent = out.absolute().parent
     if not parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {parent} to write {out.name} to: make it first.")
+        raise FileNotFoundError(f"the folder {parent} of {out.name} does not exist: create it first.")
     if source is not None and out.exists() and out.samefile(source):
-        raise FileExistsError(f"{out} is the data set itself, which is never changed: choose another name.")
-    for path in (out, beside):
-        refuse_taken(path)
+        raise FileExistsError(f"{out} is the input data set, which is never changed: choose another name.")
+    for path in (out, second):
+        _check_free(path)
     if source is not None and source.is_dir() and parent.resolve().is_relative_to(source.resolve()):
-        raise ValueError(f"{out} lies inside {source}, which is never changed: choose a place outside of it.")
+        raise ValueError(f"{out} is inside {source}, which is never changed: choose another folder.")
     if suffix and out.suffix.lower() != suffix:
-        raise ValueError(f"{out} will hold {suffix} data: let its name end in {suffix}.")
-
-
-def refuse_taken(path: Path) -> None:
-    """Refuse a name that something has already, also a link that leads nowhere."""
-    if os.path.lexists(path):
-        raise FileExistsError(f"{path} is there already: choose another name, or remove it.")
+        raise ValueError(f"{out} must end in {suffix}, the format of its content.")
 
 
 @contextmanager
 def atomic_output(out: Path) -> Iterator[Path]:
-    """Yield a hidden place beside ``out`` to build a file or a folder in; at the end it gets its name, at once.
-
-    After an error, or Ctrl-C, nothing stays behind.
-    """
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    _remove(part)
-    try:
-        yield part
-        if part.is_file():
-            with part.open("rb+") as file:
-                os.fsync(file.fileno())
-        refuse_taken(out)  # somebody may have been faster
-        part.rename(out)
-    finally:
-        _remove(part)
+    """Like ``atomic_path``, for a file or a folder, but refuse to replace an existing ``out``."""
+    with atomic_path(out) as partial:
+        yield partial
+        _check_free(out)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _check_free(path: Path) -> None:
+    if os.path.lexists(path):  # also a broken link
+        raise FileExistsError(f"{path} already exists: choose another name, or remove it.")

@@ -1,107 +1,110 @@
-"""``export``: the labels to look at, for a labelling tool or a spreadsheet."""
+"""``export``: label issues for Label Studio or a spreadsheet."""
 
 import csv
 import io
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from permll.cleaning.apply.export_samples import Shown, shown
-from permll.cleaning.apply.label_studio import configuration, image_places, tasks
-from permll.cleaning.apply.output_path import atomic_output, refuse_place
-from permll.cleaning.apply.source import source_of
+from permll.cleaning.apply.export_samples import ExportSamples, load_samples
+from permll.cleaning.apply.label_studio import labeling_config, make_tasks
+from permll.cleaning.apply.output_path import atomic_output, check_output_path
+from permll.cleaning.apply.source import Source, open_source
 from permll.cleaning.decisions import Decision, Decisions
-from permll.cleaning.findings import Finding, Findings
-from permll.cleaning.opening import opened
+from permll.findings import Finding, Findings
 from permll.training.run import Run
 
-Tool = Literal["label-studio", "csv"]
-TOOLS: tuple[Tool, ...] = get_args(Tool)
-_SUFFIXES = {"label-studio": ".json", "csv": ".csv"}
+ExportFormat = Literal["label-studio", "csv"]
+EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
 
 @dataclass(frozen=True)
-class Exported:
-    """What was written.
+class ExportResult:
+    """The output of ``export``.
 
     Args:
-        path: the file.
-        count: how many labels are in it.
-        configuration: how Label Studio is to show them; None for CSV.
-        notes: what else there is to know, in sentences.
+        path: of the exported file.
+        num_labels: number of exported labels.
+        config_path: labeling configuration of Label Studio; None for CSV.
+        notes: sentences about the settings that Label Studio needs.
     """
 
     path: Path
-    count: int
-    configuration: Path | None = None
+    num_labels: int
+    config_path: Path | None = None
     notes: tuple[str, ...] = ()
 
 
-def export(run: Run | Path | str, out: Path | str, tool: Tool, limit: int | None = None) -> Exported:
-    """Write the most suspect labels that nobody decided about, each with its sample.
+def export(run: Run | Path | str, out: Path | str, format: ExportFormat, limit: int | None = None) -> ExportResult:
+    """Write the most suspect labels without a decision, with their samples.
 
     Args:
-        run: with findings.
-        out: the file, which must not exist; .json for Label Studio, its configuration goes beside it as .xml.
-        tool: ``"label-studio"`` or ``"csv"``.
-        limit: how many; by default all that are flagged.
+        run: a run with findings.
+        out: new file, .json or .csv; the configuration of Label Studio is written beside it as .xml.
+        format: ``"label-studio"`` or ``"csv"``.
+        limit: number of labels, most suspect first; default all label issues.
     """
-    run, findings = opened(run)
-    out = Path(out)
-    if tool not in TOOLS:
-        raise ValueError(f"labels are exported as one of {', '.join(TOOLS)}, got {tool!r}.")
-    beside = out.with_suffix(".xml") if tool == "label-studio" else out
-    source = source_of(run, findings)
-    refuse_place(out, beside, None if source is None else source.path, _SUFFIXES[tool])
-    found = to_look_at(findings, Decisions(run.folder).current(), limit)
-    if not found:
-        raise ValueError(f"there is nothing to export: every flagged label of {run.folder} is decided, or none is.")
-    samples = shown(run, source, [finding.id for finding in found])
-    if tool == "csv":
-        with atomic_output(out) as part:
-            part.write_text(table(found, samples), encoding="utf-8", newline="")
-        return Exported(out, len(found))
-    folder = source.path if source is not None and source.form == "folder" else None
-    images = image_places(list(samples.values.values()), folder) if samples.kind == "path" else None
-    content = json.dumps(tasks(found, samples, images), indent=1, ensure_ascii=False, default=str)
-    with atomic_output(out) as part, atomic_output(beside) as part_beside:
-        part.write_text(content + "\n", encoding="utf-8")
-        part_beside.write_text(configuration(findings.classes, samples.kind) + "\n", encoding="utf-8")
-    serving = (
-        ()
-        if images is None
-        else (
-            "Start Label Studio with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
-            f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={images.root}, and add {images.folder} as a local storage of the "
-            "project: then it shows the images.",
+    run, out = Run.open(run), Path(out)
+    findings = Findings.load(run.folder)
+    if format not in EXPORT_FORMATS:
+        raise ValueError(f"unknown export format {format!r}: choose from {', '.join(EXPORT_FORMATS)}.")
+    config_path = out.with_suffix(".xml") if format == "label-studio" else None
+    source = open_source(run, findings)
+    suffix = ".csv" if config_path is None else ".json"
+    check_output_path(out, config_path or out, None if source is None else source.path, suffix)
+    selected = _select(findings, Decisions(run.folder).current(), limit)
+    if not selected:
+        raise ValueError(f"{run.folder} has no label issues without a decision: there is nothing to export.")
+    samples = load_samples(run, source, [finding.id for finding in selected])
+    if config_path is None:
+        with atomic_output(out) as partial:
+            partial.write_text(_to_csv(selected, samples), encoding="utf-8", newline="")
+        return ExportResult(out, len(selected))
+    notes: tuple[str, ...] = ()
+    root = None
+    if samples.kind == "path":
+        folder = _image_folder(source, samples).absolute()
+        root = folder.parent  # Label Studio serves files from folders below its document root only
+        notes = (
+            "To show the images, start Label Studio with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
+            f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={root}, and add {folder} as local storage of the project.",
         )
-    )
-    return Exported(out, len(found), beside, serving)
+    tasks = json.dumps(make_tasks(selected, samples, root), indent=1, ensure_ascii=False, default=str)
+    with atomic_output(out) as partial, atomic_output(config_path) as partial_config:
+        partial.write_text(tasks + "\n", encoding="utf-8")
+        partial_config.write_text(labeling_config(findings.classes, samples.kind) + "\n", encoding="utf-8")
+    return ExportResult(out, len(selected), config_path, notes)
 
 
-def to_look_at(findings: Findings, decisions: dict[str, Decision], limit: int | None) -> list[Finding]:
-    """Return the most suspect labels that nobody was sure about, ``limit`` of them or all that are flagged."""
-    settled = {name for name, decision in decisions.items() if decision.verdict != "unsure"}
-    rows = [row for row in findings.order.tolist() if findings.ids[row] not in settled]
+def _select(findings: Findings, decisions: Mapping[str, Decision], limit: int | None) -> list[Finding]:
+    """Return the most suspect labels that are undecided or unsure: ``limit`` of them, or all issues."""
+    decided = {name for name, decision in decisions.items() if decision.verdict != "unsure"}
+    rows = [row for row in findings.order.tolist() if findings.ids[row] not in decided]
     if limit is None:
-        return [findings[row] for row in rows if findings.flagged[row]]
+        return [findings[row] for row in rows if findings.is_issue[row]]
     return [findings[row] for row in rows[:limit]]
 
 
-def table(found: Sequence[Finding], samples: Shown) -> str:
-    """Return the labels as CSV: what is known about each, then the sample, as far as cells can hold it."""
-    head = list(Finding._fields)
-    names = {"path": ["path"], "text": ["text"]}.get(samples.kind, [])
-    if samples.kind == "row":
-        names = list(samples.values[found[0].id])
-    columns = [f"data_{name}" if name in head else name for name in names]
+def _image_folder(source: Source | None, samples: ExportSamples) -> Path:
+    if source is not None and source.is_folder:
+        return source.path
+    return Path(os.path.commonpath([Path(path).absolute().parent for path in samples.values.values()]))
+
+
+def _to_csv(findings: Sequence[Finding], samples: ExportSamples) -> str:
+    """Return findings as CSV with their samples: the columns of a table, or one column of paths or texts."""
+    fields = Finding._fields
+    names = list(samples.values[findings[0].id]) if samples.kind == "row" else [samples.kind]
+    if samples.kind in ("pixels", "none"):
+        names = []
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*head, *columns])
-    for finding in found:
+    writer.writerow([*fields, *(f"data_{name}" if name in fields else name for name in names)])
+    for finding in findings:
         value = samples.values[finding.id]
-        cells = list(value.values()) if samples.kind == "row" else [value] if names else []
+        cells = list(value.values()) if samples.kind == "row" else [value] * len(names)
         writer.writerow([*finding, *cells])
     return file.getvalue()

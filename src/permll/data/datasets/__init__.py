@@ -1,1 +1,1 @@
-"""Published data sets, each in its official files."""
+"""Loaders of the built-in datasets, in their official file formats."""

@@ -1,4 +1,4 @@
-"""The classes of the published sets, in the order of their labels."""
+"""Class names of the built-in datasets, in the order of their labels."""
 
 DIGITS = tuple("0123456789")
 

@@ -1,90 +1,79 @@
-"""Clothing1M: a million shop photos with labels from their surrounding text, and a few that people checked."""
+"""Clothing1M: a million shop photos with labels from the surrounding text, and some with verified labels."""
 
 from pathlib import Path
 
 from permll.data.dataset import LabeledData
-from permll.data.datasets import class_names as names
-from permll.data.datasets.image_lists import Fit, image_data, read_lines, split_lines
-from permll.data.datasets.locate import below, find_files
-from permll.data.registry import find
+from permll.data.datasets import class_names
+from permll.data.datasets.image_lists import check_class_count, image_data, read_lines, split_lines
+from permll.data.datasets.locate import candidate_folders, find_files
+from permll.data.inputs import Fit
+from permll.data.registry import find_dataset
 from permll.utils.messages import format_list
 
-KEYS = {
+KEY_LISTS = {
     "train": "noisy_train_key_list.txt",
     "val": "clean_val_key_list.txt",
     "test": "clean_test_key_list.txt",
     "clean_train": "clean_train_key_list.txt",
 }
 _PREFIX = "images/"
-_NUMBERS = {str(number): number for number in range(len(names.CLOTHING1M))}
+_NUMBERS = {str(number): number for number in range(len(class_names.CLOTHING1M))}
 
 
 def load(root: Path, split: str, *, size: int = 256, fit: Fit = "stretch") -> LabeledData:
     """Return a split; ``"train"`` has noisy labels, ``"val"`` and ``"test"`` clean ones.
 
-    ``"clean_train"``, 47,570 images with clean labels, is there for those who ask for it by name. The text files lie in
-    ``root`` or ``root``/annotations (or in ``root``/clothing1m); the images below images/ or, with that prefix left
-    out, in folders 0..9. Ids are the paths as the key lists have them.
+    ``"clean_train"``, 47,570 images with clean labels, is only loaded by name. The text files are in ``root`` or
+    ``root``/annotations (or in ``root``/clothing1m); the images are in images/, or, without that prefix, in folders
+    0..9. Ids are the paths in the key lists.
 
-    The training set is what the key list names. The file of noisy labels holds more: images of the clean sets too.
+    The training set is the key list; the file of noisy labels also contains images of the clean splits.
     """
-    info = find("clothing1m")
-    keys_file = KEYS[info.known_split(split)]
+    info = find_dataset("clothing1m")
+    keys_file = KEY_LISTS[info.check_split(split)]
     labels_file = "noisy_label_kv.txt" if split == "train" else "clean_label_kv.txt"
-    homes = [
+    folders = [
         folder
-        for home in below(root, "clothing1m", "clothing1M", "Clothing1M")
-        for folder in below(home, "annotations")
+        for home in candidate_folders(root, "clothing1m", "clothing1M", "Clothing1M")
+        for folder in candidate_folders(home, "annotations")
     ]
     keys_path, labels_path, *held_out = find_files(
-        info, root, homes, (keys_file, labels_file, KEYS["val"], KEYS["test"])
+        info, root, folders, (keys_file, labels_file, KEY_LISTS["val"], KEY_LISTS["test"])
     )
     keys = read_lines(keys_path)
+    label_of = dict(split_lines(labels_path))
     base = keys_path.parent.parent if keys_path.parent.name == "annotations" else keys_path.parent
+    has_images_folder = (base / "images").is_dir()
     data = image_data(
         info,
         split,
         base,
-        _files(base, keys),
-        _labels(keys, labels_path),
-        _classes(keys_path.parent),
+        keys if has_images_folder else [key.removeprefix(_PREFIX) for key in keys],
+        [_NUMBERS.get(label_of.get(key, "")) for key in keys],
+        _read_class_names(keys_path.parent),
         size=size,
         fit=fit,
         ids=keys,
         files=[keys_file, labels_file],
     )
     if split not in ("val", "test"):
-        _disjoint(keys_path, keys, held_out)
+        _check_disjoint(keys_path, keys, held_out)
     return data
 
 
-def _files(base: Path, keys: list[str]) -> list[str]:
-    """Return where below ``base`` the images are: under images/, or beside the lists without that prefix."""
-    return keys if (base / "images").is_dir() else [key.removeprefix(_PREFIX) for key in keys]
-
-
-def _labels(keys: list[str], path: Path) -> list[int | None]:
-    """Return each key's label, None where the file has none in 0..13."""
-    label_of = dict(split_lines(path))
-    return [_NUMBERS.get(label_of.get(key, "")) for key in keys]
-
-
-def _classes(folder: Path) -> tuple[str, ...]:
-    """Return the names in the folder's own file, or the built-in ones if there is none."""
+def _read_class_names(folder: Path) -> tuple[str, ...]:
+    """Return the class names in the folder's file, or the default ones without a file."""
     path = folder / "category_names_eng.txt"
-    classes = tuple(read_lines(path)) if path.is_file() else names.CLOTHING1M
-    if len(set(classes)) != len(names.CLOTHING1M):
-        raise ValueError(
-            f"{path} must name {len(names.CLOTHING1M)} classes, it names {len(set(classes))}: copy it again."
-        )
+    classes = tuple(read_lines(path)) if path.is_file() else class_names.CLOTHING1M
+    check_class_count(path, classes, len(class_names.CLOTHING1M))
     return classes
 
 
-def _disjoint(path: Path, keys: list[str], held_out: list[Path]) -> None:
-    """Refuse a training list with images of the validation or the test set in it."""
-    both = set(keys) & {key for other in held_out for key in read_lines(other)}
-    if both:
+def _check_disjoint(path: Path, keys: list[str], held_out: list[Path]) -> None:
+    """Raise if a training list contains images of the validation or test split."""
+    shared = set(keys) & {key for other in held_out for key in read_lines(other)}
+    if shared:
         raise ValueError(
-            f"{path} names {format_list(sorted(both), 'image')} of the validation or test set: training on them would "
-            "spoil every result; copy the list again."
+            f"{path} contains {format_list(sorted(shared), 'image')} of the validation or test split, which would "
+            "leak into training: copy the list again."
         )

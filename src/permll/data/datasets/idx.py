@@ -1,4 +1,4 @@
-"""The idx format of MNIST: a header that says how many bytes follow, then the bytes."""
+"""The idx format of MNIST: a header with the shape, then the bytes."""
 
 import gzip
 import math
@@ -14,7 +14,7 @@ _UNSIGNED_BYTE = 8
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """Return the array in an idx file of unsigned bytes, plain or gzipped (by its ending).
+    """Return the array in an idx file of unsigned bytes, plain or gzipped (by its suffix).
 
     Examples:
         >>> import tempfile
@@ -26,25 +26,26 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         try:
             return _read(cast(BinaryIO, file), path)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as broken:
-            raise ValueError(f"{path} is truncated or damaged ({broken}): get it again.") from None
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path} is truncated or damaged ({error}): get it again.") from None
 
 
 def _read(file: BinaryIO, path: Path) -> NDArray[np.uint8]:
-    head = file.read(4)
-    if len(head) < 4 or head[:2] != b"\0\0" or head[2] != _UNSIGNED_BYTE or not head[3]:
-        raise ValueError(f"{path} is no idx file of bytes: it begins with {head.hex(' ') or 'nothing'}; get it again.")
-    sizes = file.read(4 * head[3])
-    if len(sizes) < 4 * head[3]:
+    magic = file.read(4)
+    if len(magic) < 4 or magic[:2] != b"\0\0" or magic[2] != _UNSIGNED_BYTE or not magic[3]:
+        start = magic.hex(" ") or "nothing"
+        raise ValueError(f"{path} is not an idx file of bytes: it begins with {start}; get it again.")
+    sizes = file.read(4 * magic[3])
+    if len(sizes) < 4 * magic[3]:
         raise ValueError(f"{path} is truncated in its header: get it again.")
-    shape = struct.unpack(f">{head[3]}I", sizes)
+    shape = struct.unpack(f">{magic[3]}I", sizes)
     expected = math.prod(shape)
-    values = file.read(expected + 1)  # one more than there should be, to see whether there is more
+    values = file.read(expected + 1)  # one more byte, to detect a file that is too long
     if len(values) != expected:
-        begin = 4 + len(sizes)
-        found = "more" if len(values) > expected else f"{begin + len(values):,}"
+        header = 4 + len(sizes)
+        actual = "more" if len(values) > expected else f"{header + len(values):,}"
         raise ValueError(
-            f"{path} is truncated or damaged: its header announces {begin + expected:,} bytes, it has {found}; "
+            f"{path} is truncated or damaged: its header announces {header + expected:,} bytes, it has {actual}; "
             "get it again."
         )
-    return np.frombuffer(values, np.uint8).reshape(shape).copy()  # a copy, because bytes cannot be written to
+    return np.frombuffer(values, np.uint8).reshape(shape).copy()  # a copy, because bytes are read-only

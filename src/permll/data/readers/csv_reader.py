@@ -1,4 +1,8 @@
-"""CSV and TSV files as they come: any of four separators, byte order marks, Windows line ends, quotes."""
+"""Reader of CSV and TSV files with any of four separators; all cells are read as text.
+
+polars parses the cells. A pass of the csv module finds the line of each row for error messages, and rejects rows that
+are too short, which polars would fill.
+"""
 
 import csv
 import re
@@ -9,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from permll.data.readers.types import pluralize
+from permll.data.readers.raw_data import pluralize
 from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
@@ -20,12 +24,12 @@ _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
 class Cells(NamedTuple):
-    """The cells of a file, all as text without spaces around it, null where empty, and where they come from.
+    """Cells of a CSV file, as stripped text.
 
     Args:
-        frame: rows by column.
-        separator: what separates cells.
-        lines: where each row begins in the file; the first line is 1.
+        frame: rows by column; empty cells are null.
+        separator: separator of the cells.
+        lines: line number of each row; the first line of the file is 1.
     """
 
     frame: "pl.DataFrame"
@@ -34,7 +38,7 @@ class Cells(NamedTuple):
 
 
 def read_csv(path: Path) -> Cells:
-    """Return the cells of a file; blank lines are no rows."""
+    """Return the cells of a file; blank lines are ignored."""
     import polars as pl
 
     with path.open("rb") as file:
@@ -42,113 +46,119 @@ def read_csv(path: Path) -> Cells:
     if not start.strip():
         raise ValueError(f"{path} is empty: its first line must hold the column names.")
     if b"\n" not in start and b"\r" in start:
-        raise ValueError(f"{path} has line ends of old (CR alone): save it anew as CSV UTF-8.")
+        raise ValueError(f"{path} uses CR-only line endings; save it again as UTF-8 CSV.")
     try:
         separator = guess_separator(start.decode("utf-8-sig"))
         names, lines = _scan(path, separator)
     except UnicodeDecodeError:
-        raise ValueError(_not_utf8(path)) from None
+        raise ValueError(_encoding_message(path)) from None
     try:
-        frame = pl.read_csv(path, separator=separator, infer_schema_length=0, new_columns=names)  # 0: all is text
-    except pl.exceptions.PolarsError as broken:
-        raise ValueError(f"{path} cannot be read as a table: {_reason(path, str(broken))}.") from None
+        # No schema inference: types depend on the use of a column (a label or id "01" must stay text).
+        frame = pl.read_csv(path, separator=separator, infer_schema_length=0, new_columns=names)
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(f"{path} cannot be read as a table: {_parse_reason(path, str(error))}.") from None
     cells = pl.all().str.strip_chars()
     frame = frame.select(pl.when(cells != "").then(cells).otherwise(None).name.keep())
     frame = frame.filter(~pl.all_horizontal(pl.all().is_null()))
     if len(frame) != len(lines):
-        raise ValueError(f"{path} has signs that cannot be printed where a cell should be: save it anew as CSV UTF-8.")
+        raise ValueError(f"{path} contains unprintable characters between cells; save it again as UTF-8 CSV.")
     return Cells(frame, separator, lines)
 
 
 def guess_separator(header: str) -> str:
-    r"""Return which of , ; tab and | stands most often in the first line, outside quotes.
+    r"""Return the most frequent of , ; tab and | in the first line, outside quotes.
+
+    Not ``csv.Sniffer``, which also guesses letters.
 
     Examples:
         >>> guess_separator('"height, cm, by hand";label'), guess_separator("label")
         (';', ',')
     """
-    plain = re.sub(r'"[^"]*"', "", header)
-    return max(_SEPARATORS, key=plain.count)
+    unquoted = re.sub(r'"[^"]*"', "", header)
+    return max(_SEPARATORS, key=unquoted.count)
 
 
 def header_hint(names: Sequence[str]) -> str:
-    """Return a sentence for when a column was not found: perhaps the first line is no line of names.
+    """Return a hint for a column that does not exist: the first line may not hold the column names.
 
     Examples:
         >>> header_hint(["5.1", "setosa"])
-        ' The first line must hold the column names, but it seems to hold values (5.1): put a line of names above it.'
+        ' The first line must hold the column names, but seems to hold values (5.1): insert a line of names.'
         >>> header_hint(["good film", "yes"])
         ' The first line must hold the column names.'
     """
     values = [name for name in names if _NUMBER.fullmatch(name)]
-    but = f", but it seems to hold values ({', '.join(values[:3])}): put a line of names above it" if values else ""
+    but = f", but seems to hold values ({', '.join(values[:3])}): insert a line of names" if values else ""
     return f" The first line must hold the column names{but}."
 
 
 def _scan(path: Path, separator: str) -> tuple[list[str], list[int]]:
-    """Return the names of the columns and the lines that rows begin in; polars would fill up short rows unasked."""
+    """Return the column names and the line number of each row; raise if a row has too few or too many cells."""
     lines: list[int] = []
-    fewer: list[int] = []
-    more: list[int] = []
-    with _long_cells(), path.open(encoding="utf-8-sig", newline="") as file:
+    short: list[int] = []
+    long: list[int] = []
+    with _unlimited_cells(), path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=separator, strict=True)
         line = 1
         try:
             names = [name.strip() for name in next(reader)]
-            _refuse_twice(path, names)
+            _check_unique(path, names)
             line = reader.line_num + 1
             for row in reader:
                 if any(map(str.strip, row)):
                     lines.append(line)
                     if len(row) < len(names):
-                        fewer.append(line)
+                        short.append(line)
                 if len(row) > len(names):
-                    more.append(line)
+                    long.append(line)
                 line = reader.line_num + 1
-        except csv.Error as broken:
-            raise ValueError(_quotes(path, line, str(broken))) from None
-    if fewer or more:
-        wrong = [
-            f"{word} cells in {format_list(own, 'line')}" for word, own in (("fewer", fewer), ("more", more)) if own
+        except csv.Error as error:
+            raise ValueError(_quote_message(path, line, str(error))) from None
+    if short or long:
+        problems = [
+            f"{word} cells in {format_list(numbers, 'line')}"
+            for word, numbers in (("fewer", short), ("more", long))
+            if numbers
         ]
-        raise ValueError(f"{path} has {pluralize(len(names), 'column')}, but {' and '.join(wrong)}: mend those lines.")
+        columns = pluralize(len(names), "column")
+        raise ValueError(f"{path} has {columns}, but {' and '.join(problems)}: correct those lines.")
     return names, lines
 
 
-def _refuse_twice(path: Path, names: Sequence[str]) -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        hint = header_hint(twice) if any(_NUMBER.fullmatch(name) for name in twice) else ""
-        raise ValueError(f"{path} has columns of the same name: {format_list(twice, 'name')}; rename them.{hint}")
+def _check_unique(path: Path, names: Sequence[str]) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        hint = header_hint(repeated) if any(_NUMBER.fullmatch(name) for name in repeated) else ""
+        raise ValueError(f"column names of {path} must be unique; repeated: {format_list(repeated, 'name')}.{hint}")
 
 
 @contextmanager
-def _long_cells() -> Iterator[None]:
-    """Allow cells of any length: a text can be a book."""
-    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # what C holds everywhere
+def _unlimited_cells() -> Iterator[None]:
+    """Lift the csv module's limit on the length of a cell."""
+    before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # the largest C long on all platforms
     try:
         yield
     finally:
         csv.field_size_limit(before)
 
 
-def _quotes(path: Path, line: int, problem: str) -> str:
-    if "expected after" in problem:
-        return f"line {line} of {path} has something between the end of a quote and that of its cell: mend that line."
-    return f"{path} has a quote in line {line} that is never closed: mend that line."
+def _quote_message(path: Path, line: int, error: str) -> str:
+    if "expected after" in error:
+        return f"{path} has text after a closing quote in line {line}: correct that line."
+    return f"{path} has a quote in line {line} that is never closed: correct that line."
 
 
-def _reason(path: Path, problem: str) -> str:
-    """Find the quote that polars stumbles over, which stands inside a cell that does not begin with one."""
+def _parse_reason(path: Path, error: str) -> str:
+    """Return why polars failed: mostly a single quote inside an unquoted cell."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         odd = [number for number, line in enumerate(file, 1) if line.count('"') % 2]
-    return f"single quotes in {format_list(odd, 'line')}, double or remove them" if odd else problem.splitlines()[0]
+    return f"single quotes in {format_list(odd, 'line')}, double or remove them" if odd else error.splitlines()[0]
 
 
-def _not_utf8(path: Path) -> str:
+def _encoding_message(path: Path) -> str:
     with path.open("rb") as file:
         number = next((number for number, line in enumerate(file, 1) if not _is_utf8(line)), 1)
-    return f"{path} is not UTF-8 text (line {number}): save it as CSV UTF-8."
+    return f"{path} is not UTF-8 text (line {number}); save it again as UTF-8 CSV."
 
 
 def _is_utf8(line: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""From the columns of a table to features: numbers and categories, without those that can teach nothing."""
+"""Feature columns of a table: numbers and categories, without uninformative columns."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -6,60 +6,63 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from permll.data.readers.csv_types import no_value_words, not_numbers
-from permll.data.readers.types import RowRefs, leave_out
+from permll.data.readers.csv_types import find_missing_words, find_non_numeric
+from permll.data.readers.raw_data import RowRefs, left_out_entry
 from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
     import polars as pl
 
 Column = NDArray[Any]
-MARKS = ("label_original", "label_source")  # what permll apply adds: other forms of the label, nothing to learn from
-_COUNTING = 20  # so many numbers, each one more than the last, are no accident
-_DAY = {"ns": 86_400e9, "us": 86_400e6, "ms": 86_400e3}
+APPLY_COLUMNS = ("label_original", "label_source")  # added by permll apply; not features
+_MIN_ROW_NUMBERS = 20  # consecutive integers, to be taken for row numbers
+_UNITS_PER_DAY = {"ns": 86_400e9, "us": 86_400e6, "ms": 86_400e3}
 
 
-class Sorted(NamedTuple):
-    """Columns that can teach something, notes about the others, and those of the others that hold free text."""
+class FeatureColumns(NamedTuple):
+    """Informative columns, entries of ``left_out`` for the others, and the names of those that hold free text."""
 
     columns: dict[str, Column]
-    notes: list[dict[str, Any]]
+    left_out: list[dict[str, Any]]
     texts: list[str]
 
 
-def set_marks_aside(columns: Sequence["pl.Series"]) -> tuple[list["pl.Series"], list[dict[str, Any]]]:
-    """Return the columns without the marks of ``permll apply``, and a note of those.
+def drop_apply_columns(columns: Sequence["pl.Series"]) -> tuple[list["pl.Series"], list[dict[str, Any]]]:
+    """Return the columns without those of ``permll apply``, and an entry of ``left_out``.
 
     Examples:
         >>> import polars as pl
-        >>> columns, notes = set_marks_aside([pl.Series("size", [1, 2]), pl.Series("label_source", ["given", "auto"])])
-        >>> [column.name for column in columns], notes[0]["names"]
+        >>> columns, left_out = drop_apply_columns([pl.Series("size", [1, 2]), pl.Series("label_source", ["a", "b"])])
+        >>> [column.name for column in columns], left_out[0]["names"]
         (['size'], ['label_source'])
     """
-    marks = [column.name for column in columns if column.name in MARKS]
-    notes = [leave_out("column", "says what the label was", marks)] if marks else []
-    return [column for column in columns if column.name not in marks], notes
+    names = [column.name for column in columns if column.name in APPLY_COLUMNS]
+    left_out = [left_out_entry("column", "added by permll apply", names)] if names else []
+    return [column for column in columns if column.name not in names], left_out
 
 
 def to_features(
-    columns: Sequence["pl.Series"], places: RowRefs, *, keep_all: bool, decimal_comma: bool = False
-) -> Sorted:
-    """Return features by name; ``keep_all`` keeps also those that are the same or different in every row."""
-    _refuse_no_value_words(columns, places)
-    _refuse_not_numbers(columns, places, decimal_comma=decimal_comma)
+    columns: Sequence["pl.Series"], row_refs: RowRefs, *, keep_all: bool, decimal_comma: bool = False
+) -> FeatureColumns:
+    """Return features by name; ``keep_all`` also keeps columns that are constant or different in every row."""
+    _check_missing_words(columns, row_refs)
+    _check_numeric(columns, row_refs, decimal_comma=decimal_comma)
     arrays = {column.name: to_array(column) for column in columns}
-    _refuse_not_finite(columns, places)
+    _check_finite(columns, row_refs)
     if keep_all:
-        return Sorted(arrays, [], [])
-    why = {name: _useless(array) for name, array in arrays.items()}
-    reasons = list(dict.fromkeys(reason for reason in why.values() if reason))
-    notes = [leave_out("column", reason, [name for name in why if why[name] == reason]) for reason in reasons]
-    texts = [name for name, array in arrays.items() if array.dtype == object and why[name] and _is_prose(array)]
-    return Sorted({name: array for name, array in arrays.items() if not why[name]}, notes, texts)
+        return FeatureColumns(arrays, [], [])
+    reasons = {name: _why_uninformative(array) for name, array in arrays.items()}
+    left_out = [
+        left_out_entry("column", reason, [name for name in reasons if reasons[name] == reason])
+        for reason in dict.fromkeys(reasons.values())
+        if reason
+    ]
+    texts = [name for name, array in arrays.items() if array.dtype == object and reasons[name] and _is_prose(array)]
+    return FeatureColumns({name: array for name, array in arrays.items() if not reasons[name]}, left_out, texts)
 
 
 def to_array(column: "pl.Series") -> Column:
-    """Return numbers as float64, NaN where empty, dates as days since 1970; text as objects of str, "" where empty.
+    """Return numbers as float64 (NaN if empty), dates as days since 1970, text as an object array ("" if empty).
 
     Examples:
         >>> import polars as pl
@@ -68,81 +71,76 @@ def to_array(column: "pl.Series") -> Column:
     """
     import polars as pl
 
-    kind = column.dtype
-    if kind == pl.String or kind == pl.Categorical or kind == pl.Enum:
+    dtype = column.dtype
+    if dtype == pl.String or dtype == pl.Categorical or dtype == pl.Enum:
         words = np.empty(len(column), dtype=object)
         words[:] = column.cast(pl.String).fill_null("").to_list()
         return words
-    if kind == pl.Null or kind == pl.Boolean or kind.is_numeric():
+    if dtype == pl.Null or dtype == pl.Boolean or dtype.is_numeric():
         numbers = column.cast(pl.Float64)
-    elif kind == pl.Date:
+    elif dtype == pl.Date:
         numbers = column.cast(pl.Int64).cast(pl.Float64)
-    elif kind.is_temporal():
-        numbers = column.cast(pl.Int64) / _DAY[getattr(kind, "time_unit", "ns")]
+    elif dtype.is_temporal():
+        numbers = column.cast(pl.Int64) / _UNITS_PER_DAY[getattr(dtype, "time_unit", "ns")]
     else:
+        content = "values of several types" if str(dtype) == "Object" else str(dtype)
         raise ValueError(
-            f"column {column.name!r} holds {_words(kind)}, which is neither a number nor a category: choose other "
-            "columns with features=."
+            f"column {column.name!r} holds {content}, neither numbers nor categories: choose other columns with "
+            "features=."
         )
     return numbers.fill_null(float("nan")).to_numpy().astype(np.float64)
 
 
-def _words(kind: "pl.DataType") -> str:
-    return "values of several types" if str(kind) == "Object" else str(kind)
-
-
-def _refuse_no_value_words(columns: Sequence["pl.Series"], places: RowRefs) -> None:
+def _check_missing_words(columns: Sequence["pl.Series"], row_refs: RowRefs) -> None:
     import polars as pl
 
-    rows = {column.name: no_value_words(column) for column in columns if column.dtype == pl.String}
-    found = [f"{name!r} in {places.format_list(own)}" for name, own in rows.items() if own]
-    if found:
+    rows = {column.name: find_missing_words(column) for column in columns if column.dtype == pl.String}
+    cells = [f"{name!r} in {row_refs.format_list(found)}" for name, found in rows.items() if found]
+    if cells:
         raise ValueError(
-            f"there are numbers but for a word that seems to mean no value in column {'; '.join(found)}: empty those "
-            "cells."
+            f"words like NA stand for missing numbers in column {'; '.join(cells)}: leave those cells empty."
         )
 
 
-def _refuse_not_numbers(columns: Sequence["pl.Series"], places: RowRefs, *, decimal_comma: bool) -> None:
-    """Refuse columns that a few cells keep from being numbers; a column that is declared as categories may."""
+def _check_numeric(columns: Sequence["pl.Series"], row_refs: RowRefs, *, decimal_comma: bool) -> None:
+    """Raise for columns of numbers with a few other cells; columns declared as categories are accepted."""
     import polars as pl
 
-    found = []
+    problems = []
     for column in columns:
-        rows = not_numbers(column, decimal_comma=decimal_comma) if column.dtype == pl.String else []
+        rows = find_non_numeric(column, decimal_comma=decimal_comma) if column.dtype == pl.String else []
         if rows:
-            cells = [f"{places.names[row]}: {column[row]!r}" for row in rows]
-            found.append(f"column {column.name!r} holds numbers but for {format_list(cells, places.noun)}")
-    if found:
-        raise ValueError(f"{'; '.join(found)}: mend them, or empty the cells, or leave the column out with features=.")
+            cells = [f"{row_refs.names[row]}: {column[row]!r}" for row in rows]
+            problems.append(f"column {column.name!r} holds numbers except in {format_list(cells, row_refs.noun)}")
+    if problems:
+        raise ValueError(f"{'; '.join(problems)}: correct or empty those cells, or choose columns with features=.")
 
 
-def _refuse_not_finite(columns: Sequence["pl.Series"], places: RowRefs) -> None:
-    """Refuse NaN and infinity that stand in cells; an empty cell is null and was never NaN."""
-    found = []
+def _check_finite(columns: Sequence["pl.Series"], row_refs: RowRefs) -> None:
+    """Raise for NaN and infinity; an empty cell is null, not NaN."""
+    cells = []
     for column in columns:
         if column.dtype.is_float():
             rows = (~column.is_finite()).fill_null(False).arg_true().to_list()
             if rows:
-                found.append(f"{column.name!r} in {places.format_list(rows)}")
-    if found:
-        raise ValueError(f"there is NaN or infinity in column {'; '.join(found)}: empty those cells or mend them.")
+                cells.append(f"{column.name!r} in {row_refs.format_list(rows)}")
+    if cells:
+        raise ValueError(f"NaN or infinity in column {'; '.join(cells)}: correct or empty those cells.")
 
 
-def _useless(array: Column) -> str | None:
-    """Say why a column can teach nothing, if so."""
+def _why_uninformative(array: Column) -> str | None:
     if array.dtype == object:
         words = array[array != ""]
-        different = len(set(words.tolist()))
-        if different <= 1 and (different == 0 or len(words) == len(array)):
+        num_unique = len(set(words.tolist()))
+        if num_unique <= 1 and (num_unique == 0 or len(words) == len(array)):
             return "the same in every row"
-        if different == len(words):
+        if num_unique == len(words):
             return "a different text in every row"
-        return "free text" if 2 * different > len(words) and _is_prose(array) else None
-    there = array[~np.isnan(array)]
-    if len(there) == 0 or (len(there) == len(array) and (there == there[0]).all()):
+        return "free text" if 2 * num_unique > len(words) and _is_prose(array) else None
+    values = array[~np.isnan(array)]
+    if len(values) == 0 or (len(values) == len(array) and (values == values[0]).all()):
         return "the same in every row"
-    return "counts the rows" if len(array) >= _COUNTING and (np.diff(array) == 1).all() else None
+    return "row numbers" if len(array) >= _MIN_ROW_NUMBERS and (np.diff(array) == 1).all() else None
 
 
 def _is_prose(words: Column) -> bool:

@@ -1,87 +1,83 @@
-"""Images behind a position: whether they open, and the small ones into memory."""
+"""Images in files and in datasets of PIL images: opened by position, and loaded into memory if small."""
 
-import math
-import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from permll.data.decoding import to_pixels
+from permll.data.decoding import SMALL_IMAGE_SIZE as SMALL_IMAGE_SIZE
+from permll.data.decoding import DecodedImages, FileOpener, decode_images, format_reasons
 from permll.data.inputs import Images, LazyImages
-from permll.data.verify import unreadable, with_reasons
 from permll.utils.messages import format_list
-from permll.utils.progress import progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-SMALL = 64
-_MOST_BYTES = 2 << 30  # beyond that, small images too are opened when they are needed
-_GREY = ("L", "1")
-_CHUNK = 4096
 
 
-def broken(images: LazyImages, names: Sequence[str], *, skip: bool) -> dict[str, str]:
-    """Return the names of the images that cannot be read, with why; refuse them in one sentence unless ``skip``."""
-    bad = unreadable(images, names)
-    if bad and not skip:
+def check_readable(decoded: DecodedImages, names: Sequence[str], *, skip: bool) -> Mapping[str, str]:
+    """Return the names of the images that cannot be read, with the reasons; raise if there are any, unless ``skip``."""
+    errors = {names[row]: reason for row, reason in decoded.errors.items()}
+    if errors and not skip:
         raise ValueError(
-            f"{format_list(with_reasons(bad), 'image')} cannot be read: mend or replace each, or pass skip_unreadable=True "
-            "to go on without."
+            f"{format_list(format_reasons(errors), 'image')} cannot be read: repair or replace them, or pass "
+            "skip_unreadable=True to leave them out."
         )
-    if bad and len(bad) == len(names):
-        raise ValueError(f"none of the images can be read: {format_list(with_reasons(bad), 'image')}.")
-    return bad
+    if errors and len(errors) == len(names):
+        raise ValueError(f"none of the images can be read: {format_list(format_reasons(errors), 'image')}.")
+    return errors
 
 
-def small(images: LazyImages, names: Sequence[str], size: int | None = None) -> Images | LazyImages:
-    """Return the images decoded into memory if all have one size of at most 64 x 64, or are to be resized to one.
+def load_small_images(images: LazyImages, names: Sequence[str], size: int | None = None) -> Images | LazyImages:
+    """Return images in memory if all have one size of at most 64 x 64, or are resized to it; otherwise ``images``.
 
-    Images that are all grey keep their one channel. An image of another size sends all of them back as they came.
+    Each file is decoded once; the error names all images that cannot be read. Images that are all gray get one channel.
     """
-
-    def decode(row: int) -> tuple[NDArray[np.uint8], bool]:
-        try:
-            with images.open(int(images.rows[row])) as image:
-                gray = image.mode in _GREY
-                return to_pixels(image, size, images.fit), gray
-        except (OSError, ValueError, SyntaxError) as problem:  # Pillow's decoders raise all of these
-            raise ValueError(f"image {names[row]} cannot be read: {problem}; check=True lists all of these.") from None
-
-    shape = decode(0)[0].shape
-    if max(shape) > SMALL or len(images) * math.prod(shape) > _MOST_BYTES:
-        return images
-    pixels = np.empty((len(images), *shape), np.uint8)
-
-    def fill(row: int) -> bool | None:
-        decoded, gray = decode(row)
-        if decoded.shape != shape:
-            return None
-        pixels[row] = decoded
-        return gray
-
-    gray = _each(fill, len(images), "reading images")
-    if None in gray:
-        return images
-    return Images(torch.from_numpy(pixels[:, :1].copy() if all(gray) else pixels))
+    decoded = decode_images(images, size, stop_early=True)
+    if decoded.pixels is not None or len(decoded.errors) == len(images):
+        check_readable(decoded, names, skip=False)
+    return decoded.select(range(len(images)))
 
 
 def is_image(value: object) -> bool:
-    """Return whether a value is a PIL image; PIL is not imported to find out."""
+    """Return whether a value is a PIL image, without importing PIL."""
     return any(kind.__module__ == "PIL.Image" and kind.__name__ == "Image" for kind in type(value).__mro__)
 
 
-class OpenItem:
-    """Position -> PIL image, for anything with items: a list, or a data set whose items hold it under ``key``.
+def are_image_paths(values: Any) -> TypeGuard[Sequence[str | Path]]:
+    """Return whether all values are paths of images, by their suffixes.
 
-    Images are opened in threads, which a data set of somebody else's may not be made for: it is asked for one item at
-    a time.
+    Examples:
+        >>> are_image_paths(["a.png", Path("b/c.JPG")]), are_image_paths(["a.png", "no path"])
+        (True, False)
+    """
+    if not isinstance(values, list | tuple) or not values:
+        return False
+    return all(isinstance(value, str | Path) and str(value).lower().endswith(SUFFIXES) for value in values)
+
+
+def image_files(root: Path, paths: Sequence[str], where: str = "") -> LazyImages:
+    """Return the images at ``paths``; the error names all that do not exist.
+
+    Args:
+        root: absolute folder for relative paths.
+        paths: N paths, relative or absolute.
+        where: origin of the paths in the error message, like " of column 'file'".
+    """
+    files = tuple(str(Path(path).expanduser()) for path in paths)
+    missing = [path for path, file in zip(paths, files, strict=True) if not (root / file).is_file()]
+    if missing:
+        raise FileNotFoundError(f"file not found for {format_list(missing, 'image')}{where}, relative to {root}.")
+    return LazyImages(FileOpener(root, files), torch.arange(len(files)))
+
+
+class ItemOpener:
+    """Position -> PIL image, for a list or a dataset whose items hold the image under ``key``; picklable.
+
+    Images are decoded in threads, but a dataset may not be thread-safe: it is accessed by one thread at a time.
     """
 
     def __init__(self, items: Any, key: int | str | None = None) -> None:
@@ -97,18 +93,5 @@ class OpenItem:
         return f"a {type(self.items).__name__}"
 
     def __reduce__(self) -> tuple[type, tuple[Any, int | str | None]]:
-        """Leave the lock behind: it cannot be sent to workers, and each makes its own."""
-        return OpenItem, (self.items, self.key)
-
-
-def _each(work: Callable[[int], bool | None], count: int, what: str) -> list[bool | None]:
-    """Run ``work`` on 0..count-1 in threads, with a bar; end early after a None."""
-    results: list[bool | None] = []
-    with progress(what, count) as advance, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        for start in range(0, count, _CHUNK):  # a million tasks at once would be a gigabyte of them
-            for result in pool.map(work, range(start, min(start + _CHUNK, count))):
-                results.append(result)
-                advance()
-            if None in results[start:]:
-                break
-    return results
+        """Leave out the lock, which cannot be pickled."""
+        return ItemOpener, (self.items, self.key)

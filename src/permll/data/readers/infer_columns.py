@@ -1,15 +1,16 @@
-"""What a column's name says if nobody says otherwise: ``id`` holds ids, ``text`` holds the text."""
+"""Options inferred from column names: ``id`` holds the ids, ``text`` holds the text."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from permll.data.labels import is_missing
-from permll.data.readers.types import ReadOptions, assumed, leave_out
+from permll.data.readers.options import ReadOptions
+from permll.data.readers.raw_data import left_out_entry, merge_metadata
 
 
-def assume(
-    asked: ReadOptions,
+def infer_columns(
+    options: ReadOptions,
     metadata: dict[str, Any],
     label: str | None,
     columns: Sequence[str],
@@ -17,34 +18,36 @@ def assume(
     values: Callable[[str], Iterable[object]],
     is_text: Callable[[str], bool],
 ) -> tuple[ReadOptions, dict[str, Any]]:
-    """Return what was asked with what the names of ``columns`` add to it, and ``about`` with a note of that.
+    """Return the options with an id and a text column, if the column names suggest them, and updated metadata.
 
     Args:
-        asked: the keywords.
-        about: what was understood so far.
-        label: the column of labels, if there is one.
-        columns: the names of all columns.
+        options: options as given.
+        metadata: metadata so far.
+        label: label column, or None.
+        columns: names of all columns.
         values: returns the values of a column.
         is_text: returns whether a column holds text.
     """
-    taken = {label, asked.text, asked.image, *(asked.features or ())}
-    if asked.id is None and asked.ids is None:
-        there = [name for name in columns if name.lower() == "id" and name not in taken]
-        if len(there) == 1 and all_differ(values(there[0])):
-            asked, metadata = replace(asked, id=there[0]), assumed(metadata, f"column {there[0]!r} holds the ids")
-    nothing_asked = asked.text is None and asked.image is None and asked.features is None
-    if nothing_asked and "text" in columns and "text" not in (label, asked.id) and is_text("text"):
-        others = [name for name in columns if name not in ("text", label, asked.id)]
-        asked, metadata = replace(asked, text="text"), assumed(metadata, "column 'text' is the text")
-        metadata["left_out"] = [leave_out("column", "beside the text", others)] if others else []
-    return asked, metadata
+    used = {label, options.text, options.image, *(options.features or ())}
+    if options.id is None and options.ids is None:
+        matches = [name for name in columns if name.lower() == "id" and name not in used]
+        if len(matches) == 1 and are_unique(values(matches[0])):
+            options = replace(options, id=matches[0])
+            metadata = merge_metadata(metadata, {"assumed": [f"column {matches[0]!r} holds the ids"]})
+    has_inputs = options.text is not None or options.image is not None or options.features is not None
+    if not has_inputs and "text" in columns and "text" not in (label, options.id) and is_text("text"):
+        others = [name for name in columns if name not in ("text", label, options.id)]
+        options = replace(options, text="text")
+        metadata = merge_metadata(metadata, {"assumed": ["column 'text' is the text"]})
+        metadata["left_out"] = [left_out_entry("column", "besides the text", others)] if others else []
+    return options, metadata
 
 
-def all_differ(values: Iterable[object]) -> bool:
-    """Return whether values can name rows: none is missing, and none is there twice.
+def are_unique(values: Iterable[object]) -> bool:
+    """Return whether values can be ids: none is missing or repeated.
 
     Examples:
-        >>> all_differ([3, 1, 2]), all_differ(["a", "b", "a"]), all_differ(["a", None])
+        >>> are_unique([3, 1, 2]), are_unique(["a", "b", "a"]), are_unique(["a", None])
         (True, False, False)
     """
     names = list(values)

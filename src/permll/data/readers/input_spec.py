@@ -1,51 +1,51 @@
-"""What a network was trained on: what new samples are held against."""
+"""``InputSpec``: the kind and shape of inputs that a network was trained on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from permll.data.dataset import LabeledData
 from permll.data.encoding import Encoder
-from permll.data.inputs import Images, Inputs, LazyImages, Table, Texts, Vectors
+from permll.data.inputs import Fit, Images, Inputs, LazyImages, Table, Texts, Vectors
 
-INPUT_NAMES = ("text", "image", "features")
-_WORDS = {"texts": "texts", "table": "rows of a table"}
+INPUT_OPTIONS = ("text", "image", "features")
+_PHRASES = {"texts": "texts", "table": "rows of a table"}
 
 
 @dataclass(frozen=True, eq=False)
 class InputSpec:
-    """What a network was trained on, as far as new samples must be like it.
+    """Inputs that a network was trained on, which new samples must match.
 
     Args:
         kind: "images", "vectors", "texts", "table", or "items" of a PyTorch dataset.
-        shape: of one sample before any view, (C, H, W) or (F,); of what an encoder takes, once it is encoded.
-        dtype: of its numbers.
-        size: what images in files were resized to; None if they came as they were.
-        fit: how they were resized, as ``LazyImages`` says.
-        names: how columns or arrays were called: "text", "image" or "features", and "id".
-        encoder: from texts, tables or images to vectors.
+        shape: shape of one sample before any transform, (C, H, W) or (F,); with an encoder, of the encoded sample.
+        dtype: type of its numbers.
+        size: side to which images in files were resized; None for their original size.
+        fit: how they were resized, see ``LazyImages``.
+        names: names of columns or arrays: "text", "image" or "features", and "id".
+        encoder: encoder of texts, tables or images, or None.
     """
 
     kind: str
     shape: tuple[int, ...]
     dtype: str
     size: int | None = None
-    fit: Literal["stretch", "crop"] = "stretch"
+    fit: Fit = "stretch"
     names: Mapping[str, Any] = field(default_factory=dict)
     encoder: Encoder | None = None
 
     @classmethod
     def of(cls, data: LabeledData, encoder: Encoder | None, options: Mapping[str, Any]) -> "InputSpec":
-        """Look at training data after they were encoded; ``options`` are those they were read with."""
-        inputs, told = data.inputs, {**options, **data.metadata}
-        names = {key: told[key] for key in (*INPUT_NAMES, "id") if told.get(key) is not None}
+        """Describe encoded training data that was read with ``options``."""
+        inputs, known = data.inputs, {**options, **data.metadata}
+        names = {key: known[key] for key in (*INPUT_OPTIONS, "id") if known.get(key) is not None}
         if "text" in names or "image" in names:
             names.pop("features", None)
         first = inputs.batch(torch.arange(1))
         return cls(
-            kind=kind_of(inputs) if encoder is None else encoder.takes,
+            kind=input_kind(inputs) if encoder is None else encoder.takes,
             shape=tuple(first.shape[1:]),
             dtype=str(first.dtype).removeprefix("torch."),
             size=inputs.size if isinstance(inputs, LazyImages) else options.get("image_size"),
@@ -55,33 +55,33 @@ class InputSpec:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the encoder, as JSON holds it."""
+        """Return everything but the encoder as JSON values."""
         return {**{key: value for key, value in vars(self).items() if key != "encoder"}, "shape": list(self.shape)}
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any], encoder: Encoder | None) -> "InputSpec":
-        """Undo ``to_dict``."""
+        """Return the spec that ``to_dict`` saved."""
         return cls(**{**saved, "shape": tuple(saved["shape"])}, encoder=encoder)
 
     def __str__(self) -> str:
         shape = "" if self.encoder is not None else f" of {' x '.join(map(str, self.shape))}"
-        return _WORDS.get(self.kind, f"{self.kind}{shape}")
+        return _PHRASES.get(self.kind, f"{self.kind}{shape}")
 
 
-def kind_of(inputs: Inputs) -> str:
-    """Return the word for a kind of inputs."""
+def input_kind(inputs: Inputs) -> str:
+    """Return the kind of inputs: "images", "vectors", "texts", "table" or "items"."""
     kinds = {Images: "images", LazyImages: "images", Vectors: "vectors", Texts: "texts", Table: "table"}
     return kinds.get(type(inputs), "items")
 
 
-def described(inputs: Inputs) -> str:
-    """Return inputs in a few words, with their shape where they have one already.
+def describe_inputs(inputs: Inputs) -> str:
+    """Return the kind of inputs, with their shape if it is known.
 
     Examples:
-        >>> described(Vectors(torch.zeros(5, 2))), described(Texts(("good", "bad")))
+        >>> describe_inputs(Vectors(torch.zeros(5, 2))), describe_inputs(Texts(("good", "bad")))
         ('vectors of 2', 'texts')
     """
-    kind = kind_of(inputs)
+    kind = input_kind(inputs)
     if isinstance(inputs, Table | Texts | LazyImages):
-        return _WORDS.get(kind, f"{kind} in files")
+        return _PHRASES.get(kind, f"{kind} in files")
     return f"{kind} of {' x '.join(map(str, inputs.batch(torch.arange(1)).shape[1:]))}"

@@ -1,11 +1,78 @@
-"""What the keywords of ``read`` may be: a wrong one is one sentence, not an error deep inside."""
+"""Options of ``read``, and their validation."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 
-from permll.data.readers.types import Rare, ReadOptions
+from permll.utils.messages import did_you_mean
+
+Rare = Literal["refuse", "drop", "keep"]
+
+
+class ReadKeywords(TypedDict, total=False):
+    """Keywords of ``permll.data.readers.read`` that other functions pass through."""
+
+    label: str | None
+    text: str | None
+    image: str | None
+    features: Sequence[str] | str | None
+    id: str | None
+    classes: Sequence[str] | None
+    ids: Sequence[str] | None
+    no_label: object
+    rare: Rare
+    check: bool
+    skip_unreadable: bool
+    image_size: int | None
+
+
+def check_keywords(keywords: ReadKeywords, where: str) -> dict[str, Any]:
+    """Return the keywords that are not None; an unknown one raises.
+
+    Examples:
+        >>> check_keywords({"lable": "kind"}, "clean")
+        Traceback (most recent call last):
+        ...
+        TypeError: clean() got an unexpected keyword 'lable', did you mean label?
+    """
+    for name in keywords:
+        if name not in ReadKeywords.__annotations__:
+            hint = did_you_mean(name, ReadKeywords.__annotations__) or "."
+            raise TypeError(f"{where}() got an unexpected keyword {name!r}{hint}")
+    return {name: value for name, value in keywords.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Validated keywords of ``read``."""
+
+    label: str | None = None
+    text: str | None = None
+    image: str | None = None
+    features: tuple[str, ...] | None = None
+    id: str | None = None
+    classes: Sequence[str] | None = None
+    labels: Any = None
+    ids: Sequence[str] | None = None
+    no_label: object = None
+    rare: Rare = "refuse"
+    check: bool = True
+    skip_unreadable: bool = False
+    image_size: int | None = None
+
+    def reject(self, *names: str, source: str) -> None:
+        """Raise if one of the options was given: it has no meaning for ``source``."""
+        for name in names:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name}= is not supported for {source}.")
+
+    def reject_both(self, *names: str) -> None:
+        """Raise if two of the options were given: they exclude each other."""
+        given = [name for name in names if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{given[0]}= and {given[1]}= exclude each other: give one of them.")
 
 
 def parse_options(
@@ -17,63 +84,60 @@ def parse_options(
     image_size: object,
     **others: Any,
 ) -> ReadOptions:
-    """Return the keywords as a record, each of the type it must have.
+    """Return validated options.
 
     Examples:
         >>> parse_options(features="x", rare="keep", check=True, skip_unreadable=False, image_size=None).features
         ('x',)
     """
     for keyword in ("label", "text", "image", "id"):
-        _name(keyword, others.get(keyword))
+        value = others.get(keyword)
+        if value is not None and not isinstance(value, str):
+            raise ValueError(f"{keyword} must be a name (str), got {value!r:.80}.")
     for keyword in ("labels", "ids", "classes"):
-        _list(keyword, others.get(keyword))
+        _check_list(keyword, others.get(keyword))
     if others.get("classes") is not None and not isinstance(others["classes"], str):
         others["classes"] = [str(name) for name in others["classes"]]
     if rare not in get_args(Rare):
         raise ValueError(f"rare must be one of {', '.join(get_args(Rare))}; got {rare!r:.80}.")
     return ReadOptions(
-        features=_names(features),
+        features=_parse_features(features),
         rare=rare,
-        check=_truth("check", check),
-        skip_unreadable=_truth("skip_unreadable", skip_unreadable),
-        image_size=_pixels(image_size),
+        check=_parse_bool("check", check),
+        skip_unreadable=_parse_bool("skip_unreadable", skip_unreadable),
+        image_size=_parse_size(image_size),
         **others,
     )
 
 
-def _name(keyword: str, value: object) -> None:
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"{keyword} must be one name, as text; got {value!r:.80}.")
-
-
-def _names(features: object) -> tuple[str, ...] | None:
+def _parse_features(features: object) -> tuple[str, ...] | None:
     if features is None or isinstance(features, str):
         return None if features is None else (features,)
     names = tuple(features) if isinstance(features, Iterable) and not isinstance(features, Mapping) else ()
     if not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"features must be a name or a list of names, as text; got {features!r:.80}.")
+        raise ValueError(f"features must be a name or a list of names (str), got {features!r:.80}.")
     return names
 
 
-def _list(keyword: str, values: object) -> None:
-    """Refuse what has no order or no values; what kind of values there are is seen later."""
+def _check_list(keyword: str, values: object) -> None:
+    """Raise unless the values are a list or array; their types are checked later."""
     if values is None or (keyword == "classes" and isinstance(values, str)):
         return
-    what = "the names of classes in their order" if keyword == "classes" else f"one {keyword.rstrip('s')} per sample"
+    content = "class names in order" if keyword == "classes" else f"one {keyword.rstrip('s')} per sample"
     is_list = isinstance(values, Sequence) or (hasattr(values, "__len__") and hasattr(values, "__getitem__"))
     if not is_list or isinstance(values, Mapping | Set | str | bytes):
-        raise ValueError(f"{keyword} must be a list, {what}; got {values!r:.80}.")
+        raise ValueError(f"{keyword} must be a list ({content}), got {values!r:.80}.")
 
 
-def _truth(keyword: str, value: object) -> bool:
+def _parse_bool(keyword: str, value: object) -> bool:
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{keyword} must be True or False; got {value!r:.80}.")
+        raise ValueError(f"{keyword} must be True or False, got {value!r:.80}.")
     return bool(value)
 
 
-def _pixels(size: object) -> int | None:
+def _parse_size(size: object) -> int | None:
     if size is None:
         return None
     if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-        raise ValueError(f"image_size must be one number of pixels, the side of a square; got {size!r:.80}.")
+        raise ValueError(f"image_size must be a number of pixels, the side of a square; got {size!r:.80}.")
     return int(size)

@@ -1,4 +1,4 @@
-"""Arrays that have the shape of images: whole numbers 0..255 as they are, fractions 0..1 made into such."""
+"""Arrays with the shape of images: uint8, or floats in [0, 1]."""
 
 from typing import Any
 
@@ -11,30 +11,34 @@ from permll.data.inputs import Images
 from permll.utils.messages import format_list
 
 Array = NDArray[Any]
-ROUNDED = "values in [0, 1] are brightness: times 255 and rounded they are the pixels"
+ROUNDED = "values in [0, 1] were multiplied by 255 and rounded to pixels"
 _CHANNELS = (1, 3)
-_SLACK = 1e-6  # what resizing in float32 may go beyond
+_TOLERANCE = 1e-6  # of resizing in float32
 
 
-def looks_like_images(array: Array | Tensor) -> bool:
-    """Return whether an array or tensor is (N, H, W, C) or (N, C, H, W) with one or three channels.
+def has_image_shape(array: Array | Tensor) -> bool:
+    """Return whether an array is (N, H, W, C) or (N, C, H, W) with one or three channels.
 
     Examples:
-        >>> looks_like_images(np.zeros((5, 3, 8, 8))), looks_like_images(np.zeros((5, 8, 8)))
+        >>> has_image_shape(np.zeros((5, 3, 8, 8))), has_image_shape(np.zeros((5, 8, 8)))
         (True, False)
     """
     return array.ndim == 4 and (array.shape[1] in _CHANNELS or array.shape[3] in _CHANNELS)
 
 
-def from_bytes(array: Array, name: str) -> Images:
+def from_uint8(array: Array, name: str) -> Images:
     """Return uint8 (N, H, W), or with channels first or last, as images."""
-    if array.ndim == 4 and not looks_like_images(array):
+    if array.ndim == 4 and not has_image_shape(array):
         raise ValueError(f"{name} must be images of 1 or 3 channels, channels first or last, got shape {array.shape}.")
-    return Images(torch.from_numpy(np.require(_channels_first(array), requirements=["C", "W"])))
+    if array.ndim == 3:
+        array = array[:, None]
+    elif array.shape[3] in _CHANNELS:
+        array = array.transpose(0, 3, 1, 2)
+    return Images(torch.from_numpy(np.require(array, requirements=["C", "W"])))
 
 
 def from_fractions(array: Array, name: str) -> Images:
-    """Return values in [0, 1] of the shape of images as images; refuse others.
+    """Return floats in [0, 1] with the shape of images as images.
 
     Examples:
         >>> from_fractions(np.full((2, 1, 4, 4), 0.5), "x").pixels.unique()
@@ -42,20 +46,14 @@ def from_fractions(array: Array, name: str) -> Images:
     """
     bad = np.flatnonzero(~np.isfinite(array).all((1, 2, 3))).tolist()
     if bad:
-        raise ValueError(f"{name} holds NaN or infinity in {format_list(bad, 'row')}: mend or leave out those rows.")
-    least, most = float(array.min()), float(array.max())
-    if array.dtype.kind != "f" or least < -_SLACK or most > 1 + _SLACK:
+        raise ValueError(f"{name} holds NaN or infinity in {format_list(bad, 'row')}: correct or remove those rows.")
+    low, high = float(array.min()), float(array.max())
+    if array.dtype.kind != "f" or low < -_TOLERANCE or high > 1 + _TOLERANCE:
         raise ValueError(
-            f"{name} has the shape of images, {array.shape}, but holds {array.dtype} from {least:.4g} to {most:.4g}: "
-            "give uint8 or fractions in [0, 1], or flatten it to (N, F) for vectors."
+            f"{name} has the shape of images, {array.shape}, but holds {array.dtype} from {low:.4g} to {high:.4g}: "
+            "give uint8 or floats in [0, 1], or flatten it to (N, F) for vectors."
         )
     pixels = np.empty(array.shape, np.uint8)
-    for row, image in enumerate(array):  # one at a time: a copy of all in floats may not fit
+    for row, image in enumerate(array):  # one at a time: a float32 copy of all may not fit in memory
         np.rint(image.astype(np.float32) * 255, out=pixels[row], casting="unsafe")
-    return from_bytes(pixels, name)
-
-
-def _channels_first(array: Array) -> Array:
-    if array.ndim == 3:
-        return array[:, None]
-    return array.transpose(0, 3, 1, 2) if array.shape[3] in _CHANNELS else array
+    return from_uint8(pixels, name)

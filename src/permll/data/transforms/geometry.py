@@ -1,4 +1,4 @@
-"""Where pixels go: windows, mirror images and affine maps of whole batches (B, C, H, W), one for each image."""
+"""Geometric operations on whole batches (B, C, H, W): padding, crops, flips and affine maps, one per image."""
 
 from typing import Literal
 
@@ -10,7 +10,9 @@ Padding = Literal["zero", "reflect"]
 
 
 def pad(x: Tensor, width: int, mode: Padding) -> Tensor:
-    """Return (B, C, H + 2 width, W + 2 width), the border black or a mirror image without the edge pixels.
+    """Return (B, C, H + 2 width, W + 2 width), padded with zeros or by reflection without the edge pixels.
+
+    The reflection of ``torch.nn.functional.pad`` supports uint8 only in recent versions and on the CPU.
 
     Examples:
         >>> pad(torch.tensor([[[[1, 2, 3]] * 3]]), 1, "reflect")[0, 0, 1]
@@ -20,40 +22,39 @@ def pad(x: Tensor, width: int, mode: Padding) -> Tensor:
         return x
     if mode == "reflect" and width >= min(x.shape[2:]):
         raise ValueError(f"reflect padding of {width} needs larger images than {x.shape[2]} x {x.shape[3]} pixels.")
-    padded = x.new_zeros(*x.shape[:2], x.shape[2] + 2 * width, x.shape[3] + 2 * width)
-    padded[:, :, width:-width, width:-width] = x
+    padded = torch.nn.functional.pad(x, (width, width, width, width))
     if mode == "reflect":
-        for axis in (3, 2):  # the upper and lower border then mirror the left and right ones too
+        for axis in (3, 2):  # the upper and lower border then reflect the left and right ones too
             side, last = padded.transpose(3, axis), padded.shape[axis] - 1
             side[..., :width] = side[..., width + 1 : 2 * width + 1].flip(3)
             side[..., last - width + 1 :] = side[..., last - 2 * width : last - width].flip(3)
     return padded
 
 
-def windows(x: Tensor, top: Tensor, left: Tensor, height: int, width: int) -> Tensor:
-    """Return from each image its window (height, width) whose upper left corner is at ``top``, ``left`` (B,).
+def crop(x: Tensor, top: Tensor, left: Tensor, height: int, width: int) -> Tensor:
+    """Return from each image the crop (height, width) whose upper left corner is at ``top``, ``left`` (B,).
 
     Examples:
-        >>> windows(torch.arange(9).reshape(1, 1, 3, 3), torch.tensor([1]), torch.tensor([0]), 2, 2).flatten().tolist()
+        >>> crop(torch.arange(9).reshape(1, 1, 3, 3), torch.tensor([1]), torch.tensor([0]), 2, 2).flatten().tolist()
         [3, 4, 6, 7]
     """
-    sliding = x.unfold(2, height, 1).unfold(3, width, 1)  # (B, C, tops, lefts, height, width), a view
-    if x.device.type == "cpu":  # NumPy moves whole lines here, several times as fast as torch's indexing
-        return torch.from_numpy(sliding.numpy()[np.arange(len(x)), :, top.numpy(), left.numpy()])
-    return sliding[torch.arange(len(x), device=x.device), :, top, left]
+    windows = x.unfold(2, height, 1).unfold(3, width, 1)  # (B, C, tops, lefts, height, width), a view
+    if x.device.type == "cpu":  # NumPy copies whole lines, several times as fast as torch's indexing
+        return torch.from_numpy(windows.numpy()[np.arange(len(x)), :, top.numpy(), left.numpy()])
+    return windows[torch.arange(len(x), device=x.device), :, top, left]
 
 
-def mirror(x: Tensor, which: Tensor) -> Tensor:
-    """Return the batch with the images where ``which`` (B,) is true flipped left to right."""
+def horizontal_flip(x: Tensor, mask: Tensor) -> Tensor:
+    """Return the batch with the images where ``mask`` (B,) is true flipped left to right."""
     both = torch.cat([x, x.flip(3)])
-    return both.index_select(0, torch.arange(len(x), device=x.device) + len(x) * which)
+    return both.index_select(0, torch.arange(len(x), device=x.device) + len(x) * mask)
 
 
 def affine(x: Tensor, matrix: Tensor, fill: int) -> Tensor:
-    """Move pixels by the nearest neighbour: the value at (x, y) comes from ``matrix`` (B, 2, 3) times (x, y, 1).
+    """Apply affine maps by nearest neighbor: the value at (x, y) comes from ``matrix`` (B, 2, 3) times (x, y, 1).
 
-    Coordinates count from the upper left corner of the image, a pixel's centre lies at half numbers. What comes from
-    outside becomes ``fill``.
+    Coordinates start at the upper left corner of the image; pixel centers are at half-integers. Pixels from outside the
+    image become ``fill``.
     """
     height, width = x.shape[2:]
     ys, xs = torch.meshgrid(
@@ -63,28 +64,28 @@ def affine(x: Tensor, matrix: Tensor, fill: int) -> Tensor:
     source = (matrix.float() @ grid).floor().long()  # (B, 2, H W)
     column, row = source[:, 0], source[:, 1]
     outside = (column < 0) | (column >= width) | (row < 0) | (row >= height)
-    place = (row * width + column).masked_fill_(outside, height * width)  # one pixel more, that holds the fill
+    position = (row * width + column).masked_fill_(outside, height * width)  # of one more pixel, which is the fill
     pixels = torch.cat([x.flatten(2), x.new_full((*x.shape[:2], 1), fill)], 2)
-    return pixels.gather(2, place[:, None].expand(-1, x.shape[1], -1)).view_as(x)
+    return pixels.gather(2, position[:, None].expand(-1, x.shape[1], -1)).view_as(x)
 
 
-def shear_matrix(across: Tensor, down: Tensor) -> Tensor:
-    """Return matrices (B, 2, 3) that shear about the upper left corner: x + across * y, y + down * x."""
-    one, zero = torch.ones_like(across), torch.zeros_like(across)
-    return torch.stack([torch.stack([one, across, zero], -1), torch.stack([down, one, zero], -1)], 1)
+def shear_matrix(x_shear: Tensor, y_shear: Tensor) -> Tensor:
+    """Return matrices (B, 2, 3) that shear about the upper left corner: x + x_shear * y, y + y_shear * x."""
+    one, zero = torch.ones_like(x_shear), torch.zeros_like(x_shear)
+    return torch.stack([torch.stack([one, x_shear, zero], -1), torch.stack([y_shear, one, zero], -1)], 1)
 
 
-def shift_matrix(right: Tensor, down: Tensor) -> Tensor:
-    """Return matrices (B, 2, 3) that move an image left by ``right`` and up by ``down`` pixels."""
-    one, zero = torch.ones_like(right), torch.zeros_like(right)
-    return torch.stack([torch.stack([one, zero, right], -1), torch.stack([zero, one, down], -1)], 1)
+def translation_matrix(x_shift: Tensor, y_shift: Tensor) -> Tensor:
+    """Return matrices (B, 2, 3) that shift an image left by ``x_shift`` and up by ``y_shift`` pixels."""
+    one, zero = torch.ones_like(x_shift), torch.zeros_like(x_shift)
+    return torch.stack([torch.stack([one, zero, x_shift], -1), torch.stack([zero, one, y_shift], -1)], 1)
 
 
-def turn_matrix(degrees: Tensor, height: int, width: int) -> Tensor:
-    """Return matrices (B, 2, 3) that turn an image about its middle, against the clock for positive ``degrees``."""
+def rotation_matrix(degrees: Tensor, height: int, width: int) -> Tensor:
+    """Return matrices (B, 2, 3) that rotate an image about its center, counterclockwise for positive ``degrees``."""
     angle = torch.deg2rad(degrees)
     cos, sin = angle.cos(), angle.sin()
     x, y = width / 2, height / 2
-    across = torch.stack([cos, -sin, x - cos * x + sin * y], -1)
-    down = torch.stack([sin, cos, y - sin * x - cos * y], -1)
-    return torch.stack([across, down], 1)
+    first = torch.stack([cos, -sin, x - cos * x + sin * y], -1)
+    second = torch.stack([sin, cos, y - sin * x - cos * y], -1)
+    return torch.stack([first, second], 1)

@@ -1,8 +1,7 @@
-"""Steps of an image's view, each a small record that says what is done and, called with a batch and its keys, does it.
+"""Transforms of image batches.
 
-A view is called as ``view(batch, keys)``: the batch is (B, C, H, W), the keys (B,) are all the chance there is and stay
-on the CPU wherever the batch is. A step that needs no chance ignores them. ``Chain`` puts steps one after the other and
-is itself a view.
+A transform is called as ``transform(batch, keys)``: the batch is (B, C, H, W); the keys (B,), on the CPU, determine all
+random draws. torchvision's transforms draw from global random state, one image at a time.
 """
 
 from collections.abc import Callable
@@ -11,18 +10,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from permll.data.transforms.counter_rng import fold, uniform
-from permll.data.transforms.geometry import Padding, mirror, pad, windows
+from permll.data.transforms.counter_rng import fold_in, uniform
+from permll.data.transforms.geometry import Padding, crop, horizontal_flip, pad
 
 Transform = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Chain:
-    """Steps one after the other, each with draws of its own.
+class Compose:
+    """Transforms one after the other, with independent draws.
 
     Examples:
-        >>> view = Chain(Crop(padding=4), Flip(), Normalize((0.5,), (0.25,)))
+        >>> view = Compose(RandomCrop(padding=4), RandomHorizontalFlip(), Normalize((0.5,), (0.25,)))
         >>> view(torch.zeros(2, 1, 28, 28, dtype=torch.uint8), torch.tensor([1, 2])).unique()
         tensor([-2.])
     """
@@ -33,15 +32,15 @@ class Chain:
         object.__setattr__(self, "steps", steps)
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
-        """Return the batch after all steps."""
+        """Return the batch after all transforms."""
         for number, step in enumerate(self.steps):
-            batch = step(batch, fold(keys, number))
+            batch = step(batch, fold_in(keys, number))
         return batch
 
 
 @dataclass(frozen=True)
-class Crop:
-    """A window at random: of the image's own size after padding it, or ``size`` pixels square out of a larger image."""
+class RandomCrop:
+    """Random crop of ``size`` x ``size`` pixels, or of the original size after padding."""
 
     size: int | None = None
     padding: int = 0
@@ -51,64 +50,61 @@ class Crop:
         """Return (B, C, size, size)."""
         height, width = (self.size, self.size) if self.size else tuple(batch.shape[2:])
         batch = pad(batch, self.padding, self.mode)
-        rooms = [have - want + 1 for have, want in zip(batch.shape[2:], (height, width), strict=True)]
-        if min(rooms) < 1:
-            raise ValueError(
-                f"a crop of {height} x {width} does not fit into {batch.shape[2]} x {batch.shape[3]} pixels."
-            )
-        top, left = (uniform(keys, 2) * torch.tensor(rooms)).long().to(batch.device).unbind(1)
-        return windows(batch, top, left, height, width)
+        choices = [length - size + 1 for length, size in zip(batch.shape[2:], (height, width), strict=True)]
+        if min(choices) < 1:
+            raise ValueError(f"a crop of {height} x {width} is larger than images of {_size(batch)} pixels.")
+        top, left = (uniform(keys, 2) * torch.tensor(choices)).long().to(batch.device).unbind(1)
+        return crop(batch, top, left, height, width)
 
 
 @dataclass(frozen=True)
 class CenterCrop:
-    """The middle of the image, ``size`` pixels square."""
+    """Central crop of ``size`` x ``size`` pixels."""
 
     size: int
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:  # noqa: ARG002
         """Return (B, C, size, size)."""
-        top, left = ((have - self.size) // 2 for have in batch.shape[2:])
+        top, left = ((length - self.size) // 2 for length in batch.shape[2:])
         if min(top, left) < 0:
-            raise ValueError(f"a crop of {self.size} pixels does not fit into {batch.shape[2]} x {batch.shape[3]}.")
+            raise ValueError(f"a crop of {self.size} x {self.size} is larger than images of {_size(batch)} pixels.")
         return batch[:, :, top : top + self.size, left : left + self.size]
 
 
 @dataclass(frozen=True)
-class Flip:
-    """A mirror image, left for right, of a share ``chance`` of the images."""
+class RandomHorizontalFlip:
+    """Horizontal flip with probability ``p``."""
 
-    chance: float = 0.5
+    p: float = 0.5
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
-        """Return the batch, some of it mirrored."""
-        return mirror(batch, (uniform(keys, 1)[:, 0] < self.chance).to(batch.device))
+        """Return the batch with some images flipped."""
+        return horizontal_flip(batch, (uniform(keys, 1)[:, 0] < self.p).to(batch.device))
 
 
 @dataclass(frozen=True)
 class Cutout:
-    """A square hole, ``size`` pixels wide, around a random pixel; at the border part of it falls outside.
+    """Square of ``size`` pixels around a random pixel, filled with ``fill``; at the border part of it lies outside.
 
-    After ``Normalize`` a ``fill`` of 0 is the mean colour, as published.
+    After ``Normalize``, a ``fill`` of 0 is the mean color, as published.
     """
 
     size: int
     fill: float = 0.0
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
-        """Return the batch with a hole in each image."""
-        inside = []
+        """Return the batch with a filled square in each image."""
+        masks = []
         for draw, length in zip(uniform(keys, 2).to(batch.device).unbind(1), batch.shape[2:], strict=True):
             first = (draw[:, None] * length).long() - self.size // 2
-            places = torch.arange(length, device=batch.device)
-            inside.append((places >= first) & (places < first + self.size))
-        hole = inside[0][:, None, :, None] & inside[1][:, None, None, :]
-        return batch.masked_fill(hole, self.fill)
+            positions = torch.arange(length, device=batch.device)
+            masks.append((positions >= first) & (positions < first + self.size))
+        return batch.masked_fill(masks[0][:, None, :, None] & masks[1][:, None, None, :], self.fill)
 
 
 @dataclass(frozen=True)
 class Normalize:
-    """From uint8 to float32: (value / 255 - mean) / std, channel by channel."""
+    """From uint8 to float32: (value / 255 - mean) / std, per channel."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -116,8 +112,10 @@ class Normalize:
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:  # noqa: ARG002
         """Return float32 (B, C, H, W)."""
         if batch.dtype != torch.uint8:
-            raise TypeError(
-                f"Normalize takes uint8 images, got {batch.dtype}: it comes once, and after all that need them."
-            )
+            raise TypeError(f"Normalize takes uint8 images, got {batch.dtype}: use it once, after uint8 transforms.")
         mean, std = (torch.tensor(values, device=batch.device)[:, None, None] for values in (self.mean, self.std))
         return batch.to(torch.float32).mul_(1 / (255 * std)).sub_(mean / std)
+
+
+def _size(batch: Tensor) -> str:
+    return f"{batch.shape[2]} x {batch.shape[3]}"

@@ -1,4 +1,4 @@
-"""Mixup: pairs of samples of one batch, and their targets, blended."""
+"""Mixup: convex combinations of pairs of samples in a batch, and of their targets."""
 
 from typing import NamedTuple
 
@@ -6,28 +6,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from permll.functional.mixup import blend
+from permll.functional.mixup import mixup_blend
 
 
 class Mix(NamedTuple):
-    """Who is blended with whom, and how much of the first remains. The same mix goes over inputs and targets."""
+    """Partners and coefficients of a mixup; apply the same mix to inputs and targets."""
 
     partner: Tensor  # (B,) int64
-    share: Tensor  # (B,) float32 in [0, 1]
+    lam: Tensor  # (B,) float32 in [0, 1]
 
     def __call__(self, values: Tensor) -> Tensor:
-        """Return share * values + (1 - share) * values of the partners, for values (B, ...)."""
-        return blend(values, self.partner.to(values.device), self.share.to(values.device))
+        """Return lam * values + (1 - lam) * values[partner], for values (B, ...)."""
+        return mixup_blend(values, self.partner.to(values.device), self.lam.to(values.device))
 
 
 def mixup(keys: Tensor, alpha: float, *, per_sample: bool = False, keep_first: bool = False) -> Mix:
-    """Return a mix whose shares come from Beta(alpha, alpha): one for the batch, or one ``per_sample``.
+    """Draw a mix with lam from Beta(alpha, alpha): one for the batch, or one ``per_sample``.
 
     Args:
-        keys: (B,) of the batch's visits: the same keys, the same mix.
-        alpha: > 0. Small: mostly one of the two; large: mostly half and half.
-        per_sample: draw a share for each sample.
-        keep_first: take max(share, 1 - share), so that a mix stays nearer to its own sample than to its partner.
+        keys: (B,) keys of the batch; they determine the mix.
+        alpha: parameter of the Beta distribution, > 0.
+        per_sample: draw lam for each sample.
+        keep_first: use max(lam, 1 - lam), so that a mix is nearer to its own sample than to its partner.
 
     Examples:
         >>> mix = mixup(torch.tensor([3, 4, 5]), alpha=4.0)
@@ -35,11 +35,11 @@ def mixup(keys: Tensor, alpha: float, *, per_sample: bool = False, keep_first: b
         tensor([1., 1., 1.])
     """
     if alpha <= 0:
-        raise ValueError(f"mixup's alpha must be positive, got {alpha}: without mixup, do not mix.")
-    # One generator for the batch, told apart by all its keys: Beta numbers need a varying number of draws each.
+        raise ValueError(f"mixup's alpha must be positive, got {alpha}.")
+    # One generator for the batch, seeded by all its keys: a Beta draw consumes a varying number of random numbers.
     generator = np.random.default_rng(keys.numpy().view(np.uint64))
-    share = generator.beta(alpha, alpha, len(keys) if per_sample else 1)
+    lam = generator.beta(alpha, alpha, len(keys) if per_sample else 1)
     if keep_first:
-        share = np.maximum(share, 1 - share)
+        lam = np.maximum(lam, 1 - lam)
     partner = torch.from_numpy(generator.permutation(len(keys)))
-    return Mix(partner, torch.from_numpy(share).float().expand(len(keys)))
+    return Mix(partner, torch.from_numpy(lam).float().expand(len(keys)))

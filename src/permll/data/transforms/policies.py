@@ -1,6 +1,6 @@
-"""Strong views: RandAugment and the CIFAR policy of AutoAugment, on whole batches.
+"""RandAugment and the CIFAR-10 policy of AutoAugment, on whole batches.
 
-Every image draws its own operations. Images that drew the same one are worked on together.
+Every image draws its own operations; images with the same operation are processed together.
 """
 
 from collections.abc import Callable
@@ -10,38 +10,38 @@ import torch
 from torch import Tensor
 
 from permll.data.transforms import color
-from permll.data.transforms.counter_rng import fold, uniform, whole
-from permll.data.transforms.geometry import affine, shear_matrix, shift_matrix, turn_matrix
+from permll.data.transforms.counter_rng import fold_in, randint, uniform
+from permll.data.transforms.geometry import affine, rotation_matrix, shear_matrix, translation_matrix
 
-FILL = 128  # grey: what comes into the picture from outside
+FILL = 128  # gray, for pixels from outside the image
 
-# Operations come in three forms, so that images that drew different ones can still be worked on together. All take a
-# strength (B,) in [0, 1], most also a sign (B,) of -1 or 1. Strength 1: shear by 0.3, move by 150/331 of the size, turn
-# by 30 degrees, blend by 0.9, keep 4 bits, invert all.
-MOVES: dict[str, Callable[[Tensor, int, int], Tensor]] = {  # signed strength, height, width -> matrix
-    "shear_x": lambda s, _h, _w: shear_matrix(0.3 * s, 0 * s),
-    "shear_y": lambda s, _h, _w: shear_matrix(0 * s, 0.3 * s),
-    "translate_x": lambda s, _h, w: shift_matrix((150 / 331 * w * s).trunc(), 0 * s),
-    "translate_y": lambda s, h, _w: shift_matrix(0 * s, (150 / 331 * h * s).trunc()),
-    "rotate": lambda s, h, w: turn_matrix(30 * s, h, w),
+# Operations come in three forms, so that different ones can still be processed together. All take a magnitude (B,) in
+# [0, 1], most also a sign (B,) of -1 or 1. Magnitude 1: shear by 0.3, shift by 150/331 of the size, rotate by 30
+# degrees, blend by 0.9, keep 4 bits, invert all.
+GEOMETRIC_OPS: dict[str, Callable[[Tensor, int, int], Tensor]] = {  # signed magnitude, height, width -> matrix
+    "shear_x": lambda m, _h, _w: shear_matrix(0.3 * m, 0 * m),
+    "shear_y": lambda m, _h, _w: shear_matrix(0 * m, 0.3 * m),
+    "translate_x": lambda m, _h, w: translation_matrix((150 / 331 * w * m).trunc(), 0 * m),
+    "translate_y": lambda m, h, _w: translation_matrix(0 * m, (150 / 331 * h * m).trunc()),
+    "rotate": lambda m, h, w: rotation_matrix(30 * m, h, w),
 }
-BLENDS: dict[str, Callable[[Tensor], Tensor]] = {  # images -> what they are blended with
+BLEND_OPS: dict[str, Callable[[Tensor], Tensor]] = {  # images -> images to blend with
     "brightness": torch.zeros_like,
     "color": lambda x: color.gray(x).expand_as(x),
     "contrast": color.mean_gray,
     "sharpness": color.smooth,
 }
-CHANGES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # images, strength -> images
-    "posterize": lambda x, s: color.posterize(x, 8 - (4 * s).round()),
-    "solarize": lambda x, s: color.solarize(x, 255 * (1 - s)),
-    "autocontrast": lambda x, _s: color.autocontrast(x),
-    "equalize": lambda x, _s: color.equalize(x),
-    "invert": lambda x, _s: color.invert(x),
+PIXEL_OPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {  # images, magnitude -> images
+    "posterize": lambda x, m: color.posterize(x, 8 - (4 * m).round()),
+    "solarize": lambda x, m: color.solarize(x, 255 * (1 - m)),
+    "autocontrast": lambda x, _m: color.autocontrast(x),
+    "equalize": lambda x, _m: color.equalize(x),
+    "invert": lambda x, _m: color.invert(x),
 }
-OPERATIONS = ("identity", *MOVES, *BLENDS, *CHANGES)
-_RANDOM = len(OPERATIONS) - 1  # RandAugment draws from all but the last, invert
+OPERATIONS = ("identity", *GEOMETRIC_OPS, *BLEND_OPS, *PIXEL_OPS)
+_NUM_RANDOM = len(OPERATIONS) - 1  # RandAugment draws from all but the last, invert
 
-# The 25 pairs found for CIFAR-10: (operation, chance, strength in ninths).
+# The 25 sub-policies for CIFAR-10: two of (operation, probability, magnitude in ninths).
 CIFAR_POLICY: tuple[tuple[tuple[str, float, int], tuple[str, float, int]], ...] = (
     (("invert", 0.1, 7), ("contrast", 0.2, 6)), (("rotate", 0.7, 2), ("translate_x", 0.3, 9)),
     (("sharpness", 0.8, 1), ("sharpness", 0.9, 3)), (("shear_y", 0.5, 8), ("translate_y", 0.7, 9)),
@@ -61,91 +61,85 @@ CIFAR_POLICY: tuple[tuple[tuple[str, float, int], tuple[str, float, int]], ...] 
 
 @dataclass(frozen=True)
 class RandAugment:
-    """``operations`` random operations in turn on each image, all of one ``strength`` in [0, 1].
+    """``num_ops`` random operations in turn on each image, all of one ``magnitude`` in [0, 1].
 
-    The published settings count strength in 30ths: 9 of 30 is 0.3.
+    The published settings count the magnitude in 30ths: 9 of 30 is 0.3.
     """
 
-    operations: int = 2
-    strength: float = 0.3
+    num_ops: int = 2
+    magnitude: float = 0.3
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
-        """Return the batch, uint8 as it came."""
-        strength = torch.full((len(batch),), self.strength)
-        for number in range(self.operations):
-            own = fold(keys, number)
-            batch = apply_operations(batch, whole(own, _RANDOM), strength, _signs(own))
+        """Return the batch, uint8."""
+        magnitude = torch.full((len(batch),), self.magnitude)
+        for number in range(self.num_ops):
+            op_keys = fold_in(keys, number)
+            batch = apply_operations(batch, randint(op_keys, _NUM_RANDOM), magnitude, _signs(op_keys))
         return batch
 
 
 @dataclass(frozen=True)
 class AutoAugment:
-    """The policy that AutoAugment found for CIFAR-10: one of 25 pairs of operations for each image."""
+    """AutoAugment's policy for CIFAR-10: one of 25 pairs of operations for each image."""
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
-        """Return the batch, uint8 as it came."""
-        pair = whole(fold(keys, 2), len(CIFAR_POLICY))
-        for place in (0, 1):
-            own = fold(keys, place)
-            table = [sub[place] for sub in CIFAR_POLICY]
+        """Return the batch, uint8."""
+        pair = randint(fold_in(keys, 2), len(CIFAR_POLICY))
+        for number in (0, 1):
+            op_keys = fold_in(keys, number)
+            table = [sub_policy[number] for sub_policy in CIFAR_POLICY]
             operation = torch.tensor([OPERATIONS.index(name) for name, _, _ in table])[pair]
-            chance = torch.tensor([chance for _, chance, _ in table])[pair]
-            strength = torch.tensor([level / 9 for _, _, level in table])[pair]
-            skipped = uniform(fold(own, 0), 1)[:, 0] >= chance
-            operation = operation.masked_fill(skipped, OPERATIONS.index("identity"))
-            batch = apply_operations(batch, operation, strength, _signs(own))
+            probability = torch.tensor([p for _, p, _ in table])[pair]
+            magnitude = torch.tensor([level / 9 for _, _, level in table])[pair]
+            skip = uniform(fold_in(op_keys, 0), 1)[:, 0] >= probability
+            operation = operation.masked_fill(skip, OPERATIONS.index("identity"))
+            batch = apply_operations(batch, operation, magnitude, _signs(op_keys))
         return batch
 
 
-def apply_operations(batch: Tensor, operation: Tensor, strength: Tensor, sign: Tensor) -> Tensor:
-    """Return the batch with operation number ``operation`` (B,) of ``OPERATIONS`` done to each image."""
+def apply_operations(batch: Tensor, operation: Tensor, magnitude: Tensor, sign: Tensor) -> Tensor:
+    """Return the batch with operation number ``operation`` (B,) of ``OPERATIONS`` applied to each image."""
     if batch.dtype != torch.uint8:
-        raise TypeError(f"policies work on uint8 images, before Normalize; got {batch.dtype}.")
+        raise TypeError(f"augmentation policies take uint8 images, before Normalize; got {batch.dtype}.")
     if len(batch) == 0:
         return batch
-    drawn = {OPERATIONS[number]: _where(operation == number) for number in operation.unique().tolist()}
-    # The draws were made on the CPU; from here on all happens where the images are.
-    drawn = {name: rows.to(batch.device) for name, rows in drawn.items()}
-    strength, sign = strength.to(batch.device), sign.to(batch.device)
-    parts = [_moved, _blended, _changed, _left]
-    done = [piece for part in parts for piece in part(batch, drawn, strength, sign)]
-    order = torch.cat([rows for rows, _ in done]).argsort()  # far faster than writing the pieces into their places
-    return torch.cat([images for _, images in done]).index_select(0, order)
+    # The draws were made on the CPU; from here on all happens on the device of the images.
+    rows_by_op = {
+        OPERATIONS[number]: (operation == number).nonzero()[:, 0].to(batch.device)
+        for number in operation.unique().tolist()
+    }
+    magnitude, sign = magnitude.to(batch.device), sign.to(batch.device)
+    pieces = [piece for apply in (_geometric, _blend, _pixel) for piece in apply(batch, rows_by_op, magnitude, sign)]
+    pieces += [(rows, batch.index_select(0, rows)) for name, rows in rows_by_op.items() if name == "identity"]
+    order = torch.cat([rows for rows, _ in pieces]).argsort()  # far faster than writing the pieces into the batch
+    return torch.cat([images for _, images in pieces]).index_select(0, order)
 
 
-Pieces = list[tuple[Tensor, Tensor]]  # rows of the batch, and what became of them
+Pieces = list[tuple[Tensor, Tensor]]  # rows of the batch, and their images
 
 
-def _moved(batch: Tensor, drawn: dict[str, Tensor], strength: Tensor, sign: Tensor) -> Pieces:
-    own = {name: rows for name, rows in drawn.items() if name in MOVES}
-    if not own:
+def _geometric(batch: Tensor, rows_by_op: dict[str, Tensor], magnitude: Tensor, sign: Tensor) -> Pieces:
+    ops = {name: rows for name, rows in rows_by_op.items() if name in GEOMETRIC_OPS}
+    if not ops:
         return []
-    matrix = torch.cat([MOVES[name]((strength * sign)[rows], *batch.shape[2:]) for name, rows in own.items()])
-    rows = torch.cat(list(own.values()))
-    return [(rows, affine(batch.index_select(0, rows), matrix, FILL))]
+    matrix = torch.cat([GEOMETRIC_OPS[name]((magnitude * sign)[rows], *batch.shape[2:]) for name, rows in ops.items()])
+    chosen = torch.cat(list(ops.values()))
+    return [(chosen, affine(batch.index_select(0, chosen), matrix, FILL))]
 
 
-def _blended(batch: Tensor, drawn: dict[str, Tensor], strength: Tensor, sign: Tensor) -> Pieces:
-    own = {name: rows for name, rows in drawn.items() if name in BLENDS}
-    if not own:
+def _blend(batch: Tensor, rows_by_op: dict[str, Tensor], magnitude: Tensor, sign: Tensor) -> Pieces:
+    ops = {name: rows for name, rows in rows_by_op.items() if name in BLEND_OPS}
+    if not ops:
         return []
-    other = torch.cat([BLENDS[name](batch.index_select(0, rows)) for name, rows in own.items()])
-    rows = torch.cat(list(own.values()))
-    return [(rows, color.blend(other, batch.index_select(0, rows), (1 + 0.9 * strength * sign)[rows]))]
+    other = torch.cat([BLEND_OPS[name](batch.index_select(0, rows)) for name, rows in ops.items()])
+    chosen = torch.cat(list(ops.values()))
+    return [(chosen, color.blend(other, batch.index_select(0, chosen), (1 + 0.9 * magnitude * sign)[chosen]))]
 
 
-def _changed(batch: Tensor, drawn: dict[str, Tensor], strength: Tensor, _sign: Tensor) -> Pieces:
-    own = {name: rows for name, rows in drawn.items() if name in CHANGES}
-    return [(rows, CHANGES[name](batch.index_select(0, rows), strength[rows])) for name, rows in own.items()]
-
-
-def _left(batch: Tensor, drawn: dict[str, Tensor], _strength: Tensor, _sign: Tensor) -> Pieces:
-    return [(rows, batch.index_select(0, rows)) for name, rows in drawn.items() if name == "identity"]
-
-
-def _where(mask: Tensor) -> Tensor:
-    return mask.nonzero()[:, 0]
+def _pixel(batch: Tensor, rows_by_op: dict[str, Tensor], magnitude: Tensor, _sign: Tensor) -> Pieces:
+    ops = {name: rows for name, rows in rows_by_op.items() if name in PIXEL_OPS}
+    return [(rows, PIXEL_OPS[name](batch.index_select(0, rows), magnitude[rows])) for name, rows in ops.items()]
 
 
 def _signs(keys: Tensor) -> Tensor:
-    return 1 - 2 * whole(fold(keys, 1), 2).float()
+    return 1 - 2 * randint(fold_in(keys, 1), 2).float()

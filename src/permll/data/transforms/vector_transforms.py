@@ -1,15 +1,15 @@
-"""Steps of the views of vectors and encoded tables: noise on every value, and features that go missing."""
+"""Transforms of feature vectors and encoded tables."""
 
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from permll.data.transforms.counter_rng import fold, normal, uniform
+from permll.data.transforms.counter_rng import fold_in, normal, uniform
 
 
 @dataclass(frozen=True, eq=False)
 class Standardize:
-    """(value - mean) / std, column by column; mean and std are (F,)."""
+    """(value - mean) / std per column; mean and std are (F,)."""
 
     mean: Tensor
     std: Tensor
@@ -20,8 +20,8 @@ class Standardize:
 
 
 @dataclass(frozen=True)
-class Jitter:
-    """Normal noise of standard deviation ``std`` on every value: give it standardised values."""
+class GaussianNoise:
+    """Additive Gaussian noise of standard deviation ``std``, for standardized values."""
 
     std: float
 
@@ -32,21 +32,21 @@ class Jitter:
 
 
 @dataclass(frozen=True, eq=False)
-class Drop:
-    """Each feature is set to 0, the mean of standardised values, with probability ``chance``.
+class FeatureDropout:
+    """Sets each feature to 0, the mean of standardized values, with probability ``p``.
 
     Args:
-        chance: in [0, 1).
-        features: (F,) which feature each column belongs to; columns of one feature go together.
+        p: probability in [0, 1).
+        features: (F,) index of the feature of each column; columns of one feature are dropped together.
     """
 
-    chance: float
+    p: float
     features: Tensor | None = None
 
     def __call__(self, batch: Tensor, keys: Tensor) -> Tensor:
-        """Return the batch with some features gone."""
+        """Return the batch with some features set to 0."""
         count = batch.shape[1] if self.features is None else int(self.features.max()) + 1
-        gone = uniform(fold(keys, 0), count) < self.chance
+        dropped = uniform(fold_in(keys, 0), count) < self.p
         if self.features is not None:
-            gone = gone[:, self.features.cpu()]
-        return batch.masked_fill(gone.to(batch.device), 0.0)
+            dropped = dropped[:, self.features.cpu()]
+        return batch.masked_fill(dropped.to(batch.device), 0.0)

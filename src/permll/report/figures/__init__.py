@@ -1,1 +1,1 @@
-"""The figures, one per file: a pure function makes the data, another draws them in the look of ``style``."""
+"""Figures, one per module: a pure function computes the data, another draws it."""

@@ -1,7 +1,7 @@
-"""The paper's figure on confidence: how hard a prediction p pulls at the α of a sample, with the layer on either side.
+"""The paper's figure on confidence: norm of the gradient with respect to α as a function of the prediction p.
 
-Two classes, the given label is the first. On the prediction a network that does not know, p = (½, ½), leaves α alone;
-on the label only one that agrees with softmax(α) does.
+Two classes; the given label is the first. With the layer on the prediction, an uncertain network, p = (½, ½), gives a
+zero gradient; with the layer on the label, only a network with p = softmax(α) does.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from permll.layer.equations import CLOSED_FORMS, LossName, Side
-from permll.report.figures.style import INK, MUTED, STROKES, Stroke, look, panel_title
+from permll.report.figures.style import INK, LINE_STYLES, MUTED, LineStyle, figure_style, make_figure, panel_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,23 +22,23 @@ Panel = tuple[Side, LossName]
 PANELS: tuple[Panel, ...] = (("label", "l2"), ("prediction", "l2"), ("label", "kl"), ("prediction", "kl"))  # (a) to (d)
 WEIGHTS = (0.1, 0.3, 0.5, 0.7, 0.9)
 
-_SEEN: dict[Side, str] = {
+_SUBTITLES: dict[Side, str] = {
     "label": "zero only where p = a",
-    "prediction": "zero when the network does not know",
+    "prediction": "zero if the network is uncertain",
 }
 _LOSS_TITLES: dict[LossName, str] = {"l2": "L2 norm", "kl": "KL divergence"}
-_NOTES: dict[Panel, tuple[float, str]] = {  # at which height, in free space in the middle
+_NOTES: dict[Panel, tuple[float, str]] = {  # height and text
     ("label", "l2"): (0.755, "$a_1$ and $1 - a_1$ share a line; each zero is a single point"),
-    ("prediction", "l2"): (0.64, "p = ½ leaves every α alone;\n$a_1$ and $1 - a_1$ share a line"),
+    ("prediction", "l2"): (0.64, "no gradient at p = ½;\n$a_1$ and $1 - a_1$ share a line"),
     ("label", "kl"): (1.7, r"no bound as $p_1 \to 0$ or $1$"),
-    ("prediction", "kl"): (1.7, "p = ½ leaves every α alone"),
+    ("prediction", "kl"): (1.7, "no gradient at p = ½"),
 }
-# One height per row, to compare the sides. KL on the label grows without bound at both ends and leaves the frame.
+# One y limit per row, to compare the sides. KL on the label is unbounded and leaves the frame.
 _TOPS: dict[LossName, float] = {"l2": 0.8, "kl": 2.0}
 
 
 class ConfidenceCurves(NamedTuple):
-    """‖∇_α L‖₁ over p_1, one curve for each weight a_1 = softmax(α)_1, in each panel."""
+    """‖∇_α L‖₁ over p_1 in each panel, one curve per weight a_1 = softmax(α)_1."""
 
     p: Float[Tensor, " points"]
     weights: Float[Tensor, " weights"]
@@ -68,22 +68,19 @@ def confidence_curves(weights: Sequence[float] = WEIGHTS, resolution: int = 200)
 
 
 def draw_confidence(curves: ConfidenceCurves) -> "Figure":
-    """Draw panels (a) to (d): the layer on the label at the left, on the prediction at the right, a row per loss."""
-    with look():
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-        figure = Figure(figsize=(8.6, 6.9), layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.10))
+    """Draw panels (a) to (d): left the layer on the label, right on the prediction, a row per loss."""
+    with figure_style():
+        figure = make_figure(8.6, 6.9)
         grid = figure.subplots(2, 2, sharex=True, sharey="row")
         for letter, panel, axes in zip("abcd", PANELS, grid.flat, strict=True):
             _draw_panel(axes, curves, panel)
-            panel_title(axes, letter, f"{_LOSS_TITLES[panel[1]]}, on the {panel[0]}", _SEEN[panel[0]])
+            panel_title(axes, letter, f"{_LOSS_TITLES[panel[1]]}, on the {panel[0]}", _SUBTITLES[panel[0]])
         for axes in grid[:, 0]:
-            axes.set_ylabel(r"pull on the layer, $\Vert\nabla_{\!\alpha} L\,\Vert_1$")
+            axes.set_ylabel(r"gradient norm, $\Vert\nabla_{\!\alpha} L\,\Vert_1$")
         for axes in grid[1]:
-            axes.set_xlabel("$p_1$, the network's belief in the given label")
+            axes.set_xlabel("$p_1$, predicted probability of the given label")
         handles, names = grid[1, 1].get_legend_handles_labels()
-        title = r"$a_1 = \mathrm{softmax}(\alpha)_1$, the layer's belief in the given label"
+        title = r"$a_1 = \mathrm{softmax}(\alpha)_1$, weight of the given label in the layer"
         figure.legend(handles, names, title=title, loc="outside lower center", ncols=len(names), handlelength=3.6)
     return figure
 
@@ -93,22 +90,22 @@ def _two_classes(first: Tensor) -> Tensor:
     return torch.stack([first, 1 - first], dim=-1).log()
 
 
-def _strokes(count: int) -> list[Stroke]:
-    """Return a stroke for each weight, the darkest for the largest."""
-    return [STROKES[k % len(STROKES)] for k in reversed(range(count))]
+def _line_styles(count: int) -> list[LineStyle]:
+    """Return a line style for each weight, the darkest for the largest."""
+    return [LINE_STYLES[k % len(LINE_STYLES)] for k in reversed(range(count))]
 
 
 def _draw_panel(axes: "Axes", curves: ConfidenceCurves, panel: Panel) -> None:
     axes.axvline(0.5, color=MUTED, linewidth=1, linestyle=(0, (2, 3)), zorder=1)
-    # The gradient of ‖p - a‖₂ has length 1 however near p is to a, and is 0 at a alone: a jump, not a slope.
+    # The gradient of ‖p - a‖₂ has norm 1 for all p except p = a, where it is 0: a jump.
     jumps = panel == ("label", "l2")
-    strokes = _strokes(len(curves.weights))
-    for a, norm, stroke in zip(curves.weights.tolist(), curves.norms[panel], strokes, strict=True):
+    styles = _line_styles(len(curves.weights))
+    for a, norm, style in zip(curves.weights.tolist(), curves.norms[panel], styles, strict=True):
         height = norm.masked_fill(norm == 0, torch.nan) if jumps else norm
-        (line,) = axes.plot(curves.p.numpy(), height.numpy(), color=stroke.color, label=f"{a:g}")
-        line.set(linestyle=stroke.linestyle, zorder=3 + STROKES.index(stroke) / 10)  # the gappy above the solid
+        (line,) = axes.plot(curves.p.numpy(), height.numpy(), color=style.color, label=f"{a:g}")
+        line.set(linestyle=style.linestyle, zorder=3 + LINE_STYLES.index(style) / 10)  # dashed above solid
         if panel[0] == "label":
-            _mark_zero(axes, a, stroke, fall_from=float(norm.max()) if jumps else None)
+            _mark_zero(axes, a, style, jump_from=float(norm.max()) if jumps else None)
     if panel[0] == "prediction":
         axes.plot(0.5, 0, "o", color=INK, markersize=7, clip_on=False, zorder=5)
     at, note = _NOTES[panel]
@@ -118,9 +115,9 @@ def _draw_panel(axes: "Axes", curves: ConfidenceCurves, panel: Panel) -> None:
     axes.locator_params(axis="y", nbins=4)
 
 
-def _mark_zero(axes: "Axes", at: float, stroke: Stroke, fall_from: float | None) -> None:
-    """Mark the zero of a label-side curve at p = a; ``fall_from`` is the height that it jumps down from, if it does."""
-    if fall_from is not None:
-        axes.plot([at, at], [0, fall_from], ":", color=stroke.color, linewidth=1, zorder=2)
-        axes.plot(at, fall_from, stroke.marker, color=stroke.color, markerfacecolor="white", zorder=5)
-    axes.plot(at, 0, stroke.marker, color=stroke.color, clip_on=False, zorder=5)
+def _mark_zero(axes: "Axes", at: float, style: LineStyle, jump_from: float | None) -> None:
+    """Mark the zero of a curve at p = a; ``jump_from`` is the height of a discontinuity."""
+    if jump_from is not None:
+        axes.plot([at, at], [0, jump_from], ":", color=style.color, linewidth=1, zorder=2)
+        axes.plot(at, jump_from, style.marker, color=style.color, markerfacecolor="white", zorder=5)
+    axes.plot(at, 0, style.marker, color=style.color, clip_on=False, zorder=5)

@@ -1,10 +1,13 @@
-"""How trainings went: accuracy, labels and loss over the epochs, and what was lost by learning labels by heart."""
+"""Training curves: accuracy, labels and loss by epoch, and the accuracy lost to memorization."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from permll.report.figures.style import MUTED, STROKES, look, panel_title
+import numpy as np
+from numpy.typing import NDArray
+
+from permll.report.figures.style import draw_level, figure_style, group_style, make_figure, panel_title
 from permll.report.text import printable
 
 if TYPE_CHECKING:
@@ -13,55 +16,70 @@ if TYPE_CHECKING:
 
 Rows = Sequence[Mapping[str, Any]]  # lines of metrics.jsonl
 Curve = dict[int, float]  # by epoch
-LOST = 1.0  # so many points lost since the best epoch are worth a mark
-LOWEST, HIGHEST = -0.5, 100.5  # of a share in per cent, with room for its line
-LEAST_SPAN = 10.0  # points from the lower to the upper edge of a panel
-CLEAR = 3  # among more groups than this, such marks would only confuse
+Floats = NDArray[np.float64]
+MIN_MARKED_LOSS = 1.0  # points lost since the best epoch
+LOWEST, HIGHEST = -0.5, 100.5  # y limits of a panel in percent
+MIN_SPAN = 10.0  # points between the y limits
+MAX_MARKED_GROUPS = 3  # with more groups, marks of the loss would be confusing
 
 
 class Panel(NamedTuple):
-    """What is drawn of each run, and the level it is compared with."""
+    """Metric of a panel, its title, and the reference level it is compared with."""
 
     name: str
     title: str
-    seen: str
+    subtitle: str
     level: str = ""
     level_name: str = ""
-    share: bool = True
+    is_fraction: bool = True
 
 
 PANELS = (
     Panel("test_accuracy", "Test accuracy, %", "clean test data; circle: best epoch"),
-    Panel("noisy_validation_accuracy", "Noisy validation, %", "accuracy on held-out labels as they are given"),
-    Panel("loss", "Training loss", "mean of an epoch", share=False),
+    Panel("noisy_validation_accuracy", "Noisy validation, %", "accuracy on held-out given labels"),
+    Panel("loss", "Training loss", "mean of an epoch", is_fraction=False),
     Panel("right", "Right training labels, %", "after correction", "right_before", "as given"),
-    Panel("turned", "Turned training labels, %", "that are no longer believed", "wrong", "wrong in truth"),
-    Panel("detection_auroc", "Wrong labels found, %", "AUROC of the quality score"),
+    Panel("corrected", "Corrected training labels, %", "proposed label differs", "wrong", "actually wrong"),
+    Panel("detection_auroc", "Detection of wrong labels, %", "AUROC of the quality score"),
 )
 
 
 def curve(rows: Rows, name: str) -> Curve:
-    """Return a number over the epochs in which it was measured.
+    """Return a metric by epoch, for the epochs in which it was measured.
 
     Args:
         rows: lines of metrics.jsonl.
-        name: a key of them, or ``"right"``, ``"right_before"``, ``"wrong"`` or ``"turned"``: shares of training labels.
+        name: a key of them, or ``"right"``, ``"right_before"``, ``"wrong"`` or ``"corrected"``: fractions of training
+            labels.
 
     Examples:
         >>> curve([{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.25, "correction_samples": 4}], "loss")
         {1: 0.5, 2: 0.25}
-        >>> curve([{"epoch": 2, "correction_changed": 1, "correction_samples": 4}], "turned")
+        >>> curve([{"epoch": 2, "correction_changed": 1, "correction_samples": 4}], "corrected")
         {2: 0.25}
     """
-    found = {row["epoch"]: _number(row, name) for row in rows}
-    return {epoch: value for epoch, value in found.items() if value is not None}
+    values = {row["epoch"]: _metric(row, name) for row in rows}
+    return {epoch: value for epoch, value in values.items() if value is not None}
+
+
+def band(seeds: Sequence[Curve]) -> tuple[list[int], Floats, Floats, Floats]:
+    """Return the epochs that all seeds have, and mean, minimum and maximum over seeds.
+
+    Examples:
+        >>> epochs, mean, low, high = band([{1: 0.5, 2: 0.75}, {1: 1.0, 2: 0.25, 3: 0.5}])
+        >>> epochs, mean.tolist(), low.tolist(), high.tolist()
+        ([1, 2], [0.75, 0.5], [0.5, 0.25], [1.0, 0.75])
+    """
+    epochs = [epoch for epoch in seeds[0] if all(epoch in seed for seed in seeds)]
+    values = np.array([[seed[epoch] for epoch in epochs] for seed in seeds])
+    return epochs, values.mean(0), values.min(0), values.max(0)
 
 
 def draw_curves(runs: Mapping[str, Sequence[Rows]]) -> "Figure":
-    """Draw runs by the name of their group: each run a thin line, their mean a thick one. Only what there is is drawn.
+    """Draw runs by group: each run as a thin line, their mean as a thick one. Panels without data are left out.
 
     Args:
-        runs: for each group the metrics of its runs, one for each seed.
+        runs: metrics of the runs of each group, one per seed.
     """
     curves = {
         panel: {name: [curve(rows, panel.name) for rows in group] for name, group in runs.items()} for panel in PANELS
@@ -71,114 +89,87 @@ def draw_curves(runs: Mapping[str, Sequence[Rows]]) -> "Figure":
         raise ValueError("there is nothing to draw: no run has finished an epoch.")
     columns = 2 if len(panels) == 4 else min(len(panels), 3)
     lines = -(-len(panels) // columns)
-    with look():
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-        size = (0.4 + 3.7 * columns, 0.5 + 2.9 * lines + 0.2 * len(runs))
-        figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.10))
+    with figure_style():
+        figure = make_figure(0.4 + 3.7 * columns, 0.5 + 2.9 * lines + 0.2 * len(runs))
         grid = figure.subplots(lines, columns, squeeze=False)
         for letter, panel, axes in zip("abcdef", panels, grid.flat, strict=False):
-            if panel.level:
-                _draw_level(axes, panel, [curve(rows, panel.level) for group in runs.values() for rows in group])
+            levels = [curve(rows, panel.level) for group in runs.values() for rows in group] if panel.level else []
+            for level in sorted({round(100 * next(iter(values.values())), 6) for values in levels if values}):
+                draw_level(axes, level, panel.level_name, below=panel.level == "right_before")
             _draw_panel(axes, panel, list(curves[panel].values()))
-            panel_title(axes, letter, panel.title, panel.seen)
+            panel_title(axes, letter, panel.title, panel.subtitle)
             axes.set_xlabel("epoch")
         for axes in grid.flat[len(panels) :]:
             axes.set_axis_off()
-        _draw_legend(figure, runs, signs=50 * columns)
+        _draw_legend(figure, runs, max_length=50 * columns)
     return figure
 
 
-def _number(row: Mapping[str, Any], name: str) -> float | None:
-    """Return a number of an epoch; what is not in the row itself follows from the counts of its labels."""
-    counts = {"right": "right_after", "right_before": "right_before", "wrong": "wrong", "turned": "changed"}
+def _metric(row: Mapping[str, Any], name: str) -> float | None:
+    """Return a metric of an epoch, if need be computed from the counts of its labels."""
+    counts = {"right": "right_after", "right_before": "right_before", "wrong": "wrong", "corrected": "changed"}
     value = row.get(name)
     if value is None and name in counts and row.get(f"correction_{counts[name]}") is not None:
         value = row[f"correction_{counts[name]}"] / row["correction_samples"]
     return value
 
 
-def _style(place: int, groups: int) -> dict[str, Any]:
-    """Return how the mean of a group is drawn: solid, because gaps would hide how much a curve jumps.
-
-    Groups are told apart by lightness and by a few markers; from the sixth on, these are hollow.
-    """
-    stroke = STROKES[2 * place % len(STROKES)]  # those that are far apart first
-    fill = stroke.color if place < len(STROKES) else "white"
-    return {"color": stroke.color, "marker": stroke.marker if groups > 1 else "", "markersize": 4.5, "mfc": fill}
-
-
 def _draw_panel(axes: "Axes", panel: Panel, groups: Sequence[Sequence[Curve]]) -> None:
-    factor = 100.0 if panel.share else 1.0
-    for place, group in enumerate(groups):
-        scaled = [{epoch: factor * value for epoch, value in one.items()} for one in group if one]
-        if not scaled:
+    factor = 100.0 if panel.is_fraction else 1.0
+    for index, group in enumerate(groups):
+        seeds = [{epoch: factor * value for epoch, value in seed.items()} for seed in group if seed]
+        if not seeds:
             continue
-        mean, style = _mean(scaled), _style(place, len(groups))
-        for one in scaled if len(scaled) > 1 else ():
-            axes.plot(list(one), list(one.values()), color=style["color"], linewidth=0.7, alpha=0.45)
+        epochs, means, *_ = band(seeds)
+        mean = dict(zip(epochs, means.tolist(), strict=True))
+        style = group_style(index) | ({} if len(groups) > 1 else {"marker": ""})
+        for seed in seeds if len(seeds) > 1 else ():
+            axes.plot(list(seed), list(seed.values()), color=style["color"], linewidth=0.7, alpha=0.45)
         every = max(len(mean) // 6, 1)
-        axes.plot(list(mean), list(mean.values()), markevery=(place % every, every), **style)
-        if len(mean) == 1:  # no line, but a point
+        axes.plot(list(mean), list(mean.values()), markevery=(index % every, every), **style)
+        if len(mean) == 1:  # a point instead of a line
             axes.plot(list(mean), list(mean.values()), "o", color=style["color"])
         if panel.name == "test_accuracy" and mean:
-            _mark_best(axes, mean, style["color"], way_down=len(groups) <= CLEAR)
-    axes.set_xlim(0, 1.03 * max(epoch for group in groups for one in group for epoch in one))
+            _mark_best(axes, mean, style["color"], with_loss=len(groups) <= MAX_MARKED_GROUPS)
+    axes.set_xlim(0, 1.03 * max(epoch for group in groups for seed in group for epoch in seed))
     axes.locator_params(axis="x", integer=True, nbins=6)
     axes.locator_params(axis="y", nbins=5)
     axes.margins(y=0.09)
-    if panel.share:
+    if panel.is_fraction:
         _widen(axes)
 
 
 def _widen(axes: "Axes") -> None:
-    """Show ten points at least, none below 0 or above 100: small changes must not look like large ones."""
+    """Show at least ten points within 0 and 100, so that small changes do not look large."""
     low, high = axes.get_ylim()
-    missing = max(LEAST_SPAN - (high - low), 0) / 2
+    missing = max(MIN_SPAN - (high - low), 0) / 2
     low, high = low - missing, high + missing
     shift = max(LOWEST - low, 0) - max(high - HIGHEST, 0)
     axes.set_ylim(max(low + shift, LOWEST), min(high + shift, HIGHEST))
 
 
-def _mean(group: Sequence[Curve]) -> Curve:
-    """Return the mean over the epochs that all have."""
-    shared = [epoch for epoch in group[0] if all(epoch in one for one in group)]
-    return {epoch: sum(one[epoch] for one in group) / len(group) for epoch in shared}
-
-
-def _draw_level(axes: "Axes", panel: Panel, levels: Sequence[Curve]) -> None:
-    """Draw what a share is compared with as a dotted line, its name on the side where no curve is wanted."""
-    below = panel.level == "right_before"
-    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    for value in sorted({round(100 * next(iter(level.values())), 6) for level in levels if level}):
-        axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (2, 3)), zorder=1)
-        axes.annotate(
-            panel.level_name, (1, value), (0, -10 if below else 3), ha="right", fontsize=8, color=MUTED, **place
-        )
-
-
-def _mark_best(axes: "Axes", mean: Curve, color: str, *, way_down: bool) -> None:
-    """Mark the best epoch, and what was lost from there to the last."""
+def _mark_best(axes: "Axes", mean: Curve, color: str, *, with_loss: bool) -> None:
+    """Mark the best epoch, and the accuracy lost from there to the last."""
     best, last = max(mean, key=lambda epoch: mean[epoch]), max(mean)
     axes.plot(best, mean[best], "o", markersize=8, markerfacecolor="none", markeredgecolor=color, zorder=5)
     lost = mean[best] - mean[last]
-    if lost < LOST or not way_down:
+    if lost < MIN_MARKED_LOSS or not with_loss:
         return
     axes.plot([best, last], [mean[best]] * 2, color=color, linewidth=0.9, linestyle=(0, (2, 2)))
     arrow = {"arrowstyle": "->", "color": color, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", (last, mean[last]), (last, mean[best]), arrowprops=arrow)
-    beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
-    axes.annotate(f"−{lost:.1f}", (last, (mean[best] + mean[last]) / 2), (5, 0), fontsize=8, color=color, **beside)
+    options: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
+    axes.annotate(f"−{lost:.1f}", (last, (mean[best] + mean[last]) / 2), (5, 0), fontsize=8, color=color, **options)
 
 
-def _draw_legend(figure: "Figure", runs: Mapping[str, Sequence[Rows]], signs: int) -> None:
-    """Name the groups below the panels, in lines of so many signs."""
+def _draw_legend(figure: "Figure", runs: Mapping[str, Sequence[Rows]], max_length: int) -> None:
+    """Name the groups below the panels, in lines of at most ``max_length`` characters."""
     from matplotlib.lines import Line2D
 
     handles = []
-    for place, (name, group) in enumerate(runs.items()):
+    for index, (name, group) in enumerate(runs.items()):
         text = printable(name) + (f", mean of {len(group)}" if len(group) > 1 else "")
-        lines = textwrap.fill(text, signs).replace("$", r"\$")
-        handles.append(Line2D([], [], label=lines, **_style(place, len(runs))))
+        label = textwrap.fill(text, max_length).replace("$", r"\$")
+        style = group_style(index) | ({} if len(runs) > 1 else {"marker": ""})
+        handles.append(Line2D([], [], label=label, **style))
     figure.legend(handles=handles, loc="outside lower left", ncols=1, handlelength=2.6)

@@ -1,4 +1,4 @@
-"""The paper's Figure 1: what the layer of a sample does on the label (eq. 1), and on the prediction (eq. 2)."""
+"""The paper's Figure 1: the permutation layer on the label (eq. 1) and on the prediction (eq. 2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from permll.layer.reference import permutation_layer
-from permll.report.figures.style import ACCENT, GRID, INK, MUTED, look, shades
+from permll.report.figures.style import ACCENT, GRID, INK, MUTED, figure_style, probability_colormap
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -20,7 +20,7 @@ CLASSES = ("cat", "dog", "deer", "horse")
 
 @dataclass(frozen=True)
 class DiagramSample:
-    """A training sample after training: its labels, what its row α has become, and what the network says."""
+    """Sample after training: given and clean label, its row of α, and the prediction of the network."""
 
     name: str
     given: int
@@ -50,7 +50,7 @@ class DiagramSample:
 
 
 def diagram_samples() -> tuple[DiagramSample, ...]:
-    """Return the paper's samples 1, 2 and N, of which the first and the last are given a wrong label.
+    """Return the paper's samples 1, 2 and N; the first and the last have a wrong label.
 
     Examples:
         >>> [(CLASSES[s.given], CLASSES[s.clean]) for s in diagram_samples()]
@@ -64,17 +64,17 @@ def diagram_samples() -> tuple[DiagramSample, ...]:
 
 
 def draw_diagram(samples: Sequence[DiagramSample]) -> "Figure":
-    """Draw one row for each sample: at the left the layer on its label, at the right the layer on its prediction.
+    """Draw one row per sample: left the layer on its label, right the layer on its prediction.
 
     Dots before the last row stand for the samples in between.
     """
-    with look():
+    with figure_style():
         from matplotlib.figure import Figure
 
         width, height = _RIGHT + _HALF + 0.2, _HEAD + len(samples) * _ROW + _FOOT
         figure = Figure(figsize=(_INCHES_PER_CELL * width, _INCHES_PER_CELL * height))
         axes = figure.add_axes((0, 0, 1, 1))
-        axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal")  # y downwards, as matrices are read
+        axes.set(xlim=(0, width), ylim=(height, 0), aspect="equal")  # y downwards, as in matrices
         axes.set_axis_off()
         _draw_heads(axes)
         for k, sample in enumerate(samples):
@@ -87,7 +87,7 @@ def draw_diagram(samples: Sequence[DiagramSample]) -> "Figure":
     return figure
 
 
-# Where things stand, in cells: a half is the matrix, three vectors, and what is written between them.
+# Positions in cells: a half consists of the matrix, three vectors, and the symbols between them.
 _INCHES_PER_CELL = 0.40
 _MARGIN, _LEFT = 0.6, 4.6
 _MATRIX, _FIRST, _RESULT, _TARGET, _HALF = 1.8, 6.7, 8.8, 11.2, 13.0
@@ -109,19 +109,19 @@ def _draw_heads(axes: "Axes") -> None:
         (_LEFT, "On the label (eq. 1)", r"$\ell(p,\ \bar{P}\,e_{\tilde y})$"),
         (_RIGHT, "On the prediction (eq. 2)", r"$\ell(\bar{P}\,p,\ e_{\tilde y})$"),
     )
-    sentences = ("the layer cleans the given label", "the layer makes the prediction err like the label")
+    sentences = ("the layer corrects the given label", "the layer adds the label's error to the prediction")
     columns = ((label, "corrected\nlabel", prediction), (prediction, "noisified\nprediction", label))
-    for (x, title, formula), seen, names in zip(halves, sentences, columns, strict=True):
+    for (x, title, formula), subtitle, names in zip(halves, sentences, columns, strict=True):
         axes.text(x + _MATRIX, 0.9, title, fontsize=13, fontweight="bold", va="center")
         axes.text(x + _TARGET + 1, 0.9, formula, fontsize=13, ha="right", va="center")
-        axes.text(x + _MATRIX, 1.65, seen, fontsize=10, color=MUTED, va="center")
+        axes.text(x + _MATRIX, 1.65, subtitle, fontsize=10, color=MUTED, va="center")
         axes.text(x + _MATRIX + _SIZE / 2, _HEAD - 0.5, "layer of the sample", ha="center", va="center")
         for column, name in zip((_FIRST, _RESULT, _TARGET), names, strict=True):
             axes.text(x + column + 0.5, _HEAD - 0.5, name, ha="center", va="center", linespacing=1.1)
 
 
 def _draw_sample(axes: "Axes", y: float, sample: DiagramSample) -> None:
-    _draw_story(axes, y, sample)
+    _draw_description(axes, y, sample)
     wrong = sample.given != sample.clean
     for x in (_LEFT, _RIGHT):
         for row, name in enumerate(CLASSES):
@@ -138,8 +138,8 @@ def _draw_sample(axes: "Axes", y: float, sample: DiagramSample) -> None:
     _draw_cells(axes, _RIGHT + _TARGET, y, sample.given_label, wrong=wrong)
 
 
-def _draw_story(axes: "Axes", y: float, sample: DiagramSample) -> None:
-    """Say at the left of a row what the sample is, how it is labelled, and what its layer has learned."""
+def _draw_description(axes: "Axes", y: float, sample: DiagramSample) -> None:
+    """Write the sample, its labels, and what its layer has learned, at the left of a row."""
     given, clean, learned = CLASSES[sample.given], CLASSES[sample.clean], CLASSES[int(sample.alpha.argmax())]
     color, weight, sign = (INK, "normal", "✓") if given == clean else (ACCENT, "bold", "✗")
     swap = "no swap" if learned == given else f"{given} ↔ {learned}"
@@ -150,10 +150,10 @@ def _draw_story(axes: "Axes", y: float, sample: DiagramSample) -> None:
 
 
 def _draw_cells(axes: "Axes", x: float, y: float, values: Tensor, wrong: bool = False) -> None:
-    """Draw a matrix or a column, its corner at (x, y); ``wrong`` puts an outline and a cross at the largest entry."""
+    """Draw a matrix or a column vector at (x, y); ``wrong`` marks the largest entry with an outline and a cross."""
     from matplotlib.patches import Rectangle
 
-    colors = shades()
+    colors = probability_colormap()
     table = values if values.ndim == 2 else values[:, None]
     for row, entries in enumerate(table.tolist()):
         for column, value in enumerate(entries):
@@ -174,12 +174,12 @@ def _draw_comparison(axes: "Axes", start: float, end: float, y: float) -> None:
 
 
 def _draw_key(axes: "Axes", y: float) -> None:
-    text = "light = 0, dark = 1      ✗  wrong given label      ℓ  the loss, which compares the two"
+    text = "light = 0, dark = 1      ✗  wrong given label      ℓ  loss between the two"
     axes.text(_LEFT + _MATRIX, y - 0.45, text, color=MUTED, va="center", fontsize=8.5)
 
 
 def _digits(value: float) -> str:
-    """Return two decimals without the leading zero; what rounds to 0 or 1 as such.
+    """Return two decimals without the leading zero, or 0 or 1.
 
     Examples:
         >>> [_digits(v) for v in (0.0, 0.004, 0.07, 0.82, 1.0)]

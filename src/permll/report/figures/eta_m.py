@@ -1,7 +1,6 @@
-"""Figure 3 of the paper: how the step η and the initial weight m of the given label decide how many labels turn right.
+"""Figure 3 of the paper: right labels after correction as a function of the step size η and the initial weight m.
 
-η multiplies the gradient of a batch's mean, as in the paper. A point is a training, its share the labels that are right
-after correction.
+η multiplies the gradient of the mean loss of a batch, as in the paper. A point is a run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from permll.report.figures.style import ACCENT, INK, MUTED, STROKES, look, panel_title, shades
+from permll.report.figures.style import (
+    ACCENT,
+    INK,
+    LINE_STYLES,
+    MUTED,
+    draw_level,
+    figure_style,
+    make_figure,
+    panel_title,
+    probability_colormap,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,77 +28,75 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 Curve = Mapping[int, float]  # by epoch
-FINE = 120  # points of the smoothed map in each direction
-OUTLINE = 4.5  # line width of the light edge below a line on the map
+GRID_POINTS = 120  # of the smoothed map in each direction
+OUTLINE_WIDTH = 4.5  # of the light line below the ridge
 
 
 class Setting(NamedTuple):
-    """η and m of a training."""
+    """η and m of a run."""
 
     eta: float
     m: float
 
 
 class Point(NamedTuple):
-    """A training at the end: η, m and the share of right labels, in [0, 1]."""
+    """η, m and the final fraction of right labels of a run."""
 
     eta: float
     m: float
-    share: float
+    fraction: float
 
 
-def draw_turned(series: Mapping[Setting, Curve], *, m: float, eta: float, given: float | None = None) -> "Figure":
-    """Draw the share of right labels over the epochs: (a) for every η at this m, (b) for every m at this η.
+def draw_correction_curves(
+    series: Mapping[Setting, Curve], *, m: float, eta: float, given: float | None = None
+) -> "Figure":
+    """Draw the fraction of right labels by epoch: (a) for every η at this m, (b) for every m at this η.
 
     Args:
-        series: for each setting, the share in [0, 1] by epoch; settings with neither this m nor this η are not drawn.
-        m: of panel (a).
-        eta: of panel (b).
-        given: the share that is right as given, drawn as a level.
+        series: fraction in [0, 1] by epoch for each setting; settings with neither this m nor this η are ignored.
+        m: m of panel (a).
+        eta: η of panel (b).
+        given: fraction of right labels as given, drawn as a level.
     """
-    sides = (
-        ("a", f"m = {m:g}, several η", "η", {one.eta: curve for one, curve in series.items() if one.m == m}),
-        ("b", f"η = {eta:g}, several m", "m", {one.m: curve for one, curve in series.items() if one.eta == eta}),
-    )
-    if not any(curves for *_, curves in sides):
-        raise ValueError(f"there is nothing to draw: no training has m = {m:g} or η = {eta:g}.")
-    with look():
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-        figure = Figure(figsize=(9.4, 3.7), layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.12))
-        both = figure.subplots(1, 2, sharey=True)
-        for axes, (letter, title, sign, curves) in zip(both, sides, strict=True):
+    by_eta = {setting.eta: curve for setting, curve in series.items() if setting.m == m}
+    by_m = {setting.m: curve for setting, curve in series.items() if setting.eta == eta}
+    sides = (("a", f"m = {m:g}, several η", "η", by_eta), ("b", f"η = {eta:g}, several m", "m", by_m))
+    if not by_eta and not by_m:
+        raise ValueError(f"there is nothing to draw: no run has m = {m:g} or η = {eta:g}.")
+    with figure_style():
+        figure = make_figure(9.4, 3.7, w_pad=0.12)
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, (letter, title, symbol, curves) in zip(panels, sides, strict=True):
             panel_title(axes, letter, title, "training labels that are right after correction, %")
-            _draw_curves(axes, sign, dict(sorted(curves.items())))
+            _draw_curves(axes, symbol, dict(sorted(curves.items())))
             if given is not None:
-                _draw_level(axes, 100 * given)
+                draw_level(axes, 100 * given, "as given", below=True)
             axes.set_xlabel("epoch")
     return figure
 
 
-def draw_heat_map(points: Iterable[Point], *, title: str = "Right labels after training, %") -> "Figure":
-    """Draw the smoothed share over log η and m, each training as a dot of its own value, and the ridge of the best η.
+def draw_heat_map(points: Iterable[Point]) -> "Figure":
+    """Draw the smoothed fraction over log η and m, each run as a dot, and the ridge of the best η.
 
     Args:
-        points: trainings, with two values of η and of m at least; several of one setting count as their mean.
-        title: of the figure.
+        points: runs with at least two values of η and of m; runs of the same setting are averaged.
     """
     cells = _means(points)
     etas, ms = sorted({cell.eta for cell in cells}), sorted({cell.m for cell in cells})
     if len(etas) < 2 or len(ms) < 2:
         raise ValueError(f"a map needs two values of η and two of m: there are {len(etas)} and {len(ms)}.")
-    log_grid, m_grid = np.linspace(np.log(etas[0]), np.log(etas[-1]), FINE), np.linspace(ms[0], ms[-1], FINE)
+    log_grid, m_grid = (
+        np.linspace(np.log(etas[0]), np.log(etas[-1]), GRID_POINTS),
+        np.linspace(ms[0], ms[-1], GRID_POINTS),
+    )
     smooth = 100 * smooth_map(cells, log_grid, m_grid)
-    with look():
+    with figure_style():
         from matplotlib.colors import Normalize
-        from matplotlib.figure import Figure
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-        figure = Figure(figsize=(6.4, 4.9), layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08))
+        figure = make_figure(6.4, 4.9, w_pad=0.08)
         axes = figure.subplots()
-        shares = [100 * cell.share for cell in cells]
-        norm, colors = Normalize(min(shares), max(shares)), shades()
+        values = [100 * cell.fraction for cell in cells]
+        norm, colors = Normalize(min(values), max(values)), probability_colormap()
         image = axes.pcolormesh(
             m_grid, np.exp(log_grid), smooth, cmap=colors, norm=norm, shading="gouraud", rasterized=True
         )
@@ -100,15 +107,20 @@ def draw_heat_map(points: Iterable[Point], *, title: str = "Right labels after t
         scale = figure.colorbar(image, ax=axes, aspect=30, pad=0.02)
         scale.set_label("right labels, %")
         scale.outline.set_visible(False)
-        panel_title(axes, "c", title, "smoothed; dots: trainings, ring: the best; line: the best η at each m")
+        panel_title(
+            axes,
+            "c",
+            "Right labels after training, %",
+            "smoothed; dots: runs, ring: the best; line: the best η at each m",
+        )
     return figure
 
 
 def smooth_map(cells: Sequence[Point], log_grid: Floats, m_grid: Floats) -> Floats:
-    """Return the smoothed share (rows: log η, columns: m), a mean of all cells with Gaussian weights.
+    """Return the fraction smoothed by a Gaussian kernel (rows: log η, columns: m).
 
-    s(x, m) = Σ_i w_i s_i / Σ_i w_i,  w_i = exp(-((x - x_i)/h_x)²/2 - ((m - m_i)/h_m)²/2), x = log η. The widths h are
-    0.7 of the mean step between the values there are, so that a cell hardly reaches beyond its neighbors.
+    s(x, m) = Σ_i w_i s_i / Σ_i w_i,  w_i = exp(-((x - x_i)/h_x)²/2 - ((m - m_i)/h_m)²/2), x = log η. The bandwidths h
+    are 0.7 of the mean step between values.
 
     Examples:
         >>> corners = [Point(1, 0.2, 0.0), Point(10, 0.2, 0.0), Point(1, 0.8, 1.0), Point(10, 0.8, 1.0)]
@@ -116,17 +128,17 @@ def smooth_map(cells: Sequence[Point], log_grid: Floats, m_grid: Floats) -> Floa
         array([[0.26, 0.5 , 0.74],
                [0.26, 0.5 , 0.74]])
     """
-    logs, ms, shares = (np.array(values, dtype=np.float64) for values in zip(*cells, strict=True))
+    logs, ms, fractions = (np.array(values, dtype=np.float64) for values in zip(*cells, strict=True))
     logs = np.log(logs)
     across = np.exp(-0.5 * ((log_grid[:, None] - logs) / _width(logs)) ** 2)  # (rows, cells)
     along = np.exp(-0.5 * ((m_grid[:, None] - ms) / _width(ms)) ** 2)  # (columns, cells)
-    return np.asarray((across * shares) @ along.T / (across @ along.T), dtype=np.float64)
+    return np.asarray((across * fractions) @ along.T / (across @ along.T), dtype=np.float64)
 
 
 def best_eta(cells: Sequence[Point], m_grid: Floats) -> Floats:
-    """Return for each m the η with the highest smoothed share, between the lowest and the highest that was tried."""
+    """Return for each m the η with the highest smoothed fraction, within the range of the runs."""
     logs = np.log([cell.eta for cell in cells])
-    fine = np.linspace(logs.min(), logs.max(), 10 * FINE)  # so fine that the ridge has no stairs
+    fine = np.linspace(logs.min(), logs.max(), 10 * GRID_POINTS)  # for a smooth ridge
     return np.exp(fine[smooth_map(cells, fine, m_grid).argmax(0)])
 
 
@@ -136,22 +148,20 @@ def _width(values: Floats) -> float:
 
 
 def _means(points: Iterable[Point]) -> list[Point]:
-    found: dict[Setting, list[float]] = {}
-    for one in points:
-        found.setdefault(Setting(one.eta, one.m), []).append(one.share)
-    return [Point(*setting, float(np.mean(shares))) for setting, shares in sorted(found.items())]
+    fractions: dict[Setting, list[float]] = {}
+    for point in points:
+        fractions.setdefault(Setting(point.eta, point.m), []).append(point.fraction)
+    return [Point(*setting, float(np.mean(values))) for setting, values in sorted(fractions.items())]
 
 
-def _draw_curves(axes: "Axes", sign: str, curves: Mapping[float, Curve]) -> None:
-    """Draw curves in order from dark to light, with their values beside the panel."""
-    colors = shades_of_order(len(curves))
-    for place, (value, curve) in enumerate(curves.items()):
-        epochs, shares = list(curve), [100 * share for share in curve.values()]
-        stroke = STROKES[place % len(STROKES)]
+def _draw_curves(axes: "Axes", symbol: str, curves: Mapping[float, Curve]) -> None:
+    """Draw curves in order from dark to light, with a legend beside the panel."""
+    for index, ((value, curve), color) in enumerate(zip(curves.items(), ordered_colors(len(curves)), strict=True)):
+        epochs, fractions = list(curve), [100 * fraction for fraction in curve.values()]
         every = max(len(epochs) // 5, 1)
-        style: dict[str, Any] = {"color": colors[place], "marker": stroke.marker, "markersize": 4.2}
-        style |= {"mfc": colors[place] if place < len(STROKES) else "white"}
-        axes.plot(epochs, shares, label=f"{sign} = {value:g}", markevery=(place % every, every), **style)
+        style: dict[str, Any] = {"color": color, "marker": LINE_STYLES[index % len(LINE_STYLES)].marker}
+        style |= {"markersize": 4.2, "mfc": color if index < len(LINE_STYLES) else "white"}
+        axes.plot(epochs, fractions, label=f"{symbol} = {value:g}", markevery=(index % every, every), **style)
     if curves:
         axes.set_xlim(0, 1.02 * max(epoch for curve in curves.values() for epoch in curve))
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.0, labelspacing=0.4)
@@ -159,39 +169,33 @@ def _draw_curves(axes: "Axes", sign: str, curves: Mapping[float, Curve]) -> None
     axes.margins(y=0.09)
 
 
-def shades_of_order(count: int) -> list[str]:
-    """Return colours for values in ascending order: dark to light through the strokes, an order in grey as well.
+def ordered_colors(count: int) -> list[str]:
+    """Return colors for ascending values, from dark to light through ``LINE_STYLES``.
 
     Examples:
-        >>> shades_of_order(2)
+        >>> ordered_colors(2)
         ['#14213d', '#eeaa2f']
     """
     from matplotlib.colors import LinearSegmentedColormap, to_hex
 
-    through = LinearSegmentedColormap.from_list("order", [stroke.color for stroke in STROKES])
-    return [to_hex(through(place / max(count - 1, 1))) for place in range(count)]
-
-
-def _draw_level(axes: "Axes", value: float) -> None:
-    axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (2, 3)), zorder=1)
-    place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-    axes.annotate("as given", (1, value), (0, -10), ha="right", fontsize=8, color=MUTED, **place)
+    colormap = LinearSegmentedColormap.from_list("order", [style.color for style in LINE_STYLES])
+    return [to_hex(colormap(index / max(count - 1, 1))) for index in range(count)]
 
 
 def _draw_ridge(axes: "Axes", ms: Floats, etas: Floats) -> None:
-    axes.plot(ms, etas, color="white", linewidth=OUTLINE, solid_capstyle="round")
+    axes.plot(ms, etas, color="white", linewidth=OUTLINE_WIDTH, solid_capstyle="round")
     axes.plot(ms, etas, color=ACCENT, linewidth=2.2, solid_capstyle="round")
 
 
 def _draw_cells(axes: "Axes", cells: Sequence[Point], norm: Any, colors: "Colormap") -> None:
-    """Draw each training as a dot in the colour of its own share, and a ring around the best."""
-    places = [cell.m for cell in cells], [cell.eta for cell in cells]
-    values = [100 * cell.share for cell in cells]
-    axes.scatter(*places, s=52, color=MUTED, linewidths=0, zorder=4)  # a dark edge for light dots, a light one for dark
-    axes.scatter(*places, c=values, s=30, cmap=colors, norm=norm, edgecolors="white", linewidths=1.0, zorder=4)
-    best = max(cells, key=lambda cell: cell.share)
+    """Draw each run as a dot in the color of its fraction, and a ring around the best."""
+    points = [cell.m for cell in cells], [cell.eta for cell in cells]
+    values = [100 * cell.fraction for cell in cells]
+    axes.scatter(*points, s=52, color=MUTED, linewidths=0, zorder=4)  # dark edge around the light one
+    axes.scatter(*points, c=values, s=30, cmap=colors, norm=norm, edgecolors="white", linewidths=1.0, zorder=4)
+    best = max(cells, key=lambda cell: cell.fraction)
     axes.plot(best.m, best.eta, "o", markersize=11, markerfacecolor="none", markeredgecolor=INK, zorder=5)
-    text = f"{100 * best.share:.1f}"
+    text = f"{100 * best.fraction:.1f}"
     box = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
     axes.annotate(
         text, (best.m, best.eta), (0, 11), textcoords="offset points", ha="center", fontsize=8, bbox=box, zorder=6
@@ -205,5 +209,5 @@ def _scale(axes: "Axes", etas: Sequence[float], ms: Sequence[float]) -> None:
     axes.set_xticks(ms, [f"{m:g}" for m in ms])
     step, ratio = (ms[-1] - ms[0]) / (len(ms) - 1), (etas[-1] / etas[0]) ** (1 / (len(etas) - 1))
     axes.set(xlim=(ms[0] - step / 4, ms[-1] + step / 4), ylim=(etas[0] / ratio**0.35, etas[-1] * ratio**0.35))
-    axes.set(xlabel="m, initial weight of the given label", ylabel="η, step of the permutation layer")
+    axes.set(xlabel="m, initial weight of the given label", ylabel="η, step size of the permutation layer")
     axes.grid(False)

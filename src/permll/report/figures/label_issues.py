@@ -1,11 +1,11 @@
-"""What wrong labels do, and which they are: accuracy over training beside the labels trusted least."""
+"""Test accuracy during training beside the labels with the lowest quality."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from permll.report.figures.style import ACCENT, INK, MUTED, STROKES, look, panel_title
+from permll.report.figures.style import ACCENT, INK, LINE_STYLES, MUTED, figure_style, panel_title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 COLUMNS = 6
 
 
-class Suspect(NamedTuple):
-    """A training image with the label it was given, the one proposed for it, and the true one to judge by."""
+class LabelIssue(NamedTuple):
+    """Training image with its given, proposed and true label."""
 
     image: np.ndarray[Any, Any]
     given: int | str
@@ -23,9 +23,9 @@ class Suspect(NamedTuple):
     true: int | str
 
 
-def draw_suspects(curves: Mapping[str, Sequence[float]], suspects: Sequence[Suspect]) -> "Figure":
-    """Draw test accuracy over epochs (a curve per method, shares in [0, 1]) beside a grid of suspects, worst first."""
-    with look():
+def draw_label_issues(curves: Mapping[str, Sequence[float]], issues: Sequence[LabelIssue]) -> "Figure":
+    """Draw test accuracy by epoch, a curve per method, beside a grid of label issues, the worst first."""
+    with figure_style():
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(10.4, 4.3), layout="constrained")
@@ -34,12 +34,12 @@ def draw_suspects(curves: Mapping[str, Sequence[float]], suspects: Sequence[Susp
         axes = left.subplots()
         _draw_curves(axes, curves)
         panel_title(axes, "a", "Accuracy on clean test images", "after each epoch of training on wrong labels")
-        rows = -(-len(suspects) // COLUMNS)
+        rows = -(-len(issues) // COLUMNS)
         grid = right.subplots(rows, COLUMNS, squeeze=False)
-        for cell in grid.flat[len(suspects) :]:
+        for cell in grid.flat[len(issues) :]:
             cell.set_axis_off()
-        for cell, suspect in zip(grid.flat, suspects, strict=False):
-            _draw_suspect(cell, suspect)
+        for cell, issue in zip(grid.flat, issues, strict=False):
+            _draw_issue(cell, issue)
         right.suptitle("(b)  The labels trusted least", x=0.02, ha="left", fontsize=10, fontweight="bold")
         caption = "above: given label (struck through) → proposed label; below: true label; ✓ where they agree"
         right.supxlabel(caption, fontsize=8.5, color=MUTED)
@@ -47,17 +47,17 @@ def draw_suspects(curves: Mapping[str, Sequence[float]], suspects: Sequence[Susp
 
 
 def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]]) -> None:
-    # Named at their ends and apart in lightness; a dashed line would hide how much the curves jump.
-    for (name, accuracy), stroke in zip(curves.items(), reversed(STROKES[: 2 * len(curves) : 2]), strict=True):
+    # Solid lines, named at their ends: dashed ones would hide how much the curves jump.
+    for (name, accuracy), style in zip(curves.items(), reversed(LINE_STYLES[: 2 * len(curves) : 2]), strict=True):
         epochs = range(1, len(accuracy) + 1)
-        axes.plot(epochs, [100 * value for value in accuracy], color=stroke.color)
+        axes.plot(epochs, [100 * value for value in accuracy], color=style.color)
         axes.annotate(
             f"{name}\n{100 * accuracy[-1]:.1f} %",
             (len(accuracy), 100 * accuracy[-1]),
             (6, 0),
             textcoords="offset points",
             va="center",
-            color=stroke.color,
+            color=style.color,
             fontweight="bold",
             annotation_clip=False,
         )
@@ -65,16 +65,16 @@ def _draw_curves(axes: "Axes", curves: Mapping[str, Sequence[float]]) -> None:
     axes.margins(x=0.01)
 
 
-def _draw_suspect(axes: "Axes", suspect: Suspect) -> None:
-    axes.imshow(suspect.image, cmap="gray_r", interpolation="nearest")
+def _draw_issue(axes: "Axes", issue: LabelIssue) -> None:
+    axes.imshow(issue.image, cmap="gray_r", interpolation="nearest")
     axes.set(xticks=[], yticks=[])
-    axes.set_xlabel(f"true: {suspect.true}", fontsize=7.5, color=MUTED, labelpad=2)
+    axes.set_xlabel(f"true: {issue.true}", fontsize=7.5, color=MUTED, labelpad=2)
     axes.grid(False)
     for spine in axes.spines.values():
         spine.set(visible=True, color=MUTED, linewidth=0.6)
-    right = suspect.proposed == suspect.true
-    axes.text(0.30, 1.13, f"{suspect.given}", transform=axes.transAxes, ha="center", va="center", color=MUTED)
+    is_right = issue.proposed == issue.true
+    axes.text(0.30, 1.13, f"{issue.given}", transform=axes.transAxes, ha="center", va="center", color=MUTED)
     axes.plot([0.21, 0.39], [1.13, 1.13], transform=axes.transAxes, color=MUTED, linewidth=1.1, clip_on=False)
-    text = f"→ {suspect.proposed} {'✓' if right else '✗'}"
-    color = INK if right else ACCENT
+    text = f"→ {issue.proposed} {'✓' if is_right else '✗'}"
+    color = INK if is_right else ACCENT
     axes.text(0.45, 1.13, text, transform=axes.transAxes, va="center", color=color, fontweight="bold")

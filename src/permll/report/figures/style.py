@@ -1,41 +1,44 @@
-"""The one look of all figures. Nothing here touches matplotlib before a figure is drawn: it is an optional extra."""
+"""Common style of all figures. matplotlib is an optional dependency and imported only when a figure is drawn."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+    from numpy.typing import NDArray
 
-INK = "#1b2333"  # text, and whatever is simply there
-MUTED = "#667085"  # second-rank text, reference lines
+INK = "#1b2333"  # text and default color
+MUTED = "#667085"  # secondary text, reference lines
 GRID = "#e4e7ec"
-ACCENT = "#d9480f"  # what is wrong, or what to look at; never the only sign of it
+ACCENT = "#d9480f"  # errors and highlights; never the only sign of them
 
 
-class Stroke(NamedTuple):
-    """How one series is drawn: three signs, so that a grey print or a colour-blind eye still tells them apart."""
+class LineStyle(NamedTuple):
+    """Color, line style and marker of a series: distinguishable in grayscale and with color blindness."""
 
     color: str
     linestyle: str | tuple[int, tuple[float, ...]]
     marker: str
 
 
-# From dark to light in steps of about 15 in CIE lightness (13, 28, 43, 59, 74): an order in grey as well as in colour.
-# Later strokes leave gaps, so that one drawn over an earlier one that it coincides with hides nothing.
-STROKES: tuple[Stroke, ...] = (
-    Stroke("#14213d", "-", "o"),
-    Stroke("#5b2a86", (0, (7, 1.2)), "s"),
-    Stroke("#b92b5d", (0, (6, 1.5, 1.2, 1.5)), "D"),
-    Stroke("#e8663c", (0, (3, 1.8)), "^"),
-    Stroke("#eeaa2f", (0, (1.2, 1.2)), "v"),
+# From dark to light in steps of about 15 in CIE lightness (13, 28, 43, 59, 74): ordered in grayscale, too.
+# Later styles are dashed, so that a line drawn over an equal one does not hide it.
+LINE_STYLES: tuple[LineStyle, ...] = (
+    LineStyle("#14213d", "-", "o"),
+    LineStyle("#5b2a86", (0, (7, 1.2)), "s"),
+    LineStyle("#b92b5d", (0, (6, 1.5, 1.2, 1.5)), "D"),
+    LineStyle("#e8663c", (0, (3, 1.8)), "^"),
+    LineStyle("#eeaa2f", (0, (1.2, 1.2)), "v"),
 )
 
-RC: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # ships with matplotlib: the same figure on every machine
+RC_PARAMS: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # ships with matplotlib: equal figures on all machines
     "font.size": 9.0,
     "text.color": INK,
     "axes.titlesize": 10.0,
@@ -61,13 +64,13 @@ RC: dict[str, Any] = {
     "legend.frameon": False,
     "legend.fontsize": 8.5,
     "savefig.dpi": 200,
-    "svg.fonttype": "path",  # no font is needed to read the file
-    "svg.hashsalt": "permll",  # otherwise ids are drawn at random and no two files are equal
+    "svg.fonttype": "path",  # no fonts needed
+    "svg.hashsalt": "permll",  # deterministic ids
 }
 
 
 def require_matplotlib() -> None:
-    """Raise an ImportError that says what to install if matplotlib is missing."""
+    """Raise an ImportError with the command to install matplotlib if it is missing."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as missing:
@@ -75,13 +78,13 @@ def require_matplotlib() -> None:
 
 
 @contextmanager
-def look() -> Iterator[None]:
-    """Draw in the package's look inside the block, whatever the caller's own settings, and give those back after it.
+def figure_style() -> Iterator[None]:
+    """Use the style of the package inside the block, and restore the caller's settings after it.
 
     Examples:
         >>> import matplotlib
         >>> before = matplotlib.rcParams["axes.grid"]
-        >>> with look():
+        >>> with figure_style():
         ...     matplotlib.rcParams["axes.grid"]
         True
         >>> matplotlib.rcParams["axes.grid"] == before
@@ -92,33 +95,72 @@ def look() -> Iterator[None]:
 
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        settings: Any = matplotlib.rcParams  # typed by literal keys in some versions, by str in others
-        settings.update(RC)
+        settings: Any = matplotlib.rcParams  # typed with literal keys in some versions, str in others
+        settings.update(RC_PARAMS)
         yield
 
 
-def shades() -> "Colormap":
-    """Return the colours of cells that hold a probability: light = 0, dark = 1, monotone in grey too."""
+def make_figure(width: float, height: float, *, h_pad: float = 0.08, w_pad: float = 0.10) -> "Figure":
+    """Return an empty figure of a size in inches with constrained layout."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=h_pad, w_pad=w_pad))
+
+
+def group_style(index: int) -> dict[str, Any]:
+    """Return the line style of a group of runs: solid lines, markers that are hollow from the sixth group on."""
+    style = LINE_STYLES[2 * index % len(LINE_STYLES)]  # the most different colors first
+    fill = style.color if index < len(LINE_STYLES) else "white"
+    return {"color": style.color, "marker": style.marker, "markersize": 4.5, "mfc": fill}
+
+
+def draw_level(axes: "Axes", value: float, text: str, *, below: bool) -> None:
+    """Draw a dotted horizontal reference line with a text below or above it."""
+    axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (2, 3)), zorder=1)
+    options: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+    axes.annotate(text, (1, value), (0, -10 if below else 3), ha="right", fontsize=8, color=MUTED, **options)
+
+
+def draw_transition(
+    axes: "Axes", matrix: "NDArray[np.float64]", *, aspect: Literal["equal", "auto"] = "equal"
+) -> "AxesImage":
+    """Draw a transition matrix, colored by square root so that small probabilities are visible."""
+    from matplotlib.colors import PowerNorm
+
+    norm = PowerNorm(0.5, 0, 1)
+    image = axes.imshow(matrix, cmap=probability_colormap(), norm=norm, aspect=aspect, interpolation="nearest")
+    axes.grid(False)
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0)
+    axes.set_xlabel("given as")
+    return image
+
+
+def probability_colormap() -> "Colormap":
+    """Return a colormap for probabilities: light = 0, dark = 1, monotone in grayscale, too."""
     require_matplotlib()
     from matplotlib.colors import LinearSegmentedColormap
 
-    return LinearSegmentedColormap.from_list("permll", ["#f3f6fb", "#c9d9ee", "#7fa3cf", "#3b669f", STROKES[0].color])
+    return LinearSegmentedColormap.from_list(
+        "permll", ["#f3f6fb", "#c9d9ee", "#7fa3cf", "#3b669f", LINE_STYLES[0].color]
+    )
 
 
-def panel_title(axes: "Axes", letter: str, title: str, seen: str) -> None:
-    """Head a panel with its letter and title and, in a second line, what one sees in it."""
+def panel_title(axes: "Axes", letter: str, title: str, subtitle: str) -> None:
+    """Set letter, title and subtitle of a panel."""
     axes.set_title(f"({letter})  {title}", fontweight="bold", pad=20)
-    axes.annotate(seen, (0, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", color=MUTED)
+    axes.annotate(subtitle, (0, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", color=MUTED)
 
 
 def save(figure: "Figure", out_dir: Path, name: str) -> list[Path]:
-    """Write ``name``.png and ``name``.svg into ``out_dir``, made if missing, and return both paths.
+    """Write ``name``.png and ``name``.svg into ``out_dir``, created if missing, and return both paths.
 
-    The same figure gives the same SVG byte for byte, so a changed file means a changed figure.
+    Equal figures give identical SVG files.
     """
     out_dir.mkdir(parents=True, exist_ok=True)
     png, svg = out_dir / f"{name}.png", out_dir / f"{name}.svg"
-    with look():
+    with figure_style():
         figure.savefig(png)
         figure.savefig(svg, metadata={"Date": None})
     return [png, svg]

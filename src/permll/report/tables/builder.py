@@ -1,34 +1,33 @@
-"""From rows of finished cells to tables as data: a method's line, a setting's columns, mean and spread over seeds."""
+"""Build tables from the rows of a benchmark: a line per method, columns per setting, mean and spread over seeds."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from permll.report.paper_numbers import PRINTED, Printed
+from permll.report.paper_numbers import PAPER_RESULTS, PaperResult
 from permll.report.tables.model import Cell, Column, Line, Quantity, Table
-from permll.report.tables.notes import caption, notes
-from permll.report.tables.significance import best_set, spread
-from permll.report.tables.specs import KINDS_OF_TABLES, Kind
+from permll.report.tables.notes import make_caption, make_notes
+from permll.report.tables.significance import best_methods, mean_and_std
+from permll.report.tables.specs import TABLE_SPECS, TableSpec
 from permll.report.tables.titles import (
     REAL,
-    TIERS,
     Key,
     Row,
-    data_order,
     data_title,
-    is_trusted,
+    figure3_point,
     line_title,
     method_key,
     method_order,
-    noise_order,
     noise_titles,
-    point,
+    setting_order,
     split_noise,
+    tier_order,
+    uses_trusted_rows,
 )
 
 Setting = tuple[str, str]  # data and noise
-STAND_IN = {"digits": "cifar10", "fashion_mnist": "cifar10"}  # whose printed numbers stand beside ours
-BASE = "ce"
-PaperNumbers = Mapping[tuple[str, str, str, str], Printed]  # by table, method, data and noise
+STAND_IN = {"digits": "cifar10", "fashion_mnist": "cifar10"}  # data set of the paper's numbers shown beside ours
+BASELINE = "ce"
+PaperResults = Mapping[tuple[str, str, str, str], PaperResult]  # by table, method, data and noise
 
 
 class Scores(NamedTuple):
@@ -39,149 +38,139 @@ class Scores(NamedTuple):
     settings: list[Setting]
 
 
-def make_tables(rows: Iterable[Row], table: str, printed: PaperNumbers = PRINTED) -> list[Table]:
+def build_tables(rows: Iterable[Row], table: str, paper: PaperResults = PAPER_RESULTS) -> list[Table]:
     """Return a table for each tier that has rows for it.
 
     Args:
-        rows: finished cells.
-        table: one of ``KINDS_OF_TABLES``.
-        printed: the paper's numbers.
+        rows: finished jobs.
+        table: one of ``TABLE_SPECS``.
+        paper: the paper's numbers.
 
     Examples:
         >>> row = {"tier": "mini", "data": "fashion_mnist", "noise": "sym-60", "method": "ce", "seed": 1, "last": 0.5}
-        >>> made = make_tables([row, row | {"seed": 2, "last": 0.75}], "table1", printed={})[0]
-        >>> made.columns[0].group, made.columns[0].title, made.lines[0].cells[0].mean
+        >>> result = build_tables([row, row | {"seed": 2, "last": 0.75}], "table1", paper={})[0]
+        >>> result.columns[0].group, result.columns[0].title, result.lines[0].cells[0].mean
         ('symmetric', '60 %', 0.625)
     """
-    kind = KINDS_OF_TABLES[table]
-    wanted = [row for row in rows if point(row) is None and _belongs(row, table)]
-    return [_make(kind, tier, of_tier, printed) for tier, of_tier in by_tier(wanted).items()]
+    rows = [row for row in rows if figure3_point(row) is None and _belongs_to(row, table)]
+    return [_build(TABLE_SPECS[table], tier, tier_rows, paper) for tier, tier_rows in rows_by_tier(rows).items()]
 
 
-def by_tier(rows: Iterable[Row]) -> dict[str, list[Row]]:
+def rows_by_tier(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """Return rows by tier, the smallest tier first.
 
     Examples:
-        >>> list(by_tier([{"tier": "paper"}, {"tier": "mini"}]))
+        >>> list(rows_by_tier([{"tier": "paper"}, {"tier": "mini"}]))
         ['mini', 'paper']
     """
-    found: dict[str, list[Row]] = {}
+    tiers: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(row["tier"], []).append(row)
-    places = {tier: place for place, tier in enumerate(TIERS)}
-    return {tier: found[tier] for tier in sorted(found, key=lambda tier: (places.get(tier, len(TIERS)), tier))}
+        tiers.setdefault(row["tier"], []).append(row)
+    return {tier: tiers[tier] for tier in sorted(tiers, key=tier_order)}
 
 
 def unique_rows(rows: Iterable[Row]) -> list[Row]:
-    """Return rows with each seed once; the same cell of two recipes is refused, because their mean means nothing."""
-    found: dict[tuple[str, ...], Row] = {}
+    """Return one row per job and seed; rows of two recipes for the same seed raise, since they cannot be averaged."""
+    unique: dict[tuple[str, ...], Row] = {}
     for row in sorted(rows, key=lambda row: str(row.get("folder") or "")):
-        cell = (row["tier"], row["data"], row["noise"], *method_key(row), str(row["seed"]))
-        first = found.setdefault(cell, row)
+        job = (row["tier"], row["data"], row["noise"], *method_key(row), str(row["seed"]))
+        first = unique.setdefault(job, row)
         if first.get("recipe_hash") != row.get("recipe_hash"):
             raise ValueError(
-                f"{' '.join(filter(None, cell[:-1]))}, seed {cell[-1]}, is there with two recipes, "
+                f"{' '.join(filter(None, job[:-1]))}, seed {job[-1]}, has runs of two recipes, "
                 f"{first.get('recipe_hash')} ({first.get('folder')}) and {row.get('recipe_hash')} "
-                f"({row.get('folder')}): leave one of them out."
+                f"({row.get('folder')}): remove one of them."
             )
-    return list(found.values())
+    return list(unique.values())
 
 
-def collect(rows: Iterable[Row], quantities: Sequence[Quantity]) -> Scores:
-    """Return the numbers of rows of one tier; what was not measured is left out."""
+def collect_scores(rows: Iterable[Row], quantities: Sequence[Quantity]) -> Scores:
+    """Return the numbers of rows of one tier, without quantities that were not measured."""
     rows = unique_rows(rows)
     by_cell: dict[tuple[Key, Setting, str], dict[int, float]] = {}
-    seconds = _base_seconds(rows)
+    seconds = _baseline_seconds(rows)
     for row in rows:
         setting = (row["data"], row["noise"])
         for quantity in quantities:
-            number = _number(row, quantity.name, seconds.get(setting))
-            if number is not None:
-                by_cell.setdefault((method_key(row), setting, quantity.name), {})[row["seed"]] = number
+            value = _value(row, quantity.name, seconds.get(setting))
+            if value is not None:
+                by_cell.setdefault((method_key(row), setting, quantity.name), {})[row["seed"]] = value
     keys = sorted({method_key(row) for row in rows}, key=method_order)
     settings = sorted({(row["data"], row["noise"]) for row in rows}, key=setting_order)
     return Scores(by_cell, keys, settings)
 
 
-def setting_order(setting: Setting) -> tuple[tuple[int, str], tuple[int, str, float]]:
-    """Return a key that sorts settings by data, kind of noise and rate."""
-    return data_order(setting[0]), noise_order(setting[1])
-
-
-def _make(kind: Kind, tier: str, rows: Sequence[Row], printed: PaperNumbers) -> Table:
-    scores = collect(rows, kind.quantities)
+def _build(spec: TableSpec, tier: str, rows: Sequence[Row], paper: PaperResults) -> Table:
+    scores = collect_scores(rows, spec.quantities)
     settings = list(scores.settings)
-    if kind.name == "table2" and ("clothing1m", REAL) not in settings and any(key[0] == "table2" for key in printed):
-        settings = sorted([*settings, ("clothing1m", REAL)], key=setting_order)  # for the paper's numbers alone
-    columns = [_column(kind, setting, quantity, settings) for setting in settings for quantity in kind.quantities]
-    most = max((len(numbers) for numbers in scores.by_cell.values()), default=0)
-    cells = [_column_of_cells(kind, column, scores, most, printed) for column in columns]
-    lines = tuple(
-        Line(*key, line_title(key), tuple(column[place] for column in cells)) for place, key in enumerate(scores.keys)
-    )
-    has_base = any(key[0] == BASE for key in scores.keys)
-    made = Table(kind.name, tier, kind.title, "", tuple(columns), lines)
-    said = notes(made, kind, has_base=has_base)
-    return Table(kind.name, tier, kind.title, caption(made, kind), tuple(columns), lines, said)
+    if spec.name == "table2" and ("clothing1m", REAL) not in settings and any(key[0] == "table2" for key in paper):
+        settings = sorted([*settings, ("clothing1m", REAL)], key=setting_order)  # only for the paper's numbers
+    columns = tuple(_column(spec, setting, quantity, settings) for setting in settings for quantity in spec.quantities)
+    max_seeds = max((len(values) for values in scores.by_cell.values()), default=0)
+    cells = zip(*(_cells(spec, column, scores, max_seeds, paper) for column in columns), strict=True)
+    lines = tuple(Line(*key, line_title(key), line) for key, line in zip(scores.keys, cells, strict=True))
+    table = Table(spec.name, tier, spec.title, "", columns, lines)
+    has_baseline = any(key[0] == BASELINE for key in scores.keys)
+    notes = make_notes(table, has_baseline=has_baseline)
+    return Table(spec.name, tier, spec.title, make_caption(table, spec), columns, lines, notes)
 
 
-def _column(kind: Kind, setting: Setting, quantity: Quantity, settings: Sequence[Setting]) -> Column:
+def _column(spec: TableSpec, setting: Setting, quantity: Quantity, settings: Sequence[Setting]) -> Column:
     data, noise = setting
-    named, rate = noise_titles(noise)
-    alone = len({data for data, _ in settings}) == 1
-    if len(kind.quantities) > 1:
-        group = f"{named} {rate}".rstrip() if alone else f"{data_title(data)}, {named} {rate}".rstrip()
-        return Column(group, quantity.title, quantity, data, noise)
+    kind, rate = noise_titles(noise)
+    prefix = "" if len({data for data, _ in settings}) == 1 else f"{data_title(data)}, "
+    if len(spec.quantities) > 1:
+        return Column(f"{prefix}{kind} {rate}".rstrip(), quantity.title, quantity, data, noise)
     if not rate:
-        return Column(named, data_title(data), quantity, data, noise)
-    return Column(named if alone else f"{data_title(data)}, {named}", rate, quantity, data, noise)
+        return Column(kind, data_title(data), quantity, data, noise)
+    return Column(f"{prefix}{kind}", rate, quantity, data, noise)
 
 
-def _column_of_cells(kind: Kind, column: Column, scores: Scores, most: int, printed: PaperNumbers) -> list[Cell]:
+def _cells(spec: TableSpec, column: Column, scores: Scores, max_seeds: int, paper: PaperResults) -> list[Cell]:
+    """Return the cells of a column."""
     setting, quantity = (column.data, column.noise), column.quantity
-    numbers = {key: scores.by_cell.get((key, setting, quantity.name), {}) for key in scores.keys}
-    best = best_set({key: of_key for key, of_key in numbers.items() if not is_trusted(key)}, quantity.better)
+    by_method = {key: scores.by_cell.get((key, setting, quantity.name), {}) for key in scores.keys}
+    ranked = {key: seeds for key, seeds in by_method.items() if not uses_trusted_rows(key)}
+    best = best_methods(ranked, quantity.better)
     cells = []
-    for key, of_seeds in numbers.items():
-        beside = _printed(kind, key, column, printed)
-        if not of_seeds:
-            cells.append(Cell(printed=beside))
+    for key, seeds in by_method.items():
+        result = _paper_result(spec, key, column, paper)
+        if not seeds:
+            cells.append(Cell(paper=result))
             continue
-        found = spread(of_seeds)
-        few = f"n={found.n}" if found.n < most else ""
-        cells.append(Cell(found.mean, found.sd, found.n, beside, key in best, few))
+        mean, sd, n = mean_and_std(seeds)
+        cells.append(Cell(mean, sd, n, result, key in best, f"n={n}" if n < max_seeds else ""))
     return cells
 
 
-def _printed(kind: Kind, key: Key, column: Column, printed: PaperNumbers) -> Printed | None:
-    if not kind.printed or key[1]:
+def _paper_result(spec: TableSpec, key: Key, column: Column, paper: PaperResults) -> PaperResult | None:
+    if not spec.in_paper or key[1]:
         return None
-    for data in (column.data, STAND_IN.get(column.data, "")):
-        found = printed.get((kind.name, key[0], data, column.noise))
-        if found is not None:
-            return found
-    return None
+    results = (
+        paper.get((spec.name, key[0], data, column.noise)) for data in (column.data, STAND_IN.get(column.data, ""))
+    )
+    return next((result for result in results if result is not None), None)
 
 
-def _belongs(row: Row, table: str) -> bool:
-    """Return whether a row is one of a table: real noise is Table 2's, noise that was added is Table 1's."""
-    real = split_noise(row["noise"])[0] == REAL
-    return {"table1": not real, "table2": real}.get(table, True)
+def _belongs_to(row: Row, table: str) -> bool:
+    """Return whether a row belongs to a table: Table 1 is synthetic noise, Table 2 real noise."""
+    is_real = split_noise(row["noise"])[0] == REAL
+    return {"table1": not is_real, "table2": is_real}.get(table, True)
 
 
-def _base_seconds(rows: Iterable[Row]) -> dict[Setting, float]:
+def _baseline_seconds(rows: Iterable[Row]) -> dict[Setting, float]:
     """Return the mean time of cross-entropy in each setting."""
-    found: dict[Setting, dict[int, float]] = {}
+    seconds: dict[Setting, dict[int, float]] = {}
     for row in rows:
-        if method_key(row) == (BASE, "") and row.get("seconds"):
-            found.setdefault((row["data"], row["noise"]), {})[row["seed"]] = row["seconds"]
-    return {setting: spread(seconds).mean for setting, seconds in found.items()}
+        if method_key(row) == (BASELINE, "") and row.get("seconds"):
+            seconds.setdefault((row["data"], row["noise"]), {})[row["seed"]] = row["seconds"]
+    return {setting: mean_and_std(seeds).mean for setting, seeds in seconds.items()}
 
 
-def _number(row: Row, name: str, base_seconds: float | None) -> float | None:
+def _value(row: Row, name: str, baseline_seconds: float | None) -> float | None:
     if name == "last_minus_best":
-        return None if row.get("memorisation") is None else -row["memorisation"]
+        return None if row.get("memorization") is None else -row["memorization"]
     if name == "relative_time":
-        return None if base_seconds is None or row.get("seconds") is None else row["seconds"] / base_seconds
+        return None if baseline_seconds is None or row.get("seconds") is None else row["seconds"] / baseline_seconds
     value: float | None = row.get(name)
     return value

@@ -1,15 +1,15 @@
-"""What methods, data and noise are called in tables, and in which order they stand."""
+"""Titles and order of methods, data sets and noise in tables."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from permll.methods import METHODS
 
-Row = Mapping[str, Any]  # one finished cell of a benchmark
+Row = Mapping[str, Any]  # one finished job of a benchmark
 Key = tuple[str, str]  # a method and its variant
 
-DATA = {
+DATA_TITLES = {
     "digits": "Digits",
     "fashion_mnist": "Fashion-MNIST",
     "cifar10": "CIFAR-10",
@@ -20,26 +20,26 @@ DATA = {
     "trec_rules": "TREC",
 }
 TIERS = ("tiny", "mini", "lite", "paper")
-KINDS = {"sym": "symmetric", "asym": "asymmetric", "pair": "pair flip", "instance": "instance-dependent"}
+NOISE_TITLES = {"sym": "symmetric", "asym": "asymmetric", "pair": "pair flip", "instance": "instance-dependent"}
 REAL = "real"
-TRUSTED = "†"  # marks methods that are given rows with right labels
+TRUSTED_MARK = "†"  # marks methods that use rows with trusted labels
 _POINT = re.compile(r"m(?P<m>[\d.]+)-eta(?P<eta>[\d.]+(?:e[+-]?\d+)?)")
 
 
-class Point(NamedTuple):
-    """Settings of a cell of Figure 3."""
+class Figure3Point(NamedTuple):
+    """Hyper-parameters of a run of Figure 3."""
 
     eta: float
     m: float
 
 
 def method_key(row: Row) -> Key:
-    """Return what makes a line of a table."""
+    """Return method and variant of a row, which identify a line of a table."""
     return row["method"], row.get("variant") or ""
 
 
 def method_title(key: Key) -> str:
-    """Return what a method is called; one that is not registered by its own name.
+    """Return the title of a method; an unregistered one has its class name.
 
     Examples:
         >>> method_title(("gce", "")), method_title(("permll", "label")), method_title(("mine:Remembered", ""))
@@ -50,44 +50,58 @@ def method_title(key: Key) -> str:
     return f"{title} ({variant})" if variant else title
 
 
-def is_trusted(key: Key) -> bool:
-    """Return whether a method is given rows that are known to be right, which the others are not.
+def method_words(key: Key) -> str:
+    """Return the text that the filter of a page searches.
 
     Examples:
-        >>> is_trusted(("glc", "")), is_trusted(("permll", ""))
+        >>> method_words(("permll", "label"))
+        'permll label permll (label)'
+    """
+    return " ".join((*key, method_title(key))).lower()
+
+
+def uses_trusted_rows(key: Key) -> bool:
+    """Return whether a method uses rows with trusted labels, which other methods do not have.
+
+    Examples:
+        >>> uses_trusted_rows(("glc", "")), uses_trusted_rows(("permll", ""))
         (True, False)
     """
     return key[0] in METHODS and "trusted" in METHODS[key[0]].needs
 
 
 def line_title(key: Key) -> str:
-    """Return what a method is called in a table, with the mark of those that are given right labels.
+    """Return the title of a method in a table, marked if it uses trusted rows.
 
     Examples:
         >>> line_title(("glc", "")), line_title(("ce", ""))
         ('GLC †', 'Cross-entropy')
     """
-    return f"{method_title(key)} {TRUSTED}" if is_trusted(key) else method_title(key)
+    return f"{method_title(key)} {TRUSTED_MARK}" if uses_trusted_rows(key) else method_title(key)
 
 
 def method_order(key: Key) -> tuple[int, str, str]:
-    """Return a key that sorts as the registry does: plain training first, PermLL last, then what is not registered."""
-    names = list(METHODS)
-    return (names.index(key[0]) if key[0] in names else len(names)), *key
+    """Return a sort key in the order of the registry, with unregistered methods last."""
+    return _index(key[0], METHODS), *key
 
 
 def data_title(data: str) -> str:
-    """Return what a data set is called."""
-    return DATA.get(data, data)
+    """Return the title of a data set."""
+    return DATA_TITLES.get(data, data)
 
 
 def data_order(data: str) -> tuple[int, str]:
-    """Return a key that sorts data sets from small to large."""
-    return (list(DATA).index(data) if data in DATA else len(DATA)), data
+    """Return a sort key of data sets from small to large."""
+    return _index(data, DATA_TITLES), data
+
+
+def tier_order(tier: str) -> tuple[int, str]:
+    """Return a sort key of tiers from small to large."""
+    return _index(tier, TIERS), tier
 
 
 def split_noise(noise: str) -> tuple[str, float | None]:
-    """Return kind and rate in per cent.
+    """Return kind and rate in percent.
 
     Examples:
         >>> split_noise("sym-60"), split_noise("real"), split_noise("human-worst")
@@ -98,7 +112,7 @@ def split_noise(noise: str) -> tuple[str, float | None]:
 
 
 def noise_titles(noise: str) -> tuple[str, str]:
-    """Return the title of the kind and that of the rate, which may be empty.
+    """Return the titles of kind and rate; the latter may be empty.
 
     Examples:
         >>> noise_titles("asym-40"), noise_titles("real")
@@ -107,17 +121,22 @@ def noise_titles(noise: str) -> tuple[str, str]:
     kind, rate = split_noise(noise)
     if kind == REAL:
         return "real noise", ""
-    return KINDS.get(kind, kind), "" if rate is None else f"{rate:g} %"
+    return NOISE_TITLES.get(kind, kind), "" if rate is None else f"{rate:g} %"
 
 
 def noise_order(noise: str) -> tuple[int, str, float]:
-    """Return a key that sorts noise by kind, then by rate."""
+    """Return a sort key of noise by kind, then by rate."""
     kind, rate = split_noise(noise)
-    return (list(KINDS).index(kind) if kind in KINDS else len(KINDS)), kind, -1.0 if rate is None else rate
+    return _index(kind, NOISE_TITLES), kind, -1.0 if rate is None else rate
+
+
+def setting_order(setting: tuple[str, str]) -> tuple[tuple[int, str], tuple[int, str, float]]:
+    """Return a sort key of settings (data and noise)."""
+    return data_order(setting[0]), noise_order(setting[1])
 
 
 def setting_title(data: str, noise: str) -> str:
-    """Return data and noise in words.
+    """Return the title of a setting.
 
     Examples:
         >>> setting_title("cifar10", "sym-60")
@@ -126,13 +145,19 @@ def setting_title(data: str, noise: str) -> str:
     return f"{data_title(data)}, {' '.join(noise_titles(noise))}".rstrip()
 
 
-def point(row: Row) -> Point | None:
-    """Return eta and m of a cell of Figure 3, which is no line of a table; None for any other.
+def figure3_point(row: Row) -> Figure3Point | None:
+    """Return eta and m of a run of Figure 3, which is not a line of a table; None for any other row.
 
     Examples:
-        >>> point({"method": "permll", "variant": "m0.75-eta24"})
-        Point(eta=24.0, m=0.75)
-        >>> point({"method": "permll", "variant": "label"})
+        >>> figure3_point({"method": "permll", "variant": "m0.75-eta24"})
+        Figure3Point(eta=24.0, m=0.75)
+        >>> figure3_point({"method": "permll", "variant": "label"})
     """
-    found = _POINT.fullmatch(row.get("variant") or "")
-    return Point(float(found["eta"]), float(found["m"])) if found else None
+    match = _POINT.fullmatch(row.get("variant") or "")
+    return Figure3Point(float(match["eta"]), float(match["m"])) if match else None
+
+
+def _index(name: str, names: Iterable[str]) -> int:
+    """Return the index of a name; unknown names come last."""
+    names = list(names)
+    return names.index(name) if name in names else len(names)

@@ -1,248 +1,243 @@
-// The review: what is shown, what is decided, and where one is. The address bar knows all of it, so a reload loses nothing.
+// Review page: filter, navigation and decisions. The URL holds the filter and the position, so a reload loses nothing.
 
-import { chooseFrom } from "./choosing.js";
-import { Grid } from "./grid.js";
-import { askName, bindKeys, whoDecides } from "./keys.js";
-import { count, find, percent, said } from "./making.js";
-import { showNothing, showOne } from "./one.js";
-import { get, picture, post } from "./server.js";
-import { complain, showFilters, showProgress, tell, whyNothing } from "./telling.js";
+import { get, imageUrl, post } from "./api.js";
+import { byId, describeVerdict, formatNumber, percent, pluralize } from "./dom.js";
+import { GridView } from "./grid_view.js";
+import { askName, bindKeys, getReviewer } from "./keyboard.js";
+import { explainEmpty, notify, showError, showFilter, showProgress } from "./messages.js";
+import { pick } from "./picker.js";
+import { showEmpty, showSample } from "./sample_view.js";
 
-const main = find("main");
-const filters = document.querySelector(".filters");
-const at = new URLSearchParams(location.search);
+const main = byId("main");
+const form = document.querySelector(".filters");
+const params = new URLSearchParams(location.search);
 const STATES = ["open", "decided", "unsure", "any"];
-const wish = {
-  state: STATES.includes(at.get("state")) ? at.get("state") : "open",
-  all: at.get("all") === "1",
-  pair: at.get("pair") ?? "",
-  names: at.get("names") ?? "",
-  view: at.get("view") === "grid" ? "grid" : "one",
+const filter = {
+  state: STATES.includes(params.get("state")) ? params.get("state") : "open",
+  all: params.get("all") === "1",
+  pair: params.get("pair") ?? "",
+  names: params.get("names") ?? "",
+  view: params.get("view") === "grid" ? "grid" : "single",
 };
-let item = null; // the one that is shown alone
-let page = null; // or the page of the grid
-let busy = false; // a verdict meanwhile would go to the wrong sample, so it is not taken
-let turn = Promise.resolve();
+let item = null; // sample of the single view
+let page = null; // page of the grid
+let busy = false; // verdicts are ignored meanwhile: they could apply to the wrong sample
+let queue = Promise.resolve();
 
-const query = () => ({ state: wish.state, all: wish.all ? "1" : "0", ...(wish.pair && { pair: wish.pair }) });
+const query = () => ({ state: filter.state, all: filter.all ? "1" : "0", ...(filter.pair && { pair: filter.pair }) });
 
-const note = () => {
-  const where = new URLSearchParams(query());
-  if (wish.pair) where.set("names", wish.names);
-  if (wish.view === "grid") where.set("view", "grid");
-  if (wish.view === "one" && item) where.set("row", item.row);
-  if (wish.view === "grid" && page?.items.length) where.set("after", page.items[0].rank - 1);
-  history.replaceState(null, "", `/?${where}`);
+const updateUrl = () => {
+  const url = new URLSearchParams(query());
+  if (filter.pair) url.set("names", filter.names);
+  if (filter.view === "grid") url.set("view", "grid");
+  if (filter.view === "single" && item) url.set("row", item.row);
+  if (filter.view === "grid" && page?.items.length) url.set("after", page.items[0].rank - 1);
+  history.replaceState(null, "", `/?${url}`);
 };
 
-// Only one thing at a time, in the order of asking.
-const carefully = (work) => {
-  const doing = async () => {
+// Runs tasks one after the other, and shows their errors.
+const enqueue = (task) => {
+  const run = async () => {
     busy = true;
     main.setAttribute("aria-busy", "true");
+    showError();
     try {
-      await work();
-    } catch (problem) {
-      complain(problem.message);
+      await task();
+    } catch (error) {
+      showError(error.message);
     } finally {
       busy = false;
       main.setAttribute("aria-busy", "false");
     }
   };
-  turn = turn.then(doing);
-  return turn;
+  queue = queue.then(run);
+  return queue;
 };
 
-const present = (answer) => {
-  item = answer.item;
-  const held = main.contains(document.activeElement) && document.activeElement.getAttribute("aria-keyshortcuts");
-  showOne(main, item, answer.place, answer.matching, actions);
-  if (held) (main.querySelector(`[aria-keyshortcuts="${CSS.escape(held)}"]`) ?? main).focus();
-  showProgress(answer);
-  note();
+const preloadImage = ({ items: [next] }) => {
+  if (next?.preview.kind === "image") new Image().src = imageUrl(next.row, 1200);
 };
 
-const fetchPicture = ({ items: [next] }) => {
-  if (next?.look.kind === "image") new Image().src = picture(next.row, 1200); // is there when it is needed
+const openSample = async (row) => {
+  const response = await get(`/api/samples/${row}`, query());
+  item = response.item;
+  const focusedKey = main.contains(document.activeElement) && document.activeElement.getAttribute("aria-keyshortcuts");
+  showSample(main, item, response.position, response.matching, actions);
+  if (focusedKey) (main.querySelector(`[aria-keyshortcuts="${CSS.escape(focusedKey)}"]`) ?? main).focus();
+  showProgress(response);
+  updateUrl();
+  get("/api/samples", { ...query(), after: item.rank, limit: 1 }).then(preloadImage, () => {});
 };
 
-const open = async (row) => {
-  present(await get(`/api/sample/${row}`, query()));
-  get("/api/list", { ...query(), after: item.rank, limit: 1 }).then(fetchPicture, () => {});
-};
-
-const finished = (answer) => {
+const showNoSamples = (response) => {
   item = null;
-  showProgress(answer);
+  showProgress(response);
   const offers = [];
-  if (wish.pair) offers.push(["Every pair of classes", () => change({ pair: "", names: "" })]);
-  if (wish.state !== "any") offers.push(["Any state", () => change({ state: "any" })]);
-  if (!wish.all) offers.push(["Also labels that are not suspect", () => change({ all: true })]);
-  showNothing(main, whyNothing(answer.progress, wish), offers);
-  note();
+  if (filter.pair) offers.push(["All class pairs", () => changeFilter({ pair: "", names: "" })]);
+  if (filter.state !== "any") offers.push(["Any state", () => changeFilter({ state: "any" })]);
+  if (!filter.all) offers.push(["Include unflagged labels", () => changeFilter({ all: true })]);
+  showEmpty(main, explainEmpty(response.progress, filter), offers);
+  updateUrl();
 };
 
-const showPage = (answer) => {
-  page = answer;
-  if (answer.items.length === 0) return finished(answer);
-  grid.show(answer);
-  showProgress(answer);
-  note();
+const showPage = (response) => {
+  page = response;
+  if (response.items.length === 0) return showNoSamples(response);
+  grid.show(response);
+  showProgress(response);
+  updateUrl();
 };
 
-// The next one after a rank; after the last one the first again, if it was passed over.
-const goOn = async (rank, around) => {
-  let answer = await get("/api/list", { ...query(), after: rank, limit: 1 });
-  if (answer.items.length === 0 && around) answer = await get("/api/list", { ...query(), limit: 1 });
-  if (answer.items.length > 0) await open(answer.items[0].row);
-  else if (answer.matching === 0) finished(answer);
-  else tell("This is the last one.");
+// Opens the next sample after a rank. With wrap, the first follows the last.
+const openNext = async (rank, wrap) => {
+  let response = await get("/api/samples", { ...query(), after: rank, limit: 1 });
+  if (response.items.length === 0 && wrap) response = await get("/api/samples", { ...query(), limit: 1 });
+  if (response.items.length > 0) await openSample(response.items[0].row);
+  else if (response.matching === 0) showNoSamples(response);
+  else notify("This is the last sample.");
 };
 
 const step = (direction) =>
-  carefully(async () => {
-    complain();
-    if (wish.view === "grid") {
+  enqueue(async () => {
+    if (filter.view === "grid") {
       if (!page?.items.length) return;
-      const where = direction > 0 ? { after: page.items.at(-1).rank } : { before: page.items[0].rank };
-      const answer = await get("/api/list", { ...query(), ...where });
-      if (answer.items.length > 0) showPage(answer);
-      else tell(direction > 0 ? "This is the last page." : "This is the first page.");
-    } else if (item && direction > 0) await goOn(item.rank, false);
+      const range = direction > 0 ? { after: page.items.at(-1).rank } : { before: page.items[0].rank };
+      const response = await get("/api/samples", { ...query(), ...range });
+      if (response.items.length > 0) showPage(response);
+      else notify(direction > 0 ? "This is the last page." : "This is the first page.");
+    } else if (item && direction > 0) await openNext(item.rank, false);
     else if (item) {
-      const answer = await get("/api/list", { ...query(), before: item.rank, limit: 1 });
-      if (answer.items.length > 0) await open(answer.items[0].row);
-      else tell("This is the first one.");
+      const response = await get("/api/samples", { ...query(), before: item.rank, limit: 1 });
+      if (response.items.length > 0) await openSample(response.items[0].row);
+      else notify("This is the first sample.");
     }
   });
 
 const decide = async (verdict, label = "") => {
-  const chosen = wish.view === "grid" ? grid.chosen() : [item].filter(Boolean);
-  if (busy || chosen.length === 0) return;
-  const reviewer = await whoDecides();
+  const targets = filter.view === "grid" ? grid.targets() : [item].filter(Boolean);
+  if (busy || targets.length === 0) return;
+  const reviewer = await getReviewer();
   if (!reviewer) return;
-  await carefully(async () => {
-    complain();
-    const samples = chosen.map(({ row, seen }) => ({ row, seen }));
-    const answer = await post("/api/decide", query(), { samples, verdict, label, reviewer });
-    showProgress(answer);
-    const failed = answer.conflicts.length;
-    if (failed > 0) complain(`${answer.conflicts.slice(0, 3).join(" ")} What you see now is how it stands: decide again if you see it differently.`);
-    if (wish.view === "grid") {
-      grid.update(answer.items);
-      if (samples.length > failed) tell(`${count(samples.length - failed, "decision")} kept.`, () => undo(samples.length - failed));
+  await enqueue(async () => {
+    const samples = targets.map(({ row, last_entry }) => ({ row, last_entry }));
+    const response = await post("/api/decide", query(), { samples, verdict, label, reviewer });
+    showProgress(response);
+    const failed = response.conflicts.length;
+    if (failed > 0) showError(`${response.conflicts.slice(0, 3).join(" ")} The current state is shown; decide again if you disagree.`);
+    if (filter.view === "grid") {
+      grid.update(response.items);
+      const saved = samples.length - failed;
+      if (saved > 0) notify(`${pluralize(saved, "decision")} saved.`, () => undo(saved));
       return;
     }
-    if (failed > 0) return open(item.row);
-    const { decision } = answer.items[0];
-    tell(`${item.id}: ${said(decision.verdict, decision.label)}.`, () => undo());
-    await goOn(item.rank, true);
+    if (failed > 0) return openSample(item.row);
+    const { decision } = response.items[0];
+    notify(`${item.id}: ${describeVerdict(decision.verdict, decision.label)}.`, () => undo());
+    await openNext(item.rank, true);
   });
 };
 
 const undo = async (times = 1) => {
-  const reviewer = await whoDecides();
+  const reviewer = await getReviewer();
   if (!reviewer) return;
-  await carefully(async () => {
-    complain();
+  await enqueue(async () => {
     for (let time = 0; time < times; time += 1) {
-      const answer = await post("/api/undo", query(), { reviewer });
-      showProgress(answer);
-      if (!answer.undone) return tell("You have no decision to take back.");
-      tell(`Taken back: ${answer.undone.id}, ${said(answer.undone.verdict, answer.undone.label)}.`);
-      if (!answer.item) continue;
-      if (wish.view === "one") await open(answer.item.row);
-      else grid.update([answer.item]);
+      const response = await post("/api/undo", query(), { reviewer });
+      showProgress(response);
+      if (!response.undone) return notify("You have no decision to undo.");
+      notify(`Undone: ${response.undone.id}, ${describeVerdict(response.undone.verdict, response.undone.label)}.`);
+      if (!response.item) continue;
+      if (filter.view === "single") await openSample(response.item.row);
+      else grid.update([response.item]);
     }
   });
 };
 
-const choose = async () => {
-  if (busy || (wish.view === "one" ? !item : grid.chosen().length === 0)) return;
-  const likely = wish.view === "one" ? Object.fromEntries(item.candidates.map(({ label, chance }) => [label, chance])) : {};
-  const chosen = await chooseFrom("Which class is it?", async (text) => {
+const chooseClass = async () => {
+  if (busy || (filter.view === "single" ? !item : grid.targets().length === 0)) return;
+  const candidates = filter.view === "single" ? item.candidates : [];
+  const probabilities = Object.fromEntries(candidates.map(({ label, probability }) => [label, probability]));
+  const option = await pick("Choose a class", async (text) => {
     const { classes } = await get("/api/classes", { query: text });
     return classes
-      .map((name) => ({ name, note: name in likely ? percent(likely[name]) : "", chance: likely[name] ?? -1 }))
-      .sort((one, other) => other.chance - one.chance);
+      .map((name) => ({ name, note: name in probabilities ? percent(probabilities[name]) : "", probability: probabilities[name] ?? -1 }))
+      .sort((a, b) => b.probability - a.probability);
   });
-  if (chosen) await decide("choose", chosen.name);
+  if (option) await decide("choose", option.name);
 };
 
-const change = (values) => {
-  Object.assign(wish, values);
-  showFilters(wish);
-  return carefully(async () => {
-    complain();
+const changeFilter = (values) => {
+  Object.assign(filter, values);
+  showFilter(filter);
+  return enqueue(async () => {
     page = null;
-    if (wish.view === "grid") showPage(await get("/api/list", query()));
-    else await goOn(0, false);
+    if (filter.view === "grid") showPage(await get("/api/samples", query()));
+    else await openNext(0, false);
   });
 };
 
 const changeView = (view, row) => {
-  const from = row ?? (wish.view === "grid" ? grid.chosen()[0]?.row : undefined);
+  const target = row ?? (filter.view === "grid" ? grid.targets()[0]?.row : undefined);
   const rank = item?.rank;
-  wish.view = view;
-  showFilters(wish);
-  return carefully(async () => {
-    complain();
-    if (view === "one") await (from === undefined ? goOn(0, false) : open(from));
-    else showPage(await get("/api/list", { ...query(), after: rank ? rank - 1 : 0 }));
-    if (view === "grid") grid.step(0);
+  filter.view = view;
+  showFilter(filter);
+  return enqueue(async () => {
+    if (view === "single") await (target === undefined ? openNext(0, false) : openSample(target));
+    else showPage(await get("/api/samples", { ...query(), after: rank ? rank - 1 : 0 }));
+    if (view === "grid") grid.moveFocus(0);
   });
 };
 
 const choosePair = async () => {
-  const pair = await chooseFrom("Given → proposed", async (text) => {
+  const option = await pick("Given → proposed", async (text) => {
     const { pairs } = await get("/api/pairs", { ...query(), query: text });
-    return pairs.map((one) => ({ ...one, name: `${one.given} → ${one.proposed}`, note: `${one.open.toLocaleString("en")} open of ${one.count.toLocaleString("en")}` }));
+    return pairs.map((pair) => ({ ...pair, name: `${pair.given} → ${pair.proposed}`, note: `${formatNumber(pair.open)} open of ${formatNumber(pair.count)}` }));
   });
-  if (pair) await change({ pair: pair.pair, names: pair.name });
+  if (option) await changeFilter({ pair: option.pair, names: option.name });
 };
 
 const actions = {
   decide,
-  choose,
+  choose: chooseClass,
   next: () => step(1),
   previous: () => step(-1),
-  open: (row) => changeView("one", row),
+  open: (row) => changeView("single", row),
 };
-const grid = new Grid(main, actions);
+const grid = new GridView(main, actions);
 
-filters.addEventListener("submit", (event) => event.preventDefault());
-filters.addEventListener("change", (event) => {
-  if (event.target.name === "state") change({ state: event.target.value });
+form.addEventListener("submit", (event) => event.preventDefault());
+form.addEventListener("change", (event) => {
+  if (event.target.name === "state") changeFilter({ state: event.target.value });
   else if (event.target.name === "view") changeView(event.target.value);
-  else if (event.target.id === "everything") change({ all: event.target.checked });
+  else if (event.target.id === "unflagged") changeFilter({ all: event.target.checked });
 });
-find("pair").addEventListener("click", choosePair);
-find("no-pair").addEventListener("click", () => change({ pair: "", names: "" }).then(() => find("pair").focus()));
-find("undo").addEventListener("click", () => undo());
+byId("pair").addEventListener("click", choosePair);
+byId("clear-pair").addEventListener("click", () => changeFilter({ pair: "", names: "" }).then(() => byId("pair").focus()));
+byId("undo").addEventListener("click", () => undo());
 bindKeys({
-  a: () => decide(wish.view === "one" && item?.given === item?.proposed ? "keep" : "accept"),
+  a: () => decide(filter.view === "single" && item?.given === item?.proposed ? "keep" : "accept"),
   k: () => decide("keep"),
   s: () => decide("unsure"),
-  c: choose,
+  c: chooseClass,
   u: () => undo(),
-  digit: (key) => wish.view === "one" && item?.candidates[key - 1] && decide("choose", item.candidates[key - 1].label),
-  ArrowLeft: () => (wish.view === "one" ? step(-1) : grid.step(0)),
-  ArrowRight: () => (wish.view === "one" ? step(1) : grid.step(0)),
+  digit: (key) => filter.view === "single" && item?.candidates[key - 1] && decide("choose", item.candidates[key - 1].label),
+  ArrowLeft: () => (filter.view === "single" ? step(-1) : grid.moveFocus(0)),
+  ArrowRight: () => (filter.view === "single" ? step(1) : grid.moveFocus(0)),
   "[": () => step(-1),
   "]": () => step(1),
-  g: () => changeView(wish.view === "one" ? "grid" : "one"),
-  x: () => wish.view === "grid" && grid.select(grid.focused),
-  "*": () => wish.view === "grid" && grid.selectAll(),
+  g: () => changeView(filter.view === "single" ? "grid" : "single"),
+  x: () => filter.view === "grid" && grid.select(grid.focused),
+  "*": () => filter.view === "grid" && grid.selectAll(),
   p: choosePair,
-  o: () => change({ state: STATES[(STATES.indexOf(wish.state) + 1) % STATES.length] }),
-  f: () => change({ all: !wish.all }),
+  o: () => changeFilter({ state: STATES[(STATES.indexOf(filter.state) + 1) % STATES.length] }),
+  f: () => changeFilter({ all: !filter.all }),
   w: askName,
 });
 
-showFilters(wish);
-carefully(async () => {
-  const row = Number(at.get("row") ?? NaN);
-  if (wish.view === "grid") showPage(await get("/api/list", { ...query(), after: Number(at.get("after")) || 0 }));
-  else if (Number.isInteger(row) && row >= 0) await open(row);
-  else await goOn(0, false);
+showFilter(filter);
+enqueue(async () => {
+  const row = Number(params.get("row") ?? NaN);
+  if (filter.view === "grid") showPage(await get("/api/samples", { ...query(), after: Number(params.get("after")) || 0 }));
+  else if (Number.isInteger(row) && row >= 0) await openSample(row);
+  else await openNext(0, false);
 });

@@ -1,1 +1,1 @@
-"""Export of trained networks to formats that load without permll."""
+"""Export of trained networks to files that are used without permll."""

@@ -1,4 +1,4 @@
-"""The plain view written down: as JSON, in words, and as a module that goes into an exported graph."""
+"""Transforms of the plain view as JSON, as text, and as a module in an exported graph."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,68 +6,66 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.data.transforms.defaults import as_it_is
-from permll.data.transforms.image_transforms import CenterCrop, Chain, Normalize, Transform
+from permll.data.transforms.defaults import identity
+from permll.data.transforms.image_transforms import CenterCrop, Compose, Normalize, Transform
 from permll.data.transforms.vector_transforms import Standardize
 
 Steps = Sequence[Mapping[str, Any]]
 
 
-def steps_of(view: Transform) -> list[dict[str, Any]]:
-    """Return the steps of a plain view as JSON holds them.
+def transform_to_steps(view: Transform) -> list[dict[str, Any]]:
+    """Return the steps of a plain view as JSON objects.
 
     Examples:
-        >>> steps_of(Chain(CenterCrop(24), Normalize((0.5,), (0.25,))))
-        [{'step': 'centre_crop', 'size': 24}, {'step': 'normalise', 'mean': [0.5], 'std': [0.25]}]
+        >>> transform_to_steps(Compose(CenterCrop(24), Normalize((0.5,), (0.25,))))
+        [{'step': 'center_crop', 'size': 24}, {'step': 'normalize', 'mean': [0.5], 'std': [0.25]}]
     """
-    if isinstance(view, Chain):
-        return [entry for step in view.steps for entry in steps_of(step)]
-    if view is as_it_is:
+    if isinstance(view, Compose):
+        return [entry for step in view.steps for entry in transform_to_steps(step)]
+    if view is identity:
         return []
     if isinstance(view, CenterCrop):
-        return [{"step": "centre_crop", "size": view.size}]
+        return [{"step": "center_crop", "size": view.size}]
     if isinstance(view, Normalize):
-        return [{"step": "normalise", "mean": list(view.mean), "std": list(view.std)}]
+        return [{"step": "normalize", "mean": list(view.mean), "std": list(view.std)}]
     if isinstance(view, Standardize):
-        return [{"step": "standardise", "mean": view.mean.tolist(), "std": view.std.tolist()}]
-    raise TypeError(f"{view!r} cannot be written down: a plain view is made of CenterCrop, Normalize and Standardize.")
+        return [{"step": "standardize", "mean": view.mean.tolist(), "std": view.std.tolist()}]
+    raise TypeError(f"{view!r} cannot be saved: a plain view consists of CenterCrop, Normalize and Standardize.")
 
 
-def view_of(steps: Steps) -> Transform:
-    """Undo ``steps_of``."""
+def transform_from_steps(steps: Steps) -> Transform:
+    """Undo ``transform_to_steps``."""
     views: list[Transform] = []
     for entry in steps:
-        if entry["step"] == "centre_crop":
+        if entry["step"] == "center_crop":
             views.append(CenterCrop(entry["size"]))
-        elif entry["step"] == "normalise":
+        elif entry["step"] == "normalize":
             views.append(Normalize(tuple(entry["mean"]), tuple(entry["std"])))
         else:
             views.append(Standardize(torch.tensor(entry["mean"]), torch.tensor(entry["std"])))
-    return Chain(*views)
+    return Compose(*views)
 
 
-def in_words(steps: Steps) -> str:
-    """Return the steps as a sentence; their numbers stand in ``steps``.
+def describe_steps(steps: Steps) -> str:
+    """Return the steps as a sentence.
 
     Examples:
-        >>> in_words([{"step": "centre_crop", "size": 24}, {"step": "normalize", "mean": [0.5], "std": [0.25]}])
-        'Take the middle 24 x 24 pixels; then (value / 255 - mean) / std for each channel.'
-        >>> in_words([])
-        'None: samples are taken as they are.'
+        >>> describe_steps([{"step": "center_crop", "size": 24}, {"step": "normalize", "mean": [0.5], "std": [0.25]}])
+        'Crop the center of 24 x 24 pixels; then (value / 255 - mean) / std for each channel.'
+        >>> describe_steps([])
+        'None.'
     """
-    if not steps:
-        return "None: samples are taken as they are."
-    words = {
-        "centre_crop": "take the middle {size} x {size} pixels",
-        "normalise": "(value / 255 - mean) / std for each channel",
-        "standardise": "(value - mean) / std for each column",
+    texts = {
+        "center_crop": "crop the center of {size} x {size} pixels",
+        "normalize": "(value / 255 - mean) / std for each channel",
+        "standardize": "(value - mean) / std for each column",
     }
-    said = "; then ".join(words[entry["step"]].format(**entry) for entry in steps)
-    return f"{said[0].upper()}{said[1:]}."
+    text = "; then ".join(texts[entry["step"]].format(**entry) for entry in steps) or "none"
+    return f"{text[0].upper()}{text[1:]}."
 
 
 class Preprocessing(nn.Module):
-    """The steps as a module, for graphs that are used without permll.
+    """The steps as a module.
 
     Examples:
         >>> module = Preprocessing([{"step": "normalize", "mean": [0.5], "std": [0.25]}])
@@ -84,15 +82,15 @@ class Preprocessing(nn.Module):
                     self.register_buffer(f"{name}{number}", torch.tensor(entry[name]))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what the networks take."""
+        """Return the inputs of the networks."""
         for number, entry in enumerate(self.steps):
-            if entry["step"] == "centre_crop":
+            if entry["step"] == "center_crop":
                 size = entry["size"]
                 top, left = (x.shape[2] - size) // 2, (x.shape[3] - size) // 2
                 x = x[:, :, top : top + size, left : left + size]
                 continue
             mean, std = getattr(self, f"mean{number}"), getattr(self, f"std{number}")
-            if entry["step"] == "normalise":
+            if entry["step"] == "normalize":
                 mean, std = mean[:, None, None], std[:, None, None]
                 x = x.to(torch.float32) * (1 / (255 * std)) - mean / std
             else:

@@ -1,1 +1,1 @@
-"""Tables as text, one file for each format."""
+"""Table writers, one module per format."""

@@ -1,4 +1,4 @@
-"""A cell as signs, the same in every format."""
+"""Formatting of cells, the same in every format."""
 
 from typing import NamedTuple
 
@@ -7,36 +7,31 @@ from permll.report.tables.model import Cell, Quantity
 EMPTY = "-"
 
 
-class Shown(NamedTuple):
-    """The parts of a cell; empty where there is nothing to show."""
+class FormattedCell(NamedTuple):
+    """Parts of a cell as text; empty strings for missing parts."""
 
     number: str
     note: str
-    printed: str
+    paper: str
 
 
-def shown(cell: Cell, quantity: Quantity) -> Shown:
-    """Return a cell's number in the unit of its column, what is noted with it, and what the paper prints.
+def format_cell(cell: Cell, quantity: Quantity) -> FormattedCell:
+    """Return a cell's number in the unit of its column, its note, and the paper's number.
 
     Examples:
-        >>> from permll.report.paper_numbers import Printed
-        >>> shown(Cell(0.8272, 0.0021, 2, Printed(87.94, 0.21), True, "n=2"), Quantity("last", "last", digits=2))
-        Shown(number='82.72 ± 0.21', note='n=2', printed='(87.94)')
-        >>> shown(Cell(), Quantity("last", "last"))
-        Shown(number='-', note='', printed='')
+        >>> from permll.report.paper_numbers import PaperResult
+        >>> format_cell(Cell(0.8272, 0.0021, 2, PaperResult(87.94, 0.21), True, "n=2"), Quantity("last", "", digits=2))
+        FormattedCell(number='82.72 ± 0.21', note='n=2', paper='(87.94)')
+        >>> format_cell(Cell(), Quantity("last", "last"))
+        FormattedCell(number='-', note='', paper='')
     """
-    printed = "" if cell.printed is None else f"({cell.printed.mean:.2f})"
+    paper = "" if cell.paper is None else f"({cell.paper.mean:.2f})"
     if cell.mean is None:
-        return Shown(cell.note or EMPTY, "", printed)
-    numbers = [_signs(number, quantity) for number in (cell.mean, cell.sd) if number is not None]
-    return Shown(" ± ".join(numbers), cell.note, printed)
+        return FormattedCell(cell.note or EMPTY, "", paper)
+    numbers = [_format_number(number, quantity) for number in (cell.mean, cell.sd) if number is not None]
+    return FormattedCell(" ± ".join(numbers), cell.note, paper)
 
 
-def head(group: str, title: str) -> str:
-    """Return the head of a column where there is one line for it."""
-    return " ".join(filter(None, (group, title)))
-
-
-def _signs(number: float, quantity: Quantity) -> str:
-    # Adding zero turns -0.0, the rounding of a small loss, into 0.0.
+def _format_number(number: float, quantity: Quantity) -> str:
+    # Adding zero turns -0.0, a small negative number rounded, into 0.0.
     return f"{round(quantity.scale * number, quantity.digits) + 0.0:.{quantity.digits}f}"

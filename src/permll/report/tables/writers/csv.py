@@ -1,4 +1,4 @@
-"""Tables as CSV, a line for each cell, with every number to its last digit: for programs."""
+"""Tables as CSV, one line per cell, with all digits."""
 
 import csv
 import io
@@ -11,17 +11,14 @@ FIELDS = ("table", "tier", "method", "variant", "title", "data", "noise", "quant
 
 
 def write_csv(tables: Sequence[Table]) -> str:
-    """Return tables as CSV. Numbers are as measured (shares in [0, 1]), the paper's in per cent, as printed."""
+    """Return tables as CSV. Our numbers are as measured (fractions in [0, 1]), the paper's in percent."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(FIELDS)
     for table in tables:
         for line in table.lines:
             for column, cell in zip(table.columns, line.cells, strict=True):
-                printed = cell.printed or (None, None)
-                about = (table.name, table.tier, line.method, line.variant, line.title, column.data, column.noise)
-                numbers = (cell.mean, cell.sd, cell.n, cell.bold, *printed)
-                writer.writerow(
-                    [*about, column.quantity.name, *("" if one is None else one for one in numbers), cell.note]
-                )
+                names = (table.name, table.tier, line.method, line.variant, line.title, column.data, column.noise)
+                numbers = (cell.mean, cell.sd, cell.n, cell.bold, *(cell.paper or (None, None)))
+                writer.writerow([*names, column.quantity.name, *numbers, cell.note])
     return out.getvalue()

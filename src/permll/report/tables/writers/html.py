@@ -1,70 +1,54 @@
-"""Tables as HTML: figures with a caption, to be put into any page."""
+"""Tables as HTML figures, for any page."""
 
 from collections.abc import Callable, Sequence
-from html import escape
+from typing import Any
 
-from permll.report.tables.model import Cell, Column, Line, Table, heads
-from permll.report.tables.titles import method_title
-from permll.report.tables.writers.cell_format import shown
+from permll.report.jinja import render
+from permll.report.tables.model import Cell, Column, Line, Table, column_groups
+from permll.report.tables.titles import method_words
+from permll.report.tables.writers.cell_format import format_cell
 
 Link = Callable[[Table, Line, Column], str]
 
 
-def write_html(tables: Sequence[Table], link: Link | None = None) -> str:
-    """Return tables as HTML figures; each scrolls in a box of its own where it is wider than the page.
+def write_html(tables: Sequence[Table]) -> str:
+    """Return tables as HTML figures; each scrolls in its own box if it is wider than the page."""
+    return render("tables.html.j2", tables=[table_context(table) for table in tables])
+
+
+def table_context(table: Table, link: Link | None = None) -> dict[str, Any]:
+    """Return a table as the template reads it.
 
     Args:
-        tables: as data.
-        link: where the number of a table, a line and a column leads to, ``""`` for nowhere.
+        table: the table.
+        link: table, line and column -> target of the number's link.
     """
-    return "\n".join(_table(table, link) for table in tables)
+    return {
+        "id": f"{table.name}-{table.tier}",
+        "title": table.title,
+        "caption": table.caption,
+        "groups": column_groups(table) if any(column.group for column in table.columns) else [],
+        "columns": [column.title for column in table.columns],
+        "lines": [
+            {
+                "method": method_words((line.method, line.variant)),
+                "title": line.title,
+                "cells": [
+                    _cell(cell, column, "" if link is None else link(table, line, column))
+                    for column, cell in zip(table.columns, line.cells, strict=True)
+                ],
+            }
+            for line in table.lines
+        ],
+        "notes": table.notes,
+    }
 
 
-def _table(table: Table, link: Link | None) -> str:
-    name = escape(f"{table.name}-{table.tier}", quote=True)
-    lines = [f'<figure class="table" id="{name}">']
-    lines.append(
-        f'<figcaption id="{name}-caption"><strong>{escape(table.title)}.</strong> {escape(table.caption)}</figcaption>'
-    )
-    lines.append(f'<div class="scroll" role="region" aria-labelledby="{name}-caption" tabindex="0">')
-    lines.append(f'<table class="sortable" aria-labelledby="{name}-caption">')
-    lines += ["<thead>", *_heads(table), "</thead>", "<tbody>"]
-    lines += [_line(table, line, link) for line in table.lines]
-    lines += ["</tbody>", "</table>", "</div>"]
-    if table.notes:
-        lines += ['<ul class="notes">', *(f"<li>{escape(note)}</li>" for note in table.notes), "</ul>"]
-    return "\n".join([*lines, "</figure>"])
-
-
-def _heads(table: Table) -> list[str]:
-    """Return one or two lines of heads; those that can be sorted by are marked for the page's script."""
-    second = "".join(f'<th scope="col" data-sort>{escape(column.title)}</th>' for column in table.columns)
-    method = '<th scope="col" data-sort>Method</th>'
-    if not any(column.group for column in table.columns):
-        return [f"<tr>{method}{second}</tr>"]
-    first = "".join(
-        f'<th colspan="{count}" scope="colgroup">{escape(group)}</th>' if group else f'<td colspan="{count}"></td>'
-        for group, count in heads(table)
-    )
-    return [f"<tr><td></td>{first}</tr>", f"<tr>{method}{second}</tr>"]
-
-
-def _line(table: Table, line: Line, link: Link | None) -> str:
-    cells = [
-        _cell(cell, column, "" if link is None or cell.mean is None else link(table, line, column))
-        for column, cell in zip(table.columns, line.cells, strict=True)
-    ]
-    about = escape(" ".join((line.method, line.variant, method_title((line.method, line.variant)))).lower(), quote=True)
-    return f'<tr data-method="{about}"><th scope="row">{escape(line.title)}</th>{"".join(cells)}</tr>'
-
-
-def _cell(cell: Cell, column: Column, href: str) -> str:
-    number, note, printed = (escape(part) for part in shown(cell, column.quantity))
-    if cell.mean is None and not printed and not cell.note:
-        return f'<td class="empty">{number}</td>'
-    text = f'<a href="{escape(href, quote=True)}">{number}</a>' if href else number
-    parts = [f"<b>{text}</b>" if cell.bold else text]
-    parts += [f'<small class="few">{note}</small>'] if note else []
-    parts += [f'<small class="printed">{printed}</small>'] if printed else []
-    value = "" if cell.mean is None else f' data-value="{cell.mean!r}"'
-    return f"<td{value}>{' '.join(parts)}</td>"
+def _cell(cell: Cell, column: Column, href: str) -> dict[str, Any]:
+    return {
+        **format_cell(cell, column.quantity)._asdict(),
+        "value": cell.mean,
+        "bold": cell.bold,
+        "empty": cell.mean is None and not cell.paper and not cell.note,
+        "href": "" if cell.mean is None else href,
+    }

@@ -1,0 +1,102 @@
+"""``RawData``, the result of a reader, and helpers for its metadata."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from permll.data.inputs import Inputs
+from permll.utils.messages import format_list
+
+_MAX_NAMES = 1000  # in an entry of ``left_out``; its count is complete
+
+
+@dataclass(frozen=True)
+class RowRefs:
+    """Names of the rows in error messages: ids, or line numbers of a file.
+
+    Examples:
+        >>> RowRefs([2, 3, 5], "line").format_list([0, 2])
+        '2 lines (2, 5)'
+        >>> RowRefs(["a", "b"]).name(1), RowRefs([2, 3], "line").name(1)
+        ('b', 'line 3')
+    """
+
+    names: Sequence[object]
+    noun: str = "row"
+
+    def format_list(self, rows: Sequence[int]) -> str:
+        """Return the count and the first names of ``rows``."""
+        return format_list([self.names[row] for row in rows], self.noun)
+
+    def name(self, row: int) -> str:
+        """Return the name of one row."""
+        return f"line {self.names[row]}" if self.noun == "line" else str(self.names[row])
+
+    def take(self, rows: Sequence[int]) -> "RowRefs":
+        """Return the names at ``rows``."""
+        return RowRefs([self.names[row] for row in rows], self.noun)
+
+
+@dataclass(frozen=True, eq=False)
+class RawData:
+    """Samples as a reader returns them, before labels are encoded and rows are left out.
+
+    Args:
+        inputs: N samples.
+        values: N labels as in the source, or None.
+        ids: N names.
+        metadata: how the source was read, as JSON values.
+        names: class names, if ``values`` are indices of them.
+        noun: noun for one sample.
+        lines: line numbers of the samples, which error messages then use instead of ids.
+        order: class names in the order of the source; some may have no sample.
+    """
+
+    inputs: Inputs
+    values: Any
+    ids: Sequence[str]
+    metadata: dict[str, Any] = field(default_factory=dict)
+    names: Sequence[str] | None = None
+    noun: str = "row"
+    lines: Sequence[int] | None = None
+    order: Sequence[str] | None = None
+
+    def row_refs(self, ids: Sequence[str]) -> RowRefs:
+        """Return the names of the samples in error messages."""
+        return RowRefs(ids, self.noun) if self.lines is None else RowRefs(self.lines, "line")
+
+
+def left_out_entry(what: str, why: str, names: Sequence[object]) -> dict[str, Any]:
+    """Return an entry of ``metadata["left_out"]``.
+
+    Examples:
+        >>> left_out_entry("column", "the same in every row", ["country"])
+        {'what': 'column', 'why': 'the same in every row', 'count': 1, 'names': ['country']}
+    """
+    return {"what": what, "why": why, "count": len(names), "names": [str(name) for name in names[:_MAX_NAMES]]}
+
+
+def merge_metadata(metadata: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Return both, with the entries of ``assumed`` (choices the reader made without an option) of both.
+
+    Examples:
+        >>> merge_metadata({"assumed": ["this"]}, {"kind": "images", "assumed": ["that"]})
+        {'assumed': ['this', 'that'], 'kind': 'images'}
+    """
+    assumed = [*metadata.get("assumed", ()), *more.get("assumed", ())]
+    return {**metadata, **more, **({"assumed": assumed} if assumed else {})}
+
+
+def pluralize(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Examples:
+        >>> pluralize(1, "id"), pluralize(2_000, "id")
+        ('1 id', '2,000 ids')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def default_ids(count: int) -> tuple[str, ...]:
+    """Return the ids of samples without names: "0", "1", ..."""
+    return tuple(map(str, range(count)))

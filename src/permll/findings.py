@@ -1,0 +1,309 @@
+"""``Findings``: for every label of a data set, how probably it is correct, and which label is proposed instead.
+
+One posterior over the classes determines everything: the quality of a label is the posterior probability of the given
+class, the proposal is the most probable class, and a label is an issue if the two differ and its quality is at most a
+threshold. The number of issues, their order and their proposals are therefore consistent.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from permll.utils.files import atomic_write, atomic_write_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+CSV_FILE, PARQUET_FILE, ARRAYS_FILE, JSON_FILE = "findings.csv", "findings.parquet", "findings.npz", "findings.json"
+REPORT_FILE = "report.html"
+DEFAULT_THRESHOLD = 0.5
+ROWS_PER_WRITE = 50_000
+REASONS = {
+    1: "the training corrected it",
+    2: "the network predicts another class",
+    4: "its neighbors have other labels",
+    8: "an exact duplicate has another label",
+}
+
+
+class Finding(NamedTuple):
+    """One sample and its label.
+
+    Args:
+        id: of the sample.
+        given_label: the label in the data.
+        proposed_label: the most probable label; often the given one.
+        confidence: the probability of the proposed label, in [0, 1].
+        label_quality: the probability that the given label is correct, in [0, 1]; low = suspect.
+        conservative_confidence: a lower bound of ``confidence``, under a conservative noise model; automatic changes
+            use it.
+        rank: 1 for the most suspect label.
+        is_issue: whether the given label is considered wrong.
+        reason: evidence against the label, in words; empty if there is none.
+    """
+
+    id: str
+    given_label: str
+    proposed_label: str
+    confidence: float
+    label_quality: float
+    conservative_confidence: float
+    rank: int
+    is_issue: bool
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """Label quality, proposals and issues of N samples, in the order of the data.
+
+    Args:
+        ids: N sample ids.
+        classes: c class names.
+        given_labels: (N,) int64, the labels in the data.
+        top_classes: (N, k) int32, the k most probable classes, most probable first.
+        top_probs: (N, k) float32, their probabilities.
+        label_quality: (N,) float32, the probability of the given label.
+        conservative_confidence: (N,) float32, the probability of the proposal under a conservative noise model.
+        reasons: (N,) uint8, sums of the keys of ``REASONS``.
+        neighbors: (N, m) int32, the nearest samples, nearest first, -1 for none; m may be 0.
+        threshold: a label is an issue if its quality is at most this and another class is more probable.
+        duplicates: groups of rows that are bitwise equal but do not have the same label.
+        metadata: JSON values: ``noise`` (the estimated noise rate with its interval), ``method``, ``source``, ...
+
+    Examples:
+        >>> found = Findings.from_posterior(["a", "b"], ["cat", "dog"], [0, 1], [[0.1, 0.9], [0.2, 0.8]])
+        >>> found.head(1)
+        [Finding(id='a', given_label='cat', proposed_label='dog', confidence=0.9, label_quality=0.1,
+                 conservative_confidence=0.9, rank=1, is_issue=True, reason='')]
+        >>> found
+        Findings(2 labels, 1 issue)
+    """
+
+    ids: tuple[str, ...]
+    classes: tuple[str, ...]
+    given_labels: NDArray[np.int64]
+    top_classes: NDArray[np.int32]
+    top_probs: NDArray[np.float32]
+    label_quality: NDArray[np.float32]
+    conservative_confidence: NDArray[np.float32]
+    reasons: NDArray[np.uint8]
+    neighbors: NDArray[np.int32]
+    threshold: float = DEFAULT_THRESHOLD
+    duplicates: tuple[tuple[int, ...], ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_posterior(
+        cls,
+        ids: Sequence[str],
+        classes: Sequence[str],
+        given_labels: ArrayLike,
+        posterior: ArrayLike,
+        *,
+        top_k: int = 10,
+        label_quality: ArrayLike | None = None,
+        conservative: ArrayLike | None = None,
+        reasons: ArrayLike | None = None,
+        neighbors: ArrayLike | None = None,
+        **fields: Any,
+    ) -> "Findings":
+        """Return the findings of a posterior (N, c) over the true classes.
+
+        Args:
+            ids: N sample ids.
+            classes: c class names.
+            given_labels: (N,) class numbers.
+            posterior: (N, c) probabilities, rows sum to one.
+            top_k: number of classes to keep for each sample.
+            label_quality: (N,); default the posterior of the given labels.
+            conservative: (N, c) posterior under a conservative noise model; default ``posterior``.
+            reasons: (N,) see the class.
+            neighbors: (N, m) see the class.
+            fields: other fields of the class.
+        """
+        labels, r = np.asarray(given_labels, np.int64), np.asarray(posterior, np.float32)
+        rows = np.arange(len(labels))
+        top = np.argsort(-r, axis=1, kind="stable")[:, :top_k].astype(np.int32)
+        best = top[:, 0]
+        lower = r if conservative is None else np.asarray(conservative, np.float32)
+        return cls(
+            tuple(ids),
+            tuple(classes),
+            labels,
+            top,
+            np.take_along_axis(r, top.astype(np.int64), 1),
+            r[rows, labels] if label_quality is None else np.asarray(label_quality, np.float32),
+            np.minimum(lower[rows, best], r[rows, best]),
+            np.zeros(len(rows), np.uint8) if reasons is None else np.asarray(reasons, np.uint8),
+            np.zeros((len(rows), 0), np.int32) if neighbors is None else np.asarray(neighbors, np.int32),
+            **fields,
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        issues = int(self.is_issue.sum())
+        return f"Findings({len(self):,} labels, {issues:,} issue{'' if issues == 1 else 's'})"
+
+    @property
+    def proposed_labels(self) -> NDArray[np.int32]:
+        """(N,) the most probable class of each sample."""
+        return self.top_classes[:, 0]
+
+    @property
+    def confidence(self) -> NDArray[np.float32]:
+        """(N,) the probability of the proposed label."""
+        return self.top_probs[:, 0]
+
+    @property
+    def noise_rate(self) -> float | None:
+        """The estimated fraction of wrong labels; None if there is no estimate."""
+        noise = self.metadata.get("noise")
+        return float(noise["rate"]) if noise else None
+
+    @cached_property
+    def is_issue(self) -> NDArray[np.bool_]:
+        """(N,) which labels are considered wrong."""
+        return (self.proposed_labels != self.given_labels) & (self.label_quality <= self.threshold)
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """(N,) all rows, most suspect first: issues, then the others, each by label quality."""
+        return np.lexsort((self.label_quality, ~self.is_issue))
+
+    @cached_property
+    def rank(self) -> NDArray[np.int64]:
+        """(N,) the position of each row in ``order``, from 1."""
+        rank = np.empty(len(self), np.int64)
+        rank[self.order] = np.arange(1, len(self) + 1)
+        return rank
+
+    def __getitem__(self, row: int) -> Finding:
+        """Return the finding of the sample at a position of the data."""
+        (finding,) = self._rows(np.array([range(len(self))[row]]))
+        return finding
+
+    def head(self, n: int | None = 5) -> list[Finding]:
+        """Return the n most suspect labels; None for all."""
+        return list(self._rows(self.order[:n]))
+
+    def class_probs(self, row: int) -> dict[str, float]:
+        """Return the most probable classes of a sample with their probabilities, most probable first."""
+        names = (self.classes[k] for k in self.top_classes[row])
+        return dict(zip(names, self.top_probs[row].tolist(), strict=True))
+
+    def to_polars(self) -> "pl.DataFrame":
+        """Return the table of ``findings.csv`` as a polars frame, most suspect first."""
+        import polars as pl
+
+        types = {str: pl.String, float: pl.Float64, int: pl.Int64, bool: pl.Boolean}
+        schema = {name: types[kind] for name, kind in Finding.__annotations__.items()}
+        return pl.DataFrame(dict(zip(schema, self._columns(self.order), strict=True)), schema)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return the table of ``findings.csv`` as a pandas frame, most suspect first."""
+        import pandas as pd
+
+        return pd.DataFrame(dict(zip(Finding._fields, self._columns(self.order), strict=True)))
+
+    def save(self, folder: Path | str, report: str | None = None) -> None:
+        """Write ``findings.npz``, ``.csv``, ``.parquet`` (with polars) and ``.json``, and ``report.html`` if given.
+
+        Each file is written atomically. ``findings.json`` is written twice: its second version marks all files as
+        complete, so a process that is killed in between leaves findings that ``is_complete`` refuses.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with atomic_write(folder / ARRAYS_FILE) as file:
+            arrays = {name: getattr(self, name) for name in _ARRAYS}
+            np.savez_compressed(file, ids=np.array(self.ids), classes=np.array(self.classes), **arrays)
+        self._save_json(folder, complete=False)
+        with atomic_write(folder / CSV_FILE) as file:
+            file.write((",".join(Finding._fields) + "\n").encode())
+            for rows in np.array_split(self.order, len(self) // ROWS_PER_WRITE + 1):
+                file.write(_to_csv(self._rows(rows)).encode())
+        if find_spec("polars") is None:
+            (folder / PARQUET_FILE).unlink(missing_ok=True)  # it would hold older findings
+        else:
+            with atomic_write(folder / PARQUET_FILE) as file:
+                self.to_polars().write_parquet(file)
+        if report is not None:
+            atomic_write_text(folder / REPORT_FILE, report)
+        self._save_json(folder, complete=True)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> "Findings":
+        """Return the findings that ``save`` wrote."""
+        folder = Path(folder)
+        if not (folder / JSON_FILE).is_file() or not (folder / ARRAYS_FILE).is_file():
+            raise FileNotFoundError(f"{folder} has no findings: permll clean DATA --out {folder} makes them.")
+        with np.load(folder / ARRAYS_FILE, allow_pickle=False) as saved:
+            arrays = {name: saved[name] for name in _ARRAYS}
+            ids, classes = tuple(saved["ids"].tolist()), tuple(saved["classes"].tolist())
+        content = json.loads((folder / JSON_FILE).read_text())
+        duplicates = tuple(map(tuple, content["duplicates"]))
+        threshold, metadata = content["threshold"], content["metadata"]
+        return cls(ids, classes, **arrays, threshold=threshold, duplicates=duplicates, metadata=metadata)
+
+    def _save_json(self, folder: Path, *, complete: bool) -> None:
+        content = {
+            "complete": complete,
+            "threshold": self.threshold,
+            "duplicates": self.duplicates,
+            "metadata": dict(self.metadata),
+        }
+        atomic_write_text(folder / JSON_FILE, json.dumps(content) + "\n")
+
+    def _rows(self, rows: NDArray[np.int64]) -> Iterator[Finding]:
+        return map(Finding._make, zip(*self._columns(rows), strict=True))
+
+    def _columns(self, rows: NDArray[np.int64]) -> tuple[list[Any], ...]:
+        """Return the findings of rows (n,) by column; row by row, a million labels would take minutes."""
+        scores = (self.confidence, self.label_quality, self.conservative_confidence)
+        reasons = {
+            bits: "; ".join(reason for bit, reason in REASONS.items() if bits & bit) for bits in range(2 * max(REASONS))
+        }
+        return (
+            [self.ids[row] for row in rows.tolist()],
+            [self.classes[k] for k in self.given_labels[rows].tolist()],
+            [self.classes[k] for k in self.proposed_labels[rows].tolist()],
+            *([round(value, 6) for value in score[rows].tolist()] for score in scores),
+            self.rank[rows].tolist(),
+            self.is_issue[rows].tolist(),
+            [reasons[bits] for bits in self.reasons[rows].tolist()],
+        )
+
+
+_ARRAYS = (
+    "given_labels",
+    "top_classes",
+    "top_probs",
+    "label_quality",
+    "conservative_confidence",
+    "reasons",
+    "neighbors",
+)
+
+
+def is_complete(folder: Path | str) -> bool:
+    """Return whether a folder holds findings and all their files were written."""
+    path = Path(folder) / JSON_FILE
+    return path.is_file() and bool(json.loads(path.read_text()).get("complete"))
+
+
+def _to_csv(findings: Iterator[Finding]) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(findings)
+    return file.getvalue()

@@ -1,1 +1,0 @@
-"""The parts of the page of findings: each a pure function from findings to HTML."""

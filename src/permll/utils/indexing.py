@@ -1,0 +1,43 @@
+"""Index helpers: split a batch index into groups without repeats, draw a fixed random subset."""
+
+import torch
+from torch import Tensor
+
+
+def split_repeats(index: Tensor) -> list[Tensor | slice]:
+    """Split the positions of a batch into groups in which every sample occurs once.
+
+    The first group holds the first occurrence of each sample, the second group the second occurrences, and so on.
+    Updating group by group gives the same result as a separate batch per occurrence.
+
+    Args:
+        index: (B,) sample index of each batch position.
+
+    Examples:
+        >>> split_repeats(torch.tensor([7, 3, 7, 5]))
+        [tensor([0, 1, 3]), tensor([2])]
+        >>> split_repeats(torch.tensor([7, 3, 5]))
+        [slice(None, None, None)]
+    """
+    if len(index) == 0:
+        return []
+    values, order = index.sort(stable=True)
+    if not (values[1:] == values[:-1]).any():
+        return [slice(None)]
+    occurrence = torch.arange(len(index), device=index.device) - torch.searchsorted(values, values)
+    return [order[occurrence == n].sort().values for n in range(int(occurrence.max()) + 1)]
+
+
+def subsample_rows(total: int, max_rows: int) -> Tensor:
+    """Return at most ``max_rows`` of ``total`` row numbers in ascending order; the same rows at every call.
+
+    The draw is random, since evenly spaced rows can all belong to one class when classes alternate.
+
+    Examples:
+        >>> subsample_rows(4, 10)
+        tensor([0, 1, 2, 3])
+        >>> (subsample_rows(60_000, 3_000) % 3).bincount().min().item() > 900
+        True
+    """
+    order = torch.randperm(total, generator=torch.Generator().manual_seed(0))
+    return order[:max_rows].sort().values
