@@ -25,7 +25,7 @@ from permll.bench.results import read_timing
 
 CSV = RESULTS / "figure3.csv"
 SEED = 1
-COLUMNS = ("eta", "m", "seed", "right_before", "epoch", "right", "turned", "machine", "recipe_hash")
+COLUMNS = ("eta", "m", "seed", "right_before", "epoch", "right", "corrected", "machine", "recipe_hash")
 Rows = Sequence[dict[str, str]]  # of one run, by epoch
 
 
@@ -67,7 +67,7 @@ def epoch_rows(job: bench.Job) -> Rows:
 
 def to_run(rows: Rows) -> Figure3Run:
     """Return the rows of a run as an object to draw."""
-    accuracy, corrected = ({int(row["epoch"]): float(row[name]) for row in rows} for name in ("right", "turned"))
+    accuracy, corrected = ({int(row["epoch"]): float(row[name]) for row in rows} for name in ("right", "corrected"))
     return Figure3Run(float(rows[0]["eta"]), float(rows[0]["m"]), accuracy, corrected, float(rows[0]["right_before"]))
 
 

@@ -26,7 +26,7 @@ from permll.report.figures.comparison import Scores, draw_comparison, rank_by_ac
 from permll.report.figures.style import save
 
 RUNS = ROOT / OUT / "mini"
-TABLES = ("table1", "detection", "correction", "calibration", "memorisation", "time", "ranks")
+TABLES = ("table1", "detection", "correction", "calibration", "memorization", "time", "ranks")
 PANELS = {"sym-60": "Symmetric noise, 60 %", "asym-40": "Asymmetric noise, 40 %"}
 NOISES = tuple(PANELS)
 SEEDS = (1, 2, 3)

@@ -5,7 +5,7 @@ python benchmarks/mini_figures.py --only-render    only draws the figures
 python benchmarks/mini_figures.py --again          trains all jobs that are not finished in runs/mini
 
 Writes results/mini_curves.csv, with a row per epoch, results/mini_learned.csv, with a row per pair of classes,
-docs/images/memorisation.png and docs/images/learned.png. permll bench table1 draws the same figures.
+docs/images/memorization.png and docs/images/learned.png. permll bench table1 draws the same figures.
 """
 
 import csv
@@ -79,7 +79,7 @@ def draw(curves: Sequence[Row], pairs: Sequence[Row]) -> None:
         (curve,) = curves_by_method.setdefault(method_title((row["method"], "")), [[]])
         curve.append({"epoch": int(row["epoch"]), "test_accuracy": float(row["test_accuracy"])})
     folder = ROOT / "docs" / "images"
-    save(draw_memorization(panels), folder, "memorisation")
+    save(draw_memorization(panels), folder, "memorization")
     classes = list(dict.fromkeys(row["class"] for row in pairs))
     true, learned = (_matrix([float(row[name]) for row in pairs], len(classes)) for name in ("true", "learned"))
     save(draw_learned_noise(true, learned, classes), folder, "learned")

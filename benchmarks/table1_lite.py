@@ -26,7 +26,7 @@ OVERRIDES = {
     "training.epochs": 24,
     "training.evaluate_every": 4,
 }
-TABLES = ("table1", "detection", "correction", "memorisation", "time")
+TABLES = ("table1", "detection", "correction", "memorization", "time")
 
 
 def main() -> None:

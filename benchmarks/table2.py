@@ -19,7 +19,7 @@ from benchmarks.cached_plan import OUT, exit_with_status, parse_args, train_and_
 from permll import bench
 
 SEEDS = (1, 2, 3)
-TABLES = ("table2", "detection", "correction", "memorisation", "ranks")
+TABLES = ("table2", "detection", "correction", "memorization", "ranks")
 
 
 def main() -> None:

@@ -98,12 +98,12 @@ def check_file(path: Path, root: Path = ROOT) -> list[str]:
     """Return the matches in a file as lines ``file:line: phrase``."""
     name, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
     is_test = name.startswith("tests/")
-    found = check_python(text, messages=not is_test) if path.suffix == ".py" else check_markdown(text)
+    matches = check_python(text, messages=not is_test) if path.suffix == ".py" else check_markdown(text)
     lines = text.splitlines()
     exceptions = EXCEPTIONS.get(name, ())
     return [
         f"{name}:{line}: {phrase}"
-        for line, phrase in found
+        for line, phrase in matches
         if ALLOWED not in lines[line - 1] and not any(allowed in phrase for allowed in exceptions)
     ]
 
@@ -120,9 +120,9 @@ def files() -> Iterator[Path]:
 def main(names: list[str]) -> int:
     """Print all matches; return 1 if there are any."""
     paths = [Path(name).resolve() for name in names] if names else list(files())
-    found = [line for path in paths for line in check_file(path)]
-    sys.stdout.write("".join(f"{line}\n" for line in found))
-    return 1 if found else 0
+    lines = [line for path in paths for line in check_file(path)]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 1 if lines else 0
 
 
 def _blank(pattern: re.Pattern[str], text: str) -> str:

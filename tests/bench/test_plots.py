@@ -28,7 +28,7 @@ def test_figure3_runs_contain_the_metrics(grid: Plan) -> None:
     (folder,) = (job.folder for job in grid.jobs if job.variant == "m0.35-eta384")
     metrics = Run(folder).metrics
     assert runs[1].label_accuracy == {row["epoch"]: row["correction_accuracy_after"] for row in metrics}
-    assert runs[1].corrected == {row["epoch"]: row["turned"] for row in metrics}
+    assert runs[1].corrected == {row["epoch"]: row["corrected"] for row in metrics}
     assert runs[1].given_accuracy == metrics[0]["correction_right_before"] / metrics[0]["correction_samples"]
     assert runs[1].corrected[2] > runs[2].corrected[2]  # a larger step from a smaller weight
 

@@ -32,9 +32,9 @@ def test_row_contains_the_result_of_the_run(grid: Plan) -> None:
         assert (row["tier"], row["data"], row["noise"], row["variant"]) == ("tiny", "digits", "sym-40", "")
         assert (row["recipe_hash"], row["epochs"]) == (job.recipe.hash, 2)
         assert (row["folder"], row["command"]) == (str(job.folder), job.command)
-        for name in ("last", "best_by_noisy_validation", "best_test", "memorisation"):
+        for name in ("last", "best_by_noisy_validation", "best_test", "memorization"):
             assert row[name] == pytest.approx(result[name], abs=1e-6)
-        assert row["memorisation"] == pytest.approx(float(str(row["best_test"])) - float(str(row["last"])), abs=2e-6)
+        assert row["memorization"] == pytest.approx(float(str(row["best_test"])) - float(str(row["last"])), abs=2e-6)
         final = result["final"]
         assert row["right_after"] == pytest.approx(
             final["correction_right_after"] / final["correction_samples"], abs=1e-6

@@ -78,7 +78,7 @@ def test_review_by_mouse_with_reload_and_two_tabs(reviewer: Reviewer, fresh: Pat
         page.get_by_role("button", name="Accept").click()  # without having seen that
         wait_for_text(page, "#message", "in the meantime; nothing was overwritten")
         wait_until_idle(page)
-        assert "was not sure about" in page.locator(".decision").inner_text()
+        assert "Ada <b>: not sure about" in page.locator(".decision").inner_text()
         assert decisions.current()[ids[2]].verdict == "unsure"
         press(page, "a")  # having seen it
         page.locator("#message").wait_for(state="hidden")

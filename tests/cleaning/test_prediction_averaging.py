@@ -161,26 +161,26 @@ def test_clean_killed_and_resumed_gives_equal_findings(tmp_path: Path) -> None:
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
 
 
-class LeftError(Exception):
-    """Somebody left in the middle."""
+class InterruptError(Exception):
+    """The training was interrupted."""
 
 
-class LeaveAfter(Callback):
-    """Leaves within the epoch after so many."""
+class InterruptAfter(Callback):
+    """Interrupts the training within the epoch after ``epochs``."""
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
 
     def on_step_end(self, trainer: Any) -> None:
         if trainer.epoch == self.epochs:
-            raise LeftError
+            raise InterruptError
 
 
-def begun(data: LabeledData, out: Path, epochs: int) -> Record:
-    """Clean for so many epochs and a step, and leave; return what was said until then."""
+def interrupted_clean(data: LabeledData, out: Path, epochs: int) -> Record:
+    """Clean for some epochs and a step; return the predictions."""
     record = Record()
-    with pytest.raises(LeftError):
-        permll.clean(data, out=out, epochs=EPOCHS, callbacks=[record, LeaveAfter(epochs)])
+    with pytest.raises(InterruptError):
+        permll.clean(data, out=out, epochs=EPOCHS, callbacks=[record, InterruptAfter(epochs)])
     assert list(record.probs) == list(range(1, epochs + 1))
     return record
 
@@ -188,7 +188,7 @@ def begun(data: LabeledData, out: Path, epochs: int) -> Record:
 def test_clean_resumes_on_reordered_data(tmp_path: Path) -> None:
     data = samples()
     whole = permll.clean(data, out=tmp_path / "whole", epochs=EPOCHS, callbacks=[])
-    begun(data, tmp_path / "run", epochs=2)
+    interrupted_clean(data, tmp_path / "run", epochs=2)
     order = torch.randperm(len(data), generator=torch.Generator().manual_seed(1))
     found = permll.clean(data.take(order), out=tmp_path / "run", epochs=EPOCHS, callbacks=[])
     assert found.ids == tuple(data.ids[row] for row in order.tolist())
@@ -198,7 +198,7 @@ def test_clean_resumes_on_reordered_data(tmp_path: Path) -> None:
 
 def test_clean_resumes_on_added_and_removed_rows(tmp_path: Path) -> None:
     data = samples()
-    first = begun(data.take(range(90)), tmp_path / "run", epochs=2)
+    first = interrupted_clean(data.take(range(90)), tmp_path / "run", epochs=2)
     kept = [row for row in range(5, len(data)) if row % 7]  # some are gone, some are new, and the order is another
     later = data.take(kept[::-1])
     second = Record()

@@ -66,12 +66,12 @@ def test_dry_run_prints_plan_and_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_bench_trains_and_renders_report(finished: tuple[Path, Result]) -> None:
-    folder, shown = finished
-    assert shown.returncode == 0, shown.stderr
+    folder, output = finished
+    assert output.returncode == 0, output.stderr
     out = folder / "runs" / "bench"
-    assert "table1 at tier tiny in runs/bench: 4 jobs" in shown.stdout
-    assert "4 pending; about" in shown.stdout
-    assert shown.stderr.count(" of 4] ") == 4
+    assert "table1 at tier tiny in runs/bench: 4 jobs" in output.stdout
+    assert "4 pending; about" in output.stdout
+    assert output.stderr.count(" of 4] ") == 4
     rows = read_rows(out / "bench.csv")
     assert [(row["method"], row["seed"]) for row in rows] == [("ce", 1), ("ce", 2), ("permll", 1), ("permll", 2)]
     for row, name in zip(rows, NAMES, strict=True):
@@ -79,19 +79,19 @@ def test_bench_trains_and_renders_report(finished: tuple[Path, Result]) -> None:
         assert row["last"] == pytest.approx(result["last"], abs=1e-6)
         assert float(str(row["seconds"])) > 0
     report = out / "report"
-    tables = ("table1", "detection", "correction", "calibration", "memorisation", "time", "ranks")
+    tables = ("table1", "detection", "correction", "calibration", "memorization", "time", "ranks")
     for table in tables:
         for ending in ("txt", "md", "tex", "html", "csv"):
             assert (report / f"{table}.{ending}").stat().st_size > 0
     assert not (report / "table2.md").exists()
-    for picture in ("memorisation", "learned"):
+    for picture in ("memorization", "learned"):
         assert (report / f"{picture}.png").stat().st_size > 1000
     mean = 100 * sum(float(str(row["last"])) for row in rows[2:]) / 2
-    assert f"{mean:.2f}" in shown.stdout  # Table 1 is printed
+    assert f"{mean:.2f}" in output.stdout  # Table 1 is printed
     assert f"{mean:.2f}" in (report / "table1.md").read_text()
     page = (report / "index.html").read_text()
     assert "permll train tiny/digits --method permll --seed 2" in page
-    assert "4 jobs in runs/bench/bench.csv; open runs/bench/report/index.html" in shown.stdout
+    assert "4 jobs in runs/bench/bench.csv; open runs/bench/report/index.html" in output.stdout
 
 
 @pytest.mark.slow

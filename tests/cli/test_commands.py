@@ -15,16 +15,16 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 def test_help_lists_commands() -> None:
-    shown = run_process("--help")
-    assert shown.returncode == 0, shown.stderr
-    assert "demo" in shown.stdout
-    assert "figures" in shown.stdout
+    result = run_process("--help")
+    assert result.returncode == 0, result.stderr
+    assert "demo" in result.stdout
+    assert "figures" in result.stdout
 
 
 def test_closed_pipe_is_not_an_error() -> None:
     command = f"{PERMLL} data list | head -n 1; exit ${{PIPESTATUS[0]}}"
-    shown = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert (shown.returncode, shown.stderr) == (0, "")
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_version() -> None:
@@ -32,15 +32,15 @@ def test_version() -> None:
 
 
 def test_package_runs_as_module() -> None:
-    shown = subprocess.run([sys.executable, "-m", "permll", "--version"], capture_output=True, text=True, timeout=60)
-    assert (shown.returncode, shown.stdout.strip(), shown.stderr) == (0, permll.__version__, "")
+    result = subprocess.run([sys.executable, "-m", "permll", "--version"], capture_output=True, text=True, timeout=60)
+    assert (result.returncode, result.stdout.strip(), result.stderr) == (0, permll.__version__, "")
 
 
 @pytest.mark.parametrize(("figure", "run"), [("confidence", run_process), ("diagram", run_cli)])
 def test_figures_writes_png_and_svg(figure: str, run: Callable[..., Result], tmp_path: Path) -> None:
-    shown = run("figures", figure, "--out", tmp_path / "new")
-    assert shown.returncode == 0, shown.stderr
-    png, svg = (Path(line) for line in shown.stdout.split())
+    result = run("figures", figure, "--out", tmp_path / "new")
+    assert result.returncode == 0, result.stderr
+    png, svg = (Path(line) for line in result.stdout.split())
     assert png == tmp_path / "new" / f"{figure}.png"
     assert png.read_bytes().startswith(PNG)
     assert "<svg" in svg.read_text()
@@ -48,12 +48,12 @@ def test_figures_writes_png_and_svg(figure: str, run: Callable[..., Result], tmp
 
 @pytest.mark.slow
 def test_demo_improves_accuracy(tmp_path: Path) -> None:
-    shown = run_process("demo", cwd=tmp_path)
-    assert shown.returncode == 0, shown.stderr
-    accuracy = next(line for line in shown.stdout.splitlines() if "Test accuracy, last epoch" in line)
+    result = run_process("demo", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    accuracy = next(line for line in result.stdout.splitlines() if "Test accuracy, last epoch" in line)
     ce, ours = (float(cell.strip(" %")) for cell in accuracy.replace("│", "|").split("|")[2:4])
     assert ours > ce + 10
-    assert "538 with a wrong label" in shown.stdout
+    assert "538 with a wrong label" in result.stdout
     assert (tmp_path / "demo" / "permll-demo.png").read_bytes().startswith(PNG)
 
 
@@ -65,9 +65,9 @@ def test_demo_improves_accuracy(tmp_path: Path) -> None:
     ],
 )
 def test_unknown_words_are_refused(arguments: list[str], message: str) -> None:
-    shown = run_process(*arguments)
-    assert shown.returncode == 2
-    assert message in shown.stderr
+    result = run_process(*arguments)
+    assert result.returncode == 2
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize("command", [["demo"], ["figures", "diagram"]])
@@ -78,10 +78,10 @@ def test_invalid_output_folder_is_one_line(command: list[str], tmp_path: Path) -
 
 def test_missing_matplotlib_is_reported_before_training(tmp_path: Path) -> None:
     (tmp_path / "matplotlib.py").write_text("raise ImportError('No module named matplotlib')")
-    shown = run_process("demo", cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    assert shown.returncode == 1
-    assert shown.stderr.strip() == "permll: figures need matplotlib: pip install 'permll[plots]'"
-    assert "training images" not in shown.stdout
+    result = run_process("demo", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert result.returncode == 1
+    assert result.stderr.strip() == "permll: figures need matplotlib: pip install 'permll[plots]'"
+    assert "training images" not in result.stdout
 
 
 def test_interrupt_is_one_line(tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from tests.helpers.real_data import published_fashion
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_list_shows_all_datasets_at_any_width(columns: int) -> None:
-    shown = run_cli("data", "list", COLUMNS=str(columns))
-    assert shown.returncode == 0, shown.stderr
-    lines = [line.strip() for line in shown.stdout.splitlines()]
-    flat = " ".join(shown.stdout.split())
+    result = run_cli("data", "list", COLUMNS=str(columns))
+    assert result.returncode == 0, result.stderr
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    flat = " ".join(result.stdout.split())
     for info in DATASETS.values():
         assert sum(line.startswith(f"{info.name}  ") for line in lines) == 1
         source = f"permll data get {info.name}" if info.access.kind == "download" else info.access.url
@@ -28,16 +28,16 @@ def test_list_shows_all_datasets_at_any_width(columns: int) -> None:
         phrases = [info.inputs, info.noise, info.license, *(f"{n:,} {split}" for split, n in info.samples.items())]
         phrases += [] if info.access.kind == "download" else [info.access.instructions]
         assert all(phrase in flat for phrase in phrases)
-    names = [line.split()[0] for line in shown.stdout.splitlines() if line and not line.startswith(" ")]
+    names = [line.split()[0] for line in result.stdout.splitlines() if line and not line.startswith(" ")]
     assert names == list(DATASETS)
-    lengths = [len(line) for line in shown.stdout.splitlines() if "://" not in line]
+    lengths = [len(line) for line in result.stdout.splitlines() if "://" not in line]
     assert max(lengths) <= columns
-    assert not any(line.endswith(" ") for line in shown.stdout.splitlines())
+    assert not any(line.endswith(" ") for line in result.stdout.splitlines())
 
 
 def test_list_prints_bold_names_on_a_terminal() -> None:
-    shown = run_process("data", "list", FORCE_COLOR="1", NO_COLOR="", TERM="xterm")
-    assert all(f"\x1b[1m{name}\x1b[0m" in shown.stdout for name in DATASETS)
+    result = run_process("data", "list", FORCE_COLOR="1", NO_COLOR="", TERM="xterm")
+    assert all(f"\x1b[1m{name}\x1b[0m" in result.stdout for name in DATASETS)
 
 
 def test_list_as_json() -> None:
@@ -48,11 +48,11 @@ def test_list_as_json() -> None:
 
 
 def test_check_accepts_complete_dataset() -> None:
-    shown = run_process("data", "check", "digits")
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.count("good") == 6
-    assert shown.stdout.splitlines()[0].split() == ["split", "what", "result", "found"]
-    assert "1,347" in shown.stdout
+    result = run_process("data", "check", "digits")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("good") == 6
+    assert result.stdout.splitlines()[0].split() == ["split", "what", "result", "found"]
+    assert "1,347" in result.stdout
 
 
 def test_check_reports_damaged_images(tmp_path: Path) -> None:
@@ -60,26 +60,26 @@ def test_check_reports_damaged_images(tmp_path: Path) -> None:
         write_noise_jpeg(tmp_path / "training" / f"{number}_{number}.jpg", seed=number)
         write_noise_jpeg(tmp_path / "testing" / f"{number}_{number}.jpg", seed=number)
     truncate(tmp_path / "training" / "3_3.jpg", 0.5)
-    shown = run_cli("data", "check", "animal10n", "--root", tmp_path)
-    assert shown.returncode == 1
-    assert "1 image (3_3.jpg: damaged) in" in shown.stdout
-    assert shown.stderr == ""
-    shown = run_cli("data", "check", "animal10n", "--json", PERMLL_DATA=str(tmp_path))
-    assert shown.returncode == 1
-    findings = json.loads(shown.stdout)
+    result = run_cli("data", "check", "animal10n", "--root", tmp_path)
+    assert result.returncode == 1
+    assert "1 image (3_3.jpg: damaged) in" in result.stdout
+    assert result.stderr == ""
+    result = run_cli("data", "check", "animal10n", "--json", PERMLL_DATA=str(tmp_path))
+    assert result.returncode == 1
+    findings = json.loads(result.stdout)
     assert [finding["names"] for finding in findings if finding["what"] == "images"] == [["3_3.jpg"]]
     assert [finding["detail"] for finding in findings if finding["what"] == "samples"] == ["10, not 5,000"]
 
 
 @pytest.mark.parametrize("columns", [60, 1000])
 def test_check_of_missing_dataset_prints_command_once(columns: int, tmp_path: Path) -> None:
-    shown = run_cli("data", "check", "cifar10", "--root", tmp_path, COLUMNS=str(columns))
-    assert shown.returncode == 1
-    assert shown.stdout.count(f"permll data get cifar10 --root {tmp_path}.") == 1
-    assert shown.stdout.count("was not found") == 1
-    shown = run_cli("data", "check", "webvision_mini", "--root", tmp_path, COLUMNS=str(columns))
-    assert DATASETS["webvision_mini"].access.url in shown.stdout
-    assert len(shown.stdout.splitlines()) == 2
+    result = run_cli("data", "check", "cifar10", "--root", tmp_path, COLUMNS=str(columns))
+    assert result.returncode == 1
+    assert result.stdout.count(f"permll data get cifar10 --root {tmp_path}.") == 1
+    assert result.stdout.count("was not found") == 1
+    result = run_cli("data", "check", "webvision_mini", "--root", tmp_path, COLUMNS=str(columns))
+    assert DATASETS["webvision_mini"].access.url in result.stdout
+    assert len(result.stdout.splitlines()) == 2
 
 
 @pytest.mark.skipif(not DEBIAN_FOLDER.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
@@ -93,9 +93,9 @@ def test_get_resumes_interrupted_download(tmp_path: Path, monkeypatch: pytest.Mo
     (folder / f"{name}.part").write_bytes(files[name][:20_000_000])
     server = Server(files)
     with serving(server) as url:
-        shown = CliRunner().invoke(data, ["get", "fashion_mnist", "--root", str(tmp_path), "--mirror", url])
-    assert shown.exit_code == 0, shown.output
-    assert shown.stdout.split() == [str(folder / file) for file in files]
+        result = CliRunner().invoke(data, ["get", "fashion_mnist", "--root", str(tmp_path), "--mirror", url])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.split() == [str(folder / file) for file in files]
     assert server.requests[0] == (name, "bytes=20000000-")
     assert {path.name for path in folder.iterdir()} == set(files)
     checked = run_cli("data", "check", "fashion_mnist", "--root", tmp_path)
@@ -106,15 +106,15 @@ def test_get_resumes_interrupted_download(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.skipif(not DEBIAN_FOLDER.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
 def test_get_skips_installed_dataset(tmp_path: Path) -> None:
-    shown = run_cli("data", "get", "fashion_mnist", "--root", tmp_path)
-    assert (shown.returncode, shown.stdout) == (0, f"already there: {DEBIAN_FOLDER}\n")
+    result = run_cli("data", "get", "fashion_mnist", "--root", tmp_path)
+    assert (result.returncode, result.stdout) == (0, f"already there: {DEBIAN_FOLDER}\n")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_get_of_bundled_dataset_downloads_nothing() -> None:
-    shown = run_cli("data", "get", "digits")
-    assert shown.returncode == 0
-    assert shown.stdout.startswith("scikit-learn's digits: nothing to download, ")
+    result = run_cli("data", "get", "digits")
+    assert result.returncode == 0
+    assert result.stdout.startswith("scikit-learn's digits: nothing to download, ")
 
 
 @pytest.mark.parametrize(

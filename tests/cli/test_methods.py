@@ -17,10 +17,10 @@ from tests.helpers.command_line import error_message, run_cli, run_process, word
 
 @pytest.mark.parametrize("columns", [60, 100])
 def test_methods_lists_every_method(columns: int) -> None:
-    shown = run_process("methods", COLUMNS=str(columns))
-    assert shown.returncode == 0, shown.stderr
-    assert max(map(len, shown.stdout.splitlines())) <= columns
-    lines = shown.stdout.partition("\n\n")[0].splitlines()
+    result = run_process("methods", COLUMNS=str(columns))
+    assert result.returncode == 0, result.stderr
+    assert max(map(len, result.stdout.splitlines())) <= columns
+    lines = result.stdout.partition("\n\n")[0].splitlines()
     assert lines[0].replace(";", "").split() == ["name", "year", "idea", "needs", "cost"]
     starts = [number for number, line in enumerate(lines) if line.split()[:1] and line.split()[0] in METHODS]
     assert [lines[number].split()[0] for number in starts] == list(METHODS)
@@ -33,8 +33,8 @@ def test_methods_lists_every_method(columns: int) -> None:
 
 def test_methods_does_not_import_torch() -> None:
     code = "import sys; from permll.cli.methods import methods; methods(); print('torch' in sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert shown.stdout.splitlines()[-1] == "False", shown.stderr
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert result.stdout.splitlines()[-1] == "False", result.stderr
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -43,32 +43,32 @@ def test_method_is_shown_with_every_setting(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     methods(name)
-    shown = capsys.readouterr().out
-    assert max(map(len, shown.splitlines())) <= 60
+    result = capsys.readouterr().out
+    assert max(map(len, result.splitlines())) <= 60
     for entry in settings(find_method(name)):
         default = "(not set)" if entry["default"] is None else f"= {json.dumps(entry['default'])}"
-        assert f"  {entry['name']} {default}" in shown
-        assert words(entry["meaning"].replace("``", "")) in words(shown)
+        assert f"  {entry['name']} {default}" in result
+        assert words(entry["meaning"].replace("``", "")) in words(result)
     info = METHODS[name]
-    assert f"{info.name}: {info.title}\n" in shown
+    assert f"{info.name}: {info.title}\n" in result
     for text in (info.paper, info.summary, info.state):
-        assert words(text) in words(shown)
-    assert all(f"{need}:" in words(shown) for need in info.needs)
+        assert words(text) in words(result)
+    assert all(f"{need}:" in words(result) for need in info.needs)
     for deviation in info.deviations:
-        assert words(deviation) in words(shown)
+        assert words(deviation) in words(result)
 
 
 def test_method_as_a_process() -> None:
-    shown = run_process("methods", "permll")
-    assert shown.returncode == 0, shown.stderr
-    assert "permll: PermLL" in shown.stdout
+    result = run_process("methods", "permll")
+    assert result.returncode == 0, result.stderr
+    assert "permll: PermLL" in result.stdout
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_setting_has_a_description(name: str) -> None:
-    found = {entry["name"]: entry["meaning"] for entry in settings(find_method(name))}
-    assert list(found) == list(inspect.signature(METHODS[name].method_class).parameters)
-    assert all(found.values())
+    descriptions = {entry["name"]: entry["meaning"] for entry in settings(find_method(name))}
+    assert list(descriptions) == list(inspect.signature(METHODS[name].method_class).parameters)
+    assert all(descriptions.values())
 
 
 def test_allowed_values_are_listed() -> None:
@@ -94,16 +94,16 @@ def test_unknown_method_suggests_the_nearest() -> None:
 
 @pytest.mark.parametrize("columns", [60, 100])
 def test_recipes_lists_every_recipe(columns: int) -> None:
-    shown = run_cli("recipes", "list", COLUMNS=str(columns))
-    assert shown.returncode == 0, shown.stderr
-    assert max(map(len, shown.stdout.splitlines())) <= columns
+    result = run_cli("recipes", "list", COLUMNS=str(columns))
+    assert result.returncode == 0, result.stderr
+    assert max(map(len, result.stdout.splitlines())) <= columns
     for name in recipe_names():
-        assert words(f"{name} {load_recipe(name).title}") in words(shown.stdout)
+        assert words(f"{name} {load_recipe(name).title}") in words(result.stdout)
 
 
 def test_recipes_lists_one_tier() -> None:
-    shown = run_cli("recipes", "list", "--tier", "mini")
-    listed = [line.split()[0] for line in shown.stdout.splitlines() if line.startswith("  ")]
+    result = run_cli("recipes", "list", "--tier", "mini")
+    listed = [line.split()[0] for line in result.stdout.splitlines() if line.startswith("  ")]
     assert listed == [name for name in recipe_names() if name.startswith("mini/")]
     message = error_message(run_cli("recipes", "list", "--tier", "mni"))
     assert message.startswith("unknown tier 'mni', did you mean mini? Available: tiny, mini, lite, paper, ")
@@ -127,15 +127,15 @@ def test_recipes_as_json() -> None:
 
 
 def test_shown_recipe_can_be_loaded(tmp_path: Path) -> None:
-    shown = run_process("recipes", "show", "mini/sym-60")
-    assert shown.returncode == 0, shown.stderr
+    result = run_process("recipes", "show", "mini/sym-60")
+    assert result.returncode == 0, result.stderr
     recipe = load_recipe("mini/sym-60")
-    assert shown.stdout.splitlines()[0] == f"# mini/sym-60, hash {recipe.hash}"
-    assert tomllib.loads(shown.stdout)["network"] == {"name": "mlp", "widths": [256, 128]}
-    (tmp_path / "mine.toml").write_text(shown.stdout)
+    assert result.stdout.splitlines()[0] == f"# mini/sym-60, hash {recipe.hash}"
+    assert tomllib.loads(result.stdout)["network"] == {"name": "mlp", "widths": [256, 128]}
+    (tmp_path / "mine.toml").write_text(result.stdout)
     assert load_recipe(tmp_path / "mine.toml") == recipe
     again = run_cli("recipes", "show", tmp_path / "mine.toml")
-    assert again.stdout.splitlines()[1:] == shown.stdout.splitlines()[1:]
+    assert again.stdout.splitlines()[1:] == result.stdout.splitlines()[1:]
 
 
 def test_unknown_recipe_suggests_the_nearest() -> None:

@@ -55,9 +55,9 @@ def flowers(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_predict_writes_csv_of_built_in_dataset(digits: Run, tmp_path: Path) -> None:
     out = tmp_path / "predictions.csv"
-    shown = run_process("predict", digits.folder, "digits", "--split", "test", "--out", out, "--all")
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout == ""
+    result = run_process("predict", digits.folder, "digits", "--split", "test", "--out", out, "--all")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == ""
     with out.open() as file:
         rows = list(csv.DictReader(file))
     test = load("digits", split="test")
@@ -68,29 +68,29 @@ def test_predict_writes_csv_of_built_in_dataset(digits: Run, tmp_path: Path) -> 
     probabilities = torch.tensor([[float(row[f"p_{name}"]) for name in test.classes] for row in rows])
     assert torch.allclose(probabilities, expected, atol=2e-6)
     accuracy = digits.result["final"]["test_accuracy"]
-    assert f"{round(450 * accuracy)} of 450 predictions agree with the label." in shown.stderr
+    assert f"{round(450 * accuracy)} of 450 predictions agree with the label." in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["predictions.csv"]
 
 
 def test_predict_prints_json_without_training_data(flowers: Path) -> None:
-    shown = run_cli("predict", flowers / "run", flowers / "new.csv", "--json", "--label", "flower")
-    assert shown.returncode == 0, shown.stderr
-    rows = json.loads(shown.stdout)
+    result = run_cli("predict", flowers / "run", flowers / "new.csv", "--json", "--label", "flower")
+    assert result.returncode == 0, result.stderr
+    rows = json.loads(result.stdout)
     assert list(rows[0]) == ["id", "predicted", "probability", "given"]
     assert len(rows) == 60
     right = sum(row["predicted"] == row["given"] for row in rows)
     assert right > 50
-    assert shown.stderr.strip() == f"{right} of 60 predictions agree with the label."
+    assert result.stderr.strip() == f"{right} of 60 predictions agree with the label."
 
 
 def test_predict_warns_about_unfinished_run(flowers: Path, tmp_path: Path) -> None:
     shutil.copytree(flowers / "run", tmp_path / "run")
     (tmp_path / "run" / "result.json").unlink()
-    shown = run_cli("predict", tmp_path / "run", flowers / "new.csv")
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.splitlines()[0] == "id,predicted,probability"
-    assert len(shown.stdout.splitlines()) == 61
-    assert "is unfinished: using the network after epoch 10 of 10." in shown.stderr
+    result = run_cli("predict", tmp_path / "run", flowers / "new.csv")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[0] == "id,predicted,probability"
+    assert len(result.stdout.splitlines()) == 61
+    assert "is unfinished: using the network after epoch 10 of 10." in result.stderr
 
 
 def test_predict_refuses_bad_input_in_one_line(digits: Run, flowers: Path, tmp_path: Path) -> None:

@@ -42,10 +42,10 @@ def show(*arguments: str | Path, cwd: Path, columns: int = 80) -> Result:
 
 @pytest.mark.parametrize("columns", [60, 120])
 def test_show_prints_one_run(runs: Path, columns: int) -> None:
-    shown = show("permll-0", cwd=runs, columns=columns)
-    assert shown.returncode == 0, shown.stderr
-    assert max(map(len, shown.stdout.splitlines())) <= columns
-    text, run = words(shown.stdout), Run(runs / "permll-0")
+    output = show("permll-0", cwd=runs, columns=columns)
+    assert output.returncode == 0, output.stderr
+    assert max(map(len, output.stdout.splitlines())) <= columns
+    text, run = words(output.stdout), Run(runs / "permll-0")
     record, last = Corruption.load(run.folder / "noise.npz"), run.metrics[-1]
     assert text.startswith("permll on digits, sym:0.4 Run permll-0, 3 of 3 epochs Recipe scikit-learn's digits")
     assert f"seed 0, hash {run.recipe.hash} Method permll, init (chosen) 0.35, lr (chosen) " in text
@@ -91,19 +91,19 @@ def test_show_prints_estimated_noise(runs: Path) -> None:
 
 def test_show_prints_resume_command_of_unfinished_run(runs: Path) -> None:
     assert "begun-2, 1 of 3 epochs; permll train begun-2 goes on" in words(show("begun-2", cwd=runs).stdout)
-    shown = show("begun-3", cwd=runs)
-    assert "begun-3, 0 of 3 epochs; permll train begun-3 goes on" in words(shown.stdout)
-    assert "Test accuracy" not in shown.stdout
+    output = show("begun-3", cwd=runs)
+    assert "begun-3, 0 of 3 epochs; permll train begun-3 goes on" in words(output.stdout)
+    assert "Test accuracy" not in output.stdout
 
 
 def test_show_without_test_data_or_clean_labels(runs: Path) -> None:
-    shown = show("own-0", cwd=runs)
-    assert shown.returncode == 0, shown.stderr
-    assert "none added: labels as they are" in shown.stdout
-    assert "Noisy validation\n  accuracy, last epoch" in shown.stdout
-    assert "Accuracy on noisy validation, %" in shown.stdout
-    assert "Test accuracy" not in shown.stdout
-    assert "true positives" not in shown.stdout
+    output = show("own-0", cwd=runs)
+    assert output.returncode == 0, output.stderr
+    assert "none added: labels as they are" in output.stdout
+    assert "Noisy validation\n  accuracy, last epoch" in output.stdout
+    assert "Accuracy on noisy validation, %" in output.stdout
+    assert "Test accuracy" not in output.stdout
+    assert "true positives" not in output.stdout
 
 
 def test_summary_without_noise_record(runs: Path, tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_summary_without_noise_record(runs: Path, tmp_path: Path) -> None:
 
 
 def test_show_prints_means_over_seeds(runs: Path) -> None:
-    shown = run_process("show", "permll-0", "permll-1", "ce-0", "begun-2", cwd=runs, COLUMNS="90")
-    assert shown.returncode == 0, shown.stderr
-    lines = shown.stdout.splitlines()
+    output = run_process("show", "permll-0", "permll-1", "ce-0", "begun-2", cwd=runs, COLUMNS="90")
+    assert output.returncode == 0, output.stderr
+    lines = output.stdout.splitlines()
     results = [Run(runs / f"permll-{seed}").result for seed in (0, 1)]
     index = lines.index("permll on digits, sym:0.4; seed 0, 1")
     values = [[result[name] for result in results] for name in ("last", "best_by_noisy_validation", "best_test")]
@@ -126,14 +126,14 @@ def test_show_prints_means_over_seeds(runs: Path) -> None:
     assert words(lines[index + 1]) == " ".join(expected)
     index = lines.index("ce on digits, sym:0.4; seed 0")
     assert words(lines[index + 1]).split()[0] == f"{100 * Run(runs / 'ce-0').result['last']:.2f}"
-    assert "1 of 3 epochs; permll train begun-2 resumes" in shown.stdout
-    assert "* an oracle's choice" in shown.stdout
+    assert "1 of 3 epochs; permll train begun-2 resumes" in output.stdout
+    assert "* an oracle's choice" in output.stdout
 
 
 def test_comparison_fits_narrow_terminal(runs: Path) -> None:
-    shown = show(*(path.name for path in sorted(runs.iterdir())), cwd=runs, columns=60)
-    assert shown.returncode == 0, shown.stderr
-    assert max(map(len, shown.stdout.splitlines())) <= 60
+    output = show(*(path.name for path in sorted(runs.iterdir())), cwd=runs, columns=60)
+    assert output.returncode == 0, output.stderr
+    assert max(map(len, output.stdout.splitlines())) <= 60
 
 
 def test_group_labels_name_the_difference(runs: Path) -> None:
@@ -147,9 +147,9 @@ def test_group_labels_name_the_difference(runs: Path) -> None:
 
 def test_duplicate_run_counts_once(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "permll-0", tmp_path / "copy")
-    shown = show(runs / "permll-0", runs / "permll-1", tmp_path / "copy", runs / "permll-0", cwd=tmp_path, columns=200)
-    assert "permll on digits, sym:0.4; seed 0, 1\n" in shown.stdout
-    assert shown.stdout.count("duplicate of another run, counted once") == 1
+    output = show(runs / "permll-0", runs / "permll-1", tmp_path / "copy", runs / "permll-0", cwd=tmp_path, columns=200)
+    assert "permll on digits, sym:0.4; seed 0, 1\n" in output.stdout
+    assert output.stdout.count("duplicate of another run, counted once") == 1
 
 
 def test_comparison_omits_empty_columns(runs: Path) -> None:
@@ -160,24 +160,24 @@ def test_comparison_omits_empty_columns(runs: Path) -> None:
 
 
 def test_show_json(runs: Path) -> None:
-    shown = json.loads(show("permll-0", "begun-2", "--json", cwd=runs).stdout)
-    first, second = shown["runs"]
+    output = json.loads(show("permll-0", "begun-2", "--json", cwd=runs).stdout)
+    first, second = output["runs"]
     result = Run(runs / "permll-0").result
     assert first["numbers"]["best_test"]["value"] == result["best_test"]
     assert [name for name, entry in first["numbers"].items() if entry["oracle"]] == [
         "best_by_clean_validation",
         "best_test",
-        "memorisation",
+        "memorization",
     ]
     assert first["last"] == result["final"]
     assert (second["finished"], second["epochs_done"], second["epochs"]) == (False, 1, 3)
-    (group,) = shown["groups"]
+    (group,) = output["groups"]
     assert group["numbers"]["last"] == {"mean": result["last"], "sd": None}
 
 
 def test_show_draws_curves(runs: Path, tmp_path: Path) -> None:
-    shown = show(runs / "permll-0", "--picture", "pictures", cwd=tmp_path)
-    assert shown.stdout.splitlines()[-2:] == ["pictures/permll-0-curves.png", "pictures/permll-0-curves.svg"]
+    output = show(runs / "permll-0", "--picture", "pictures", cwd=tmp_path)
+    assert output.stdout.splitlines()[-2:] == ["pictures/permll-0-curves.png", "pictures/permll-0-curves.svg"]
     assert (tmp_path / "pictures" / "permll-0-curves.png").read_bytes().startswith(b"\x89PNG")
     folders = [path for path in sorted(runs.iterdir()) if path.is_dir()]
     assert show(*folders, "--json", "--picture", "pictures", cwd=tmp_path).returncode == 0
@@ -194,9 +194,9 @@ def test_show_refuses_other_folders_in_one_line(runs: Path) -> None:
 
 def test_show_without_matplotlib_prints_install_command(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "matplotlib.py").write_text("raise ImportError('No module named matplotlib')")
-    shown = run_process("show", runs / "ce-0", "--picture", "pictures", cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    assert error_message(shown).endswith("pip install 'permll[plots]'")
-    assert shown.stdout == ""
+    output = run_process("show", runs / "ce-0", "--picture", "pictures", cwd=tmp_path, PYTHONPATH=str(tmp_path))
+    assert error_message(output).endswith("pip install 'permll[plots]'")
+    assert output.stdout == ""
 
 
 @pytest.mark.parametrize(("values", "columns"), [(range(40), 40), (range(40), 13), (range(3), 50)])

@@ -71,7 +71,7 @@ def test_oracle_names_use_clean_labels() -> None:
     assert set(accuracies) - ReportedEpochs.oracle == {"last", "best_by_noisy_validation"}
     assert accuracies["best_by_noisy_validation"] == 0.8
     assert accuracies["best_by_clean_validation"] == 0.9
-    assert accuracies["memorisation"] == pytest.approx(0.1)
+    assert accuracies["memorization"] == pytest.approx(0.1)
 
 
 def test_missing_validation_gives_none() -> None:

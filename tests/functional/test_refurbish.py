@@ -27,11 +27,11 @@ def kl(log_p: list[float], log_q: list[float]) -> float:
 
 @given(samples(max_classes=12))
 def test_entropy_and_kl_divergence_match_loops(sample: Samples) -> None:
-    got, kl_divergence = softmax_entropy(sample.logits), kl_divergence(sample.logits, sample.alpha)
+    got, divergence = softmax_entropy(sample.logits), kl_divergence(sample.logits, sample.alpha)
     for row, (logits, other_logits) in enumerate(zip(sample.logits, sample.alpha, strict=True)):
         log_p = log_softmax(logits)
         assert float(got[row]) == pytest.approx(-sum(math.exp(x) * x for x in log_p), rel=1e-9, abs=1e-9)
-        assert float(kl_divergence[row]) == pytest.approx(kl(log_p, log_softmax(other_logits)), rel=1e-9, abs=1e-9)
+        assert float(divergence[row]) == pytest.approx(kl(log_p, log_softmax(other_logits)), rel=1e-9, abs=1e-9)
 
 
 @given(samples(max_classes=12, logit_scales=(0.01, 1.0, 10.0)))
@@ -41,10 +41,10 @@ def test_entropy_and_kl_divergence_gradients(sample: Samples) -> None:
     p, d = log_p.exp(), log_d.exp()
     (by_logits,) = torch.autograd.grad(softmax_entropy(logits).sum(), logits)
     assert_close(by_logits, -p * (log_p + softmax_entropy(sample.logits)[:, None]), **CLOSE)
-    kl_divergence = kl_divergence(logits, other_logits)
-    by_logits, by_other_logits = torch.autograd.grad(kl_divergence.sum(), (logits, other_logits))
+    divergence = kl_divergence(logits, other_logits)
+    by_logits, by_other_logits = torch.autograd.grad(divergence.sum(), (logits, other_logits))
     assert_close(by_other_logits, d - p, **CLOSE)
-    assert_close(by_logits, p * (log_p - log_d - kl_divergence.detach()[:, None]), **CLOSE)
+    assert_close(by_logits, p * (log_p - log_d - divergence.detach()[:, None]), **CLOSE)
 
 
 @given(samples(max_classes=12, logit_scales=(1.0,)), st.booleans())

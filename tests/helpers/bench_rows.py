@@ -41,7 +41,7 @@ def row(
         "ece": 0.1,
         "nll": 0.9,
         "brier": 0.3,
-        "memorisation": None if last is None else best - last,
+        "memorization": None if last is None else best - last,
     }
     return defaults | more
 
@@ -63,7 +63,7 @@ def grid(methods: tuple[str, ...] = METHODS, noises: tuple[str, ...] = NOISES, s
                         seed,
                         best - lost,
                         best_test=best,
-                        memorisation=lost,
+                        memorization=lost,
                         seconds=20 * (1 + robust) + generator.normal(0, 0.5),
                         right_before=1 - RATES[noise],
                         right_after=1 - RATES[noise] * (1 - 0.8 * robust),

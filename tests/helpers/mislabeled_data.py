@@ -1,4 +1,4 @@
-"""Samples of three classes that are easy to tell apart, some of them under a wrong label."""
+"""Samples of three well separated classes, some of them mislabeled."""
 
 from typing import Any, NamedTuple
 
@@ -8,13 +8,13 @@ CLASSES = ("ant", "bee", "cow")
 
 
 class Mislabeled(NamedTuple):
-    """What is known about N rows.
+    """N rows with true and given labels.
 
     Args:
-        values: (N, 8) float32, one cloud for each class.
+        values: (N, 8) float32, one cluster per class.
         true: (N,) classes as numbers.
         given: (N,) labels as numbers.
-        wrong: the rows whose label is wrong.
+        wrong: rows with a wrong label.
     """
 
     values: np.ndarray[Any, Any]
@@ -24,12 +24,12 @@ class Mislabeled(NamedTuple):
 
     @property
     def labels(self) -> list[str]:
-        """The given labels in words."""
+        """The given labels as class names."""
         return [CLASSES[k] for k in self.given.tolist()]
 
 
 def mislabeled(rows: int = 200, share: float = 0.15, seed: int = 0) -> Mislabeled:
-    """Return rows of which a share are labelled as the class after theirs."""
+    """Return rows of which a fraction is labeled as the next class."""
     rng = np.random.default_rng(seed)
     true = np.arange(rows) % len(CLASSES)
     wrong = rng.permutation(rows)[: round(share * rows)]

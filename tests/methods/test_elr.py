@@ -54,7 +54,7 @@ def test_elr_corrected_labels_are_normalized_targets() -> None:
     unvisited = [row for row in range(12) if row not in visited]
     assert torch.equal(labels[unvisited], torch.nn.functional.one_hot(data.labels[unvisited], 3).float())
     turned = (labels.argmax(1) != data.labels).double().mean().item()
-    assert method.metrics()["turned"] == pytest.approx(turned)
+    assert method.metrics()["corrected"] == pytest.approx(turned)
 
 
 @pytest.mark.parametrize(("settings", "message"), [({"beta": 1.0}, "beta must lie"), ({"lam": -1.0}, "lam must be 0")])

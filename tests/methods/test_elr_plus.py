@@ -151,7 +151,7 @@ def test_elr_plus_predictions_and_corrected_labels() -> None:
     unvisited = [row for row in range(12) if row not in visited]
     assert torch.equal(labels[unvisited], nn.functional.one_hot(data.labels[unvisited], 3).float())
     turned = (labels.argmax(1) != data.labels).double().mean().item()
-    assert method.metrics()["turned"] == pytest.approx(turned)
+    assert method.metrics()["corrected"] == pytest.approx(turned)
 
 
 def test_elr_plus_epoch_is_balanced_draw() -> None:

@@ -84,7 +84,7 @@ def test_permll_plus_training_matches_manual_steps() -> None:
 def test_permll_plus_reduces_to_permll() -> None:
     data = points(12)
     settings = {"beta": 0.0, "prior": "none", "earned_label_logit": False, "warm_up": 0, "init": 0.6}
-    # Over 10 million epochs, three steps do not decay the label logit.
+    # With this many epochs, three steps do not decay the label logit.
     plus = prepare(NAME, data, {**settings, "label_logit_decay": 1.0}, epochs=10**7)
     plus.lr = 0.3
     permll = prepare("permll", data, {"init": 0.6, "lr": 0.3})
@@ -222,7 +222,7 @@ def test_permll_plus_zero_label_logit_keeps_labels() -> None:
         method = prepare(NAME, data, settings, epochs=20)
         method.label_bias.fill_(9.0)
         assert (method._alpha(torch.zeros(12, 3), data.labels) == 0).all()
-        assert method.metrics()["turned"] == 0
+        assert method.metrics()["corrected"] == 0
     assert torch.equal(method.corrected_labels(torch.zeros).argmax(1), data.labels)
 
 

@@ -175,7 +175,7 @@ def test_selc_contradicted_label_decays() -> None:
         quality = trainer.method.label_quality(trainer.predict_logits)
         assert quality[:2].tolist() == pytest.approx([ALPHA**visits] * 2)
     assert quality[2:].tolist() == [1.0] * 58
-    assert trainer.method.metrics() == {"turned": pytest.approx(2 / 60)}, "0.9^7 < 1/2"
+    assert trainer.method.metrics() == {"corrected": pytest.approx(2 / 60)}, "0.9^7 < 1/2"
 
 
 @pytest.mark.parametrize("name", ["selc", "selc_plus"])

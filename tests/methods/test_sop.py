@@ -89,7 +89,7 @@ def test_sop_corrects_wrong_labels_only(u_loss: str, confidence: float, correcte
     assert quality[wrong].max() < quality[~wrong].min()
     if corrected_fraction:
         assert torch.equal(corrected_labels.argmax(1), truth)
-        assert method.metrics()["turned"] == pytest.approx(corrected_fraction)
+        assert method.metrics()["corrected"] == pytest.approx(corrected_fraction)
 
 
 def test_sop_clamped_values_can_decrease() -> None:

@@ -44,9 +44,7 @@ def test_sentence_encoder_verifies_restored_model(tmp_path: Path) -> None:
 def test_sentence_encoder_rejects_empty_folder(tmp_path: Path) -> None:
     tiny_sentence_model(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(
-        ValueError, match=r"empty is not a folder of a sentence model, and no model"
-    ):
+    with pytest.raises(ValueError, match=r"empty is not a folder of a sentence model, and no model"):
         SentenceEncoder.load(str(tmp_path / "empty"))
 
 

@@ -31,7 +31,7 @@ def drawn(axes: Any, *, thick: bool = True) -> list[np.ndarray]:
 
 
 LABELS = {
-    "turned": 0.25,
+    "corrected": 0.25,
     "noisy_validation_accuracy": 0.5,
     "detection_auroc": 0.9,
     "correction_samples": 100,
@@ -69,8 +69,8 @@ def test_curves_with_missing_epochs() -> None:
 
 def test_curve_derives_fractions_from_counts() -> None:
     row = {"epoch": 4, "correction_samples": 8, "correction_changed": 2, "correction_right_after": 6}
-    assert curve([row], "turned") == {4: 0.25}
-    assert curve([{**row, "turned": 0.5}], "turned") == {4: 0.5}
+    assert curve([row], "corrected") == {4: 0.25}
+    assert curve([{**row, "corrected": 0.5}], "corrected") == {4: 0.5}
     assert curve([row], "right") == {4: 0.75}
     assert curve([row], "right_before") == {}
 

@@ -42,7 +42,7 @@ def test_memorization_draws_means_and_bands(tmp_path: Path) -> None:
     circles = [line.get_xydata().tolist() for line in left.get_lines() if line.get_markerfacecolor() == "none"]
     assert circles == [[[2, 75]], [[3, pytest.approx(81)]]]
     assert right.get_title(loc="left") == "(b)  Asymmetric noise, 40 %"
-    assert save(figure, tmp_path, "memorisation")[0].stat().st_size > 10_000
+    assert save(figure, tmp_path, "memorization")[0].stat().st_size > 10_000
 
 
 def test_memorization_styles_are_consistent() -> None:

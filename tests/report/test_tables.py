@@ -185,7 +185,7 @@ QUANTITIES = {
     "detection": {"auroc": 0.9, "average_precision": 0.85, "f1": 0.8},
     "correction": {"right_before": 0.46, "right_after": 0.5, "correction_precision": 0.8, "correction_recall": 0.7},
     "calibration": {"ece": 0.1, "nll": 0.9, "brier": 0.3},
-    "memorisation": {"last_minus_best": -0.25},
+    "memorization": {"last_minus_best": -0.25},
     "time": {"relative_time": 1.5},
 }
 
@@ -193,7 +193,7 @@ QUANTITIES = {
 @pytest.mark.parametrize(("table", "numbers"), QUANTITIES.items())
 def test_table_quantities(table: str, numbers: dict[str, float]) -> None:
     rows = [
-        row("permll", last=0.5, memorisation=0.25, seconds=30.0),
+        row("permll", last=0.5, memorization=0.25, seconds=30.0),
         row("ce", seconds=10.0),
         row("ce", seed=2, seconds=30.0),
     ]
@@ -206,11 +206,11 @@ def test_table_quantities(table: str, numbers: dict[str, float]) -> None:
 
 
 def test_table_respects_direction() -> None:
-    rows = [row("ce", ece=0.3, memorisation=0.2, seconds=1.0), row("permll", ece=0.1, memorisation=0.0, seconds=2.0)]
-    for table, bold in (("calibration", {"permll"}), ("memorisation", {"permll"}), ("time", set())):
+    rows = [row("ce", ece=0.3, memorization=0.2, seconds=1.0), row("permll", ece=0.1, memorization=0.0, seconds=2.0)]
+    for table, bold in (("calibration", {"permll"}), ("memorization", {"permll"}), ("time", set())):
         built = build_tables(rows, table)[0]
         assert {line.method for line in built.lines if line.cells[0].bold} == bold
-    assert "* oracle: the best epoch" in " ".join(build_tables(rows, "memorisation")[0].notes)
+    assert "* oracle: the best epoch" in " ".join(build_tables(rows, "memorization")[0].notes)
 
 
 def test_time_table_needs_baseline() -> None:

@@ -96,7 +96,7 @@ def test_wrong_token_is_refused(text: str) -> None:
 
 
 class _Lonely:
-    """A guard before nothing: whoever comes through is an error."""
+    """A guarded application that fails on every request it gets."""
 
     @staticmethod
     def app() -> Any:

@@ -36,11 +36,11 @@ def events(folder: Path) -> Any:
 
 
 def test_scalars_are_grouped() -> None:
-    entry = {"epoch": 2, "loss": 0.5, "turned": 0, "test_accuracy": 0.75, "correction_right_after": 3}
+    entry = {"epoch": 2, "loss": 0.5, "corrected": 0, "test_accuracy": 0.75, "correction_right_after": 3}
     more = {"correction_right_after_by_class": [1, 2], "correction_precision": None, "clean_validation_accuracy": 1.0}
     assert scalars(entry | more) == {
         "loss": 0.5,
-        "turned": 0.0,
+        "corrected": 0.0,
         "test/accuracy": 0.75,
         "correction/right_after": 3.0,
         "clean_validation/accuracy": 1.0,

@@ -67,7 +67,7 @@ def read_figure3_runs(jobs: Iterable[Job]) -> list[Figure3Run]:
                 eta=round(settings["lr"] * job.recipe.training.resolved_batch_size, 6),
                 m=settings["init"],
                 label_accuracy={row["epoch"]: row["correction_accuracy_after"] for row in evaluated},
-                corrected={row["epoch"]: row["turned"] for row in metrics},
+                corrected={row["epoch"]: row["corrected"] for row in metrics},
                 given_accuracy=evaluated[-1]["correction_accuracy_before"],
             )
         )
@@ -113,7 +113,7 @@ def _draw_memorization(jobs: Sequence[Job], folder: Path) -> list[Path]:
     from permll.report.figures.memorization import draw_memorization
     from permll.report.figures.style import save
 
-    return save(draw_memorization(panels), folder, "memorisation")
+    return save(draw_memorization(panels), folder, "memorization")
 
 
 def _draw_learned_noise(jobs: Sequence[Job], folder: Path) -> list[Path]:

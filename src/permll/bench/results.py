@@ -34,7 +34,7 @@ _FINAL_METRICS = {
 COLUMNS = (
     *("tier", "data", "noise", "method", "variant", "seed", "recipe_hash", "folder", "command", "epochs", "seconds"),
     "machine",
-    *("last", "best_by_noisy_validation", "best_test", *_FINAL_METRICS, "memorisation"),
+    *("last", "best_by_noisy_validation", "best_test", *_FINAL_METRICS, "memorization"),
 )
 DIGITS = 6  # after the decimal point
 TIMING_FILE = "seconds.json"  # in the run folder of a job
@@ -114,7 +114,7 @@ def _row_of_run(folder: Path, run: Run) -> Row | None:
 
 def _row(fields: Row, run: Run, epochs: int) -> Row:
     result: dict[str, Any] = run.result
-    numbers = {name: result.get(name) for name in ("last", "best_by_noisy_validation", "best_test", "memorisation")}
+    numbers = {name: result.get(name) for name in ("last", "best_by_noisy_validation", "best_test", "memorization")}
     numbers |= {name: result["final"].get(key) for name, key in _FINAL_METRICS.items()}
     numbers["seconds"], machine = read_timing(run.folder)
     rounded = {name: None if value is None else round(float(value), DIGITS) for name, value in numbers.items()}

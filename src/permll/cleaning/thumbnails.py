@@ -51,8 +51,8 @@ def encode_thumbnail(image: "Image", side: int) -> Thumbnail:
 
     Examples:
         >>> from PIL import Image
-        >>> encode_thumbnail(Image.new("RGB", (2000, 1000)), 160).type, encode_thumbnail(Image.new("L", (28, 28)), 160).type
-        ('image/jpeg', 'image/png')
+        >>> [encode_thumbnail(Image.new("RGB", size), 160).type for size in ((2000, 1000), (28, 28))]
+        ['image/jpeg', 'image/png']
     """
     from PIL import Image
 

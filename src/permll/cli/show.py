@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _CURVES = {
     "test_accuracy": "Test accuracy",
     "noisy_validation_accuracy": "Accuracy on noisy validation",
-    "turned": "Corrected training labels",
+    "corrected": "Corrected training labels",
 }
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 CHART_HEIGHT = 4  # lines

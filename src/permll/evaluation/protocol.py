@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 Series = Sequence[float | None]
-REPORTED = ("last", "best_by_noisy_validation", "best_by_clean_validation", "best_test", "memorisation")
+REPORTED = ("last", "best_by_noisy_validation", "best_by_clean_validation", "best_test", "memorization")
 
 
 class EpochChoice(NamedTuple):
@@ -31,7 +31,7 @@ class ReportedEpochs:
     best_test: EpochChoice
 
     # Results that use clean labels.
-    oracle: ClassVar[frozenset[str]] = frozenset({"best_by_clean_validation", "best_test", "memorisation"})
+    oracle: ClassVar[frozenset[str]] = frozenset({"best_by_clean_validation", "best_test", "memorization"})
 
     @property
     def memorization(self) -> float:
@@ -44,7 +44,7 @@ class ReportedEpochs:
         Examples:
             >>> accuracies = select_epochs([0.75, 0.5]).to_dict()
             >>> [name + "*" * (name in ReportedEpochs.oracle) for name, value in accuracies.items() if value]
-            ['last', 'best_test*', 'memorisation*']
+            ['last', 'best_test*', 'memorization*']
         """
         choices = {
             "last": self.last,
@@ -53,7 +53,7 @@ class ReportedEpochs:
             "best_test": self.best_test,
         }
         accuracies = {name: None if choice is None else choice.test for name, choice in choices.items()}
-        return {**accuracies, "memorisation": self.memorization}
+        return {**accuracies, "memorization": self.memorization}
 
 
 def select_epochs(

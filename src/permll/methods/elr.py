@@ -57,7 +57,7 @@ class ELR(Method):
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of labels that t contradicts."""
         corrected = self.target.map_rows(lambda t, labels: (t.argmax(-1) != labels) & (t.sum(-1) > 0))
-        return {"turned": corrected.double().mean().item()}
+        return {"corrected": corrected.double().mean().item()}
 
 
 def one_hot_like(labels: Tensor, like: Tensor) -> Tensor:

@@ -141,7 +141,7 @@ class ELRPlus(Method):
         for (rows, t0), (_, t1) in zip(*(target.table.chunks() for target in self._targets), strict=True):
             t = t0 + t1
             corrected.append((t.argmax(-1) != labels[rows].to(t.device)) & (t.sum(-1) > 0))
-        return {"turned": torch.cat(corrected).double().mean().item()}
+        return {"corrected": torch.cat(corrected).double().mean().item()}
 
     @property
     def _targets(self) -> tuple[SampleBuffer, SampleBuffer]:

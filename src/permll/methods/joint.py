@@ -113,7 +113,7 @@ class JointOptimization(Method):
 
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of corrected labels."""
-        return {"turned": (self.labels.values.argmax(-1) != self.labels.labels).double().mean().item()}
+        return {"corrected": (self.labels.values.argmax(-1) != self.labels.labels).double().mean().item()}
 
     def _cross_entropy(self, index: Tensor, logits: Tensor) -> Tensor:
         return nn.functional.cross_entropy(logits, self.labels.read(index), reduction="none")

@@ -106,7 +106,7 @@ class Pencil(Method):
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of corrected labels."""
         corrected = self.label_logits.values.argmax(-1) != self.label_logits.labels
-        return {"turned": corrected.double().mean().item()}
+        return {"corrected": corrected.double().mean().item()}
 
     def resolved_params(self) -> dict[str, Any]:
         """Return the step size, which may follow from the number of classes."""

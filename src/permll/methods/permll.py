@@ -117,7 +117,7 @@ class PermLL(Method):
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of corrected labels."""
         corrected = self._layer.argmax() != self._layer.labels
-        return {"turned": corrected.double().mean().item()}
+        return {"corrected": corrected.double().mean().item()}
 
     def resolved_params(self) -> dict[str, Any]:
         """Return initial weight and step size, which may follow from the numbers of classes and epochs."""

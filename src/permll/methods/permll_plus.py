@@ -209,7 +209,7 @@ class PermLLPlus(Method):
         )
         labels = self.delta.labels
         return {
-            "turned": corrected.double().mean().item(),
+            "corrected": corrected.double().mean().item(),
             "right": self.label_accuracy.to(labels.device)[labels].double().mean().item(),
         }
 

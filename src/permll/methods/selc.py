@@ -128,7 +128,7 @@ class SELC(Method):
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of corrected labels."""
         corrected = self.target.argmax() != self.target.labels
-        return {"turned": corrected.double().mean().item()}
+        return {"corrected": corrected.double().mean().item()}
 
     def resolved_params(self) -> dict[str, Any]:
         """Return T_e as found by the rehearsal, and the epochs of cross-entropy before the correction."""

@@ -104,7 +104,7 @@ class SOP(Method):
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of corrected labels."""
         labels = self.v.table.map_rows(lambda v, rows: self._denoised_labels(v, rows).argmax(-1))
-        return {"turned": (labels != self.u.labels).double().mean().item()}
+        return {"corrected": (labels != self.u.labels).double().mean().item()}
 
     def resolved_params(self) -> dict[str, Any]:
         """Return the step size of u, which may follow from the number of classes."""

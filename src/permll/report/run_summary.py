@@ -17,12 +17,12 @@ _ACCURACIES = {
     "best_by_noisy_validation": "best by noisy validation",
     "best_by_clean_validation": "best by clean validation",
     "best_test": "best epoch",
-    "memorisation": "points lost since the best epoch",
+    "memorization": "points lost since the best epoch",
 }
 _SECTIONS = {
     "Noisy validation": {"noisy_validation_accuracy": "accuracy, last epoch"},
     "Training labels": {
-        "turned": "corrected",
+        "corrected": "corrected",
         "correction_accuracy_before": "accuracy before correction",
         "correction_accuracy_after": "accuracy after correction",
         "correction_true_positives": "wrong before, right after (true positives)",
@@ -48,7 +48,7 @@ _COLUMNS = {  # of a comparison, with two lines of headings
     "best_by_noisy_validation": ("by noisy", "validation"),
     "best_test": ("best", "epoch *"),
     "noisy_validation_accuracy": ("noisy val.,", "last epoch"),
-    "turned": ("labels", "corrected"),
+    "corrected": ("labels", "corrected"),
     "correction_accuracy_after": ("labels", "right"),
     "detection_auroc": ("AUROC of", "quality"),
 }
@@ -149,7 +149,7 @@ def comparison_text(groups: Sequence[Facts], width: int = 80) -> str:
     """Return groups as a table: for each a line with its name, and one with its numbers."""
     names = [name for name in _COLUMNS if any(name in group["numbers"] for group in groups)]
     if "last" in names:  # test accuracy is preferred
-        names = [name for name in names if name not in ("noisy_validation_accuracy", "turned")]
+        names = [name for name in names if name not in ("noisy_validation_accuracy", "corrected")]
     column = min((width - 2) // max(len(names), 1), 16)
     lines = ["Mean ± standard deviation over seeds, %"]
     lines += ["  " + "".join(f"{_COLUMNS[name][row]:>{column}}" for name in names) for row in (0, 1)]
@@ -242,7 +242,7 @@ def _remark(entry: Mapping[str, Any]) -> str:
 def _format_value(name: str, value: float) -> str:
     if isinstance(value, int):
         return f"{value:,}  "  # aligned with the numbers in percent
-    if name == "memorisation":
+    if name == "memorization":
         return f"{100 * value:.2f}  "  # percentage points
     return f"{value:.3f}  " if name in ("test_nll", "test_brier") else f"{100 * value:.2f} %"
 

@@ -79,6 +79,6 @@ def format_metrics(metrics: Mapping[str, Any]) -> str:
         'loss 0.250, test 87.5 %'
     """
     parts = [f"loss {metrics['loss']:.3f}"] if "loss" in metrics else []
-    fractions = {"test_accuracy": "test", "noisy_validation_accuracy": "noisy validation", "turned": "corrected"}
+    fractions = {"test_accuracy": "test", "noisy_validation_accuracy": "noisy validation", "corrected": "corrected"}
     parts += [f"{name} {100 * metrics[key]:.1f} %" for key, name in fractions.items() if metrics.get(key) is not None]
     return ", ".join(parts)

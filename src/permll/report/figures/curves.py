@@ -39,7 +39,7 @@ PANELS = (
     Panel("noisy_validation_accuracy", "Noisy validation, %", "accuracy on held-out given labels"),
     Panel("loss", "Training loss", "mean of an epoch", is_fraction=False),
     Panel("right", "Right training labels, %", "after correction", "right_before", "as given"),
-    Panel("turned", "Corrected training labels, %", "proposed label differs", "wrong", "actually wrong"),
+    Panel("corrected", "Corrected training labels, %", "proposed label differs", "wrong", "actually wrong"),
     Panel("detection_auroc", "Detection of wrong labels, %", "AUROC of the quality score"),
 )
 
@@ -49,13 +49,13 @@ def curve(rows: Rows, name: str) -> Curve:
 
     Args:
         rows: lines of metrics.jsonl.
-        name: a key of them, or ``"right"``, ``"right_before"``, ``"wrong"`` or ``"turned"``: fractions of training
+        name: a key of them, or ``"right"``, ``"right_before"``, ``"wrong"`` or ``"corrected"``: fractions of training
             labels.
 
     Examples:
         >>> curve([{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.25, "correction_samples": 4}], "loss")
         {1: 0.5, 2: 0.25}
-        >>> curve([{"epoch": 2, "correction_changed": 1, "correction_samples": 4}], "turned")
+        >>> curve([{"epoch": 2, "correction_changed": 1, "correction_samples": 4}], "corrected")
         {2: 0.25}
     """
     values = {row["epoch"]: _metric(row, name) for row in rows}
@@ -107,7 +107,7 @@ def draw_curves(runs: Mapping[str, Sequence[Rows]]) -> "Figure":
 
 def _metric(row: Mapping[str, Any], name: str) -> float | None:
     """Return a metric of an epoch, if need be computed from the counts of its labels."""
-    counts = {"right": "right_after", "right_before": "right_before", "wrong": "wrong", "turned": "changed"}
+    counts = {"right": "right_after", "right_before": "right_before", "wrong": "wrong", "corrected": "changed"}
     value = row.get(name)
     if value is None and name in counts and row.get(f"correction_{counts[name]}") is not None:
         value = row[f"correction_{counts[name]}"] / row["correction_samples"]

@@ -31,7 +31,7 @@ def render_tables(rows: Iterable[Row], *, table: str, format: str) -> str:
 
     Args:
         rows: finished jobs of a benchmark, in any order.
-        table: ``"table1"``, ``"table2"``, ``"detection"``, ``"correction"``, ``"calibration"``, ``"memorisation"``,
+        table: ``"table1"``, ``"table2"``, ``"detection"``, ``"correction"``, ``"calibration"``, ``"memorization"``,
             ``"time"`` or ``"ranks"``.
         format: ``"terminal"``, ``"markdown"``, ``"latex"``, ``"html"`` or ``"csv"``, which has all digits.
 

@@ -169,7 +169,7 @@ def _baseline_seconds(rows: Iterable[Row]) -> dict[Setting, float]:
 
 def _value(row: Row, name: str, baseline_seconds: float | None) -> float | None:
     if name == "last_minus_best":
-        return None if row.get("memorisation") is None else -row["memorisation"]
+        return None if row.get("memorization") is None else -row["memorization"]
     if name == "relative_time":
         return None if baseline_seconds is None or row.get("seconds") is None else row["seconds"] / baseline_seconds
     value: float | None = row.get(name)

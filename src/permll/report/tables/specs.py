@@ -65,10 +65,10 @@ TABLE_SPECS: dict[str, TableSpec] = {
             "negative log-likelihood, Brier score",
         ),
         TableSpec(
-            "memorisation",
+            "memorization",
             "Memorization",
             (Quantity("last_minus_best", f"last - best{ORACLE_MARK}", digits=2),),
-            f"Test accuracy of the last epoch minus that of the best{ORACLE_MARK}, in points; 0 is no loss",
+            f"Test accuracy of the last epoch minus that of the best{ORACLE_MARK}, in points",
         ),
         TableSpec(
             "time",

@@ -30,7 +30,7 @@ export const formatNumber = (number) => number.toLocaleString("en");
 
 export const pluralize = (count, noun, plural = `${noun}s`) => `${formatNumber(count)} ${count === 1 ? noun : plural}`;
 
-const VERBS = { accept: "accepted", keep: "kept", choose: "chose", unsure: "was not sure about", undo: "undid" };
+const VERBS = { accept: "accepted", keep: "kept", choose: "chose", unsure: "not sure about", undo: "undid" };
 
 export const describeVerdict = (verdict, label) => `${VERBS[verdict]} “${label}”`;
 

@@ -42,7 +42,7 @@ const verdicts = (item, actions) => {
 
 const describeEntry = ({ reviewer, verdict, label, at }) => [
   create("b", {}, reviewer),
-  ` ${describeVerdict(verdict, label)}, `,
+  `: ${describeVerdict(verdict, label)}, `,
   formatTime(at),
 ];
 
