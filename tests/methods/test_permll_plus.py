@@ -256,8 +256,8 @@ def test_permll_plus_empty_held_out_set_is_none() -> None:
         ({"prior": [0.5, 0.5]}, "for each of the 3 classes"),
         ({"prior": [0.5, 0.5, 0.0]}, "for each of the 3 classes"),
         ({"beta": 1.0}, "beta must lie"),
-        ({"label_logit_decay": 2.0}, "label_logit_decay is a fraction"),
-        ({"warm_up": -1}, "warm_up must be"),
+        ({"label_logit_decay": 2.0}, "label_logit_decay must lie"),
+        ({"warm_up": -1}, "warm_up must lie"),
     ],
 )
 def test_permll_plus_rejects_invalid_settings(settings: dict[str, object], sentence: str) -> None:
