@@ -145,6 +145,7 @@ def test_clean_refuses_bad_input_in_one_line(arguments: list[str], message: str,
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_clean_process_reports_missing_file_without_traceback(tmp_path: Path) -> None:
     result = run_process("clean", "nowhere.csv", cwd=tmp_path)
     assert "nowhere.csv" in error_message(result)
@@ -157,8 +158,7 @@ def test_warnings_are_printed_as_one_line(tmp_path: Path) -> None:
     (tmp_path / "digits").mkdir()  # shadows a built-in data set
     result = run_process("clean", "digits", "--epochs", "1", cwd=tmp_path, OMP_NUM_THREADS="1")
     assert result.returncode == 0, result.stderr
-    (line,) = (line for line in result.stderr.splitlines() if line.startswith("permll: "))
-    assert "./digits" in line
+    assert any(line.startswith("permll: ") and "./digits" in line for line in result.stderr.splitlines())
     assert ".py" not in result.stderr
 
 

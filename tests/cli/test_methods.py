@@ -58,6 +58,7 @@ def test_method_is_shown_with_every_setting(
         assert words(deviation) in words(result)
 
 
+@pytest.mark.slow
 def test_method_as_a_process() -> None:
     result = run_process("methods", "permll")
     assert result.returncode == 0, result.stderr

@@ -16,7 +16,7 @@ Option = typer.Option
 
 
 def bench(
-    experiment: Annotated[str, typer.Argument(help="table1, table2, figure3 or all.")] = "table1",
+    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="table1, table2, figure3 or all.")] = "table1",
     tier: Annotated[str, Option(help="Size: tiny (seconds per job), mini, lite or paper.")] = "mini",
     methods: Annotated[
         list[str] | None, Option(help="Comma-separated: permll,permll-label,ce. Default: all (see permll methods).")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 data = typer.Typer(help="List, download and verify data sets.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Data set, as in permll data list.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Data set, as in permll data list.")]
 _INDENT = "  "
 
 

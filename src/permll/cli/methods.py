@@ -24,7 +24,9 @@ _NEEDS = {
 
 
 def methods(
-    name: Annotated[str | None, typer.Argument(help="Show this method with its settings.", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Show this method with its settings.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the methods, or show one with its settings."""

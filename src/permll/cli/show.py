@@ -24,7 +24,7 @@ SPARKLINE_WIDTH = 24  # characters
 
 
 def show(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, finished or not.", metavar="RUN...")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, finished or not.", metavar="RUN")],
     picture: Annotated[
         Path | None, typer.Option(help="Draw the curves as PNG and SVG in this folder.", metavar="DIR")
     ] = None,
