@@ -112,7 +112,7 @@ def test_readme_cost_of_permll_plus() -> None:
 
 def test_readme_speed_of_input() -> None:
     rows = {row["what"]: row for row in results("input")}
-    plain, workers = (rows[f"images/s: crop, flip, normalise{more}"] for more in ("", ", PIL in 2 workers"))
+    plain, workers = (rows[f"images/s: crop, flip, normalize{more}"] for more in ("", ", PIL in 2 workers"))
     assert plain["met"] == "True"
     assert f"at {float(plain['ratio_median']):.1f} times the speed of a per-image PIL pipeline" in README
     assert f"and still {float(workers['ratio_median']):.1f}\n" in README
@@ -214,7 +214,7 @@ def test_permll_plus_default_at_every_scale(scale: str) -> None:
     assert mean("permll_plus") > max(mean("permll"), mean("ce")) - 0.005
 
 
-@pytest.mark.parametrize(("look", "title"), [("1", "first look"), ("2", "second look")])
+@pytest.mark.parametrize(("look", "title"), [("1", "first version"), ("2", "second version")])
 def test_docs_earlier_evaluations(look: str, title: str) -> None:
     by_setting: dict[str, list[dict[str, str]]] = {}
     for row in results("earlier_versions"):

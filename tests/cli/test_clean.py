@@ -14,10 +14,10 @@ from tests.helpers.command_line import Result, error_message, run_cli, run_proce
 from tests.helpers.mislabeled_data import CLASSES
 
 DATA_LINES = {
-    "images": "Data(images: 200 samples, 3 classes, Images of 3 x 8 x 8)",
-    "texts": "Data(texts: 200 samples, 3 classes, Texts)",
-    "table": "Data(table: 200 samples, 3 classes, Table of 3 columns)",
-    "vectors": "Data(vectors: 200 samples, 3 classes, Vectors of 8)",
+    "images": "LabeledData(images: 200 samples, 3 classes, Images of 3 x 8 x 8)",
+    "texts": "LabeledData(texts: 200 samples, 3 classes, Texts)",
+    "table": "LabeledData(table: 200 samples, 3 classes, Table of 3 columns)",
+    "vectors": "LabeledData(vectors: 200 samples, 3 classes, Vectors of 8)",
 }
 
 
@@ -64,13 +64,13 @@ def test_clean_finds_wrong_labels(kind: str, cleaned: Callable[[str], Cleaned]) 
     assert progress == [f"epoch {number} of 6" for number in range(1, 7)]
     lines = it.result.stdout.splitlines()
     assert lines[0] == DATA_LINES[kind]
-    flagged = {row["id"] for row in it.findings if row["flagged"] == "True"}
+    flagged = {row["id"] for row in it.findings if row["is_issue"] == "True"}
     assert f"{len(flagged)} of 200 labels are flagged: another class is more probable." in lines
     assert len(flagged & it.wrong) > len(it.wrong) / 2
     assert len(flagged - it.wrong) <= 3
     ids = [row["id"] for row in it.findings]
     assert len(it.wrong & set(ids[: len(it.wrong)])) >= 0.8 * len(it.wrong)
-    start = lines.index("To look at first") + 1
+    start = lines.index("Most suspect labels") + 1
     assert [line.split(":")[0].strip() for line in lines[start : start + 10]] == ids[:10]
     assert lines[-3:] == [
         "All labels: run/findings.csv",
@@ -85,11 +85,13 @@ def test_findings_csv_has_a_row_per_label(kind: str, cleaned: Callable[[str], Cl
     assert list(rows[0]) == list(Finding._fields)
     assert [int(row["rank"]) for row in rows] == list(range(1, 201))
     assert len({row["id"] for row in rows}) == 200
-    assert {row["given"] for row in rows} | {row["proposed"] for row in rows} == set(CLASSES)
+    assert {row["given_label"] for row in rows} | {row["proposed_label"] for row in rows} == set(CLASSES)
     for row in rows:
-        assert 0 <= float(row["quality"]) <= float(row["belief"]) <= 1
-        assert row["flagged"] == str(row["given"] != row["proposed"] and float(row["quality"]) <= 0.5)
-        assert row["reason"] or row["flagged"] == "False"
+        assert 0 <= float(row["label_quality"]) <= float(row["confidence"]) <= 1
+        assert row["is_issue"] == str(
+            row["given_label"] != row["proposed_label"] and float(row["label_quality"]) <= 0.5
+        )
+        assert row["reason"] or row["is_issue"] == "False"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,7 +104,7 @@ def test_clean_again_only_reads_the_run(kind: str, cleaned: Callable[[str], Clea
     assert (as_json.returncode, as_json.stderr) == (0, "")
     facts = json.loads(as_json.stdout)
     assert (facts["labels"], facts["threshold"], facts["run"]) == (200, 0.5, "run")
-    assert facts["flagged"] == sum(row["flagged"] == "True" for row in it.findings)
+    assert facts["flagged"] == sum(row["is_issue"] == "True" for row in it.findings)
     assert sum(pair["count"] for pair in facts["pairs"]) == facts["flagged"]
     assert facts["noise"]["low"] <= facts["noise"]["rate"] <= facts["noise"]["high"]
     assert it.timestamps == before
@@ -167,5 +169,6 @@ def test_clean_warns_about_useless_network(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("x,z,label\n" + rows)
     result = run_cli("clean", "table.csv", "--epochs", "1", "--set", "optimizer.lr=1e-9", "--out", "run", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert "But the network knows hardly anything: it says " in result.stdout
-    assert "hardly anything" in (tmp_path / "run" / "report.html").read_text()
+    warning = "is not above the majority class"
+    assert warning in result.stdout
+    assert warning in (tmp_path / "run" / "report.html").read_text()

@@ -50,8 +50,8 @@ def test_list_as_json() -> None:
 def test_check_accepts_complete_dataset() -> None:
     result = run_process("data", "check", "digits")
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("good") == 6
-    assert result.stdout.splitlines()[0].split() == ["split", "what", "result", "found"]
+    assert result.stdout.count("passed") == 6
+    assert result.stdout.splitlines()[0].split() == ["split", "check", "result", "detail"]
     assert "1,347" in result.stdout
 
 
@@ -67,8 +67,8 @@ def test_check_reports_damaged_images(tmp_path: Path) -> None:
     result = run_cli("data", "check", "animal10n", "--json", PERMLL_DATA=str(tmp_path))
     assert result.returncode == 1
     findings = json.loads(result.stdout)
-    assert [finding["names"] for finding in findings if finding["what"] == "images"] == [["3_3.jpg"]]
-    assert [finding["detail"] for finding in findings if finding["what"] == "samples"] == ["10, not 5,000"]
+    assert [finding["names"] for finding in findings if finding["check"] == "images"] == [["3_3.jpg"]]
+    assert [finding["detail"] for finding in findings if finding["check"] == "samples"] == ["10, not 5,000"]
 
 
 @pytest.mark.parametrize("columns", [60, 1000])
@@ -76,7 +76,7 @@ def test_check_of_missing_dataset_prints_command_once(columns: int, tmp_path: Pa
     result = run_cli("data", "check", "cifar10", "--root", tmp_path, COLUMNS=str(columns))
     assert result.returncode == 1
     assert result.stdout.count(f"permll data get cifar10 --root {tmp_path}.") == 1
-    assert result.stdout.count("was not found") == 1
+    assert result.stdout.count("CIFAR-10 not found") == 1
     result = run_cli("data", "check", "webvision_mini", "--root", tmp_path, COLUMNS=str(columns))
     assert DATASETS["webvision_mini"].access.url in result.stdout
     assert len(result.stdout.splitlines()) == 2

@@ -115,7 +115,7 @@ def test_noise_make_accepts_number_of_classes(folder: Path, noise: Inside) -> No
     result = noise("make", "sym:0.4", "--labels", "labels.txt", "--classes", "25", "--out", "noise.npz", cwd=folder)
     assert result.returncode == 0, result.stderr
     assert Corruption.load(folder / "noise.npz").num_classes == 25
-    assert "the ten of 25 classes with most wrong labels" in result.stdout
+    assert "the ten of 25 classes with the highest noise rates" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_show_prints_estimated_noise(runs: Path) -> None:
     estimate = estimate_noise(run)
     text = words(show("permll-0", cwd=runs).stdout)
     low, high = (100 * end for end in estimate.interval)
-    assert f"labels that are wrong ({low:.1f} to {high:.1f}) {100 * estimate.rate:.2f} %" in text
+    assert f"noise rate ({low:.1f} to {high:.1f}) {100 * estimate.rate:.2f} %" in text
     assert estimate.joint is not None
     off = estimate.joint - estimate.joint.diag().diag()
     true, given = divmod(int(off.argmax()), 10)
@@ -90,16 +90,16 @@ def test_show_prints_estimated_noise(runs: Path) -> None:
 
 
 def test_show_prints_resume_command_of_unfinished_run(runs: Path) -> None:
-    assert "begun-2, 1 of 3 epochs; permll train begun-2 goes on" in words(show("begun-2", cwd=runs).stdout)
+    assert "begun-2, 1 of 3 epochs; resume with permll train begun-2" in words(show("begun-2", cwd=runs).stdout)
     output = show("begun-3", cwd=runs)
-    assert "begun-3, 0 of 3 epochs; permll train begun-3 goes on" in words(output.stdout)
+    assert "begun-3, 0 of 3 epochs; resume with permll train begun-3" in words(output.stdout)
     assert "Test accuracy" not in output.stdout
 
 
 def test_show_without_test_data_or_clean_labels(runs: Path) -> None:
     output = show("own-0", cwd=runs)
     assert output.returncode == 0, output.stderr
-    assert "none added: labels as they are" in output.stdout
+    assert "none added" in output.stdout
     assert "Noisy validation\n  accuracy, last epoch" in output.stdout
     assert "Accuracy on noisy validation, %" in output.stdout
     assert "Test accuracy" not in output.stdout
@@ -126,8 +126,8 @@ def test_show_prints_means_over_seeds(runs: Path) -> None:
     assert words(lines[index + 1]) == " ".join(expected)
     index = lines.index("ce on digits, sym:0.4; seed 0")
     assert words(lines[index + 1]).split()[0] == f"{100 * Run(runs / 'ce-0').result['last']:.2f}"
-    assert "1 of 3 epochs; permll train begun-2 resumes" in output.stdout
-    assert "* an oracle's choice" in output.stdout
+    assert "1 of 3 epochs; resume with permll train begun-2" in output.stdout
+    assert "* oracle: selected by the test labels." in output.stdout
 
 
 def test_comparison_fits_narrow_terminal(runs: Path) -> None:
