@@ -84,7 +84,7 @@ def test_permll_plus_training_matches_manual_steps() -> None:
 def test_permll_plus_reduces_to_permll() -> None:
     data = points(12)
     settings = {"beta": 0.0, "prior": "none", "earned_label_logit": False, "warm_up": 0, "init": 0.6}
-    # With this many epochs, three steps do not decay the label logit.
+    # Over 10 million epochs, three steps do not decay the label logit.
     plus = prepare(NAME, data, {**settings, "label_logit_decay": 1.0}, epochs=10**7)
     plus.lr = 0.3
     permll = prepare("permll", data, {"init": 0.6, "lr": 0.3})

@@ -109,3 +109,14 @@ def test_state_rejects_other_shapes_and_labels() -> None:
 def test_state_rejects_invalid_settings(name: str, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         find_method(name).build(**settings)
+
+
+def test_sample_buffer_updates_repeated_samples_in_order() -> None:
+    buffer = SampleBuffer(torch.tensor([0, 1, 1]), ("a", "b", "c"))
+    index, added = torch.tensor([2, 0, 2]), torch.tensor([1.0, 10.0, 100.0])
+    updated = buffer.update(index, lambda rows, positions: 2 * rows + added[positions])
+    assert updated.tolist() == [1.0, 10.0, 102.0]
+    assert buffer.values.tolist() == [10.0, 0.0, 102.0]
+    empty = buffer.update(index[:0], lambda rows, positions: rows + added[:0][positions])
+    assert empty.shape == (0,)
+    assert buffer.values.tolist() == [10.0, 0.0, 102.0]

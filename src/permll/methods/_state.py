@@ -108,7 +108,7 @@ class SampleBuffer(SampleState):
 
         Args:
             index: (B,) samples.
-            function: (rows (n, ...), their positions (n,) in the batch) -> new rows (n, ...).
+            function: (rows (n, ...), their positions in the batch, (n,) or a slice) -> new rows (n, ...).
 
         Returns:
             The new rows (B, ...), as of each occurrence.
