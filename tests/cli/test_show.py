@@ -126,8 +126,8 @@ def test_show_prints_means_over_seeds(runs: Path) -> None:
     assert words(lines[index + 1]) == " ".join(expected)
     index = lines.index("ce on digits, sym:0.4; seed 0")
     assert words(lines[index + 1]).split()[0] == f"{100 * Run(runs / 'ce-0').result['last']:.2f}"
-    assert "1 of 3 epochs; permll train begun-2 resumes" in output.stdout
-    assert "* oracle" in output.stdout
+    assert "1 of 3 epochs; resume with permll train begun-2" in output.stdout
+    assert "* oracle: selected by the test labels." in output.stdout
 
 
 def test_comparison_fits_narrow_terminal(runs: Path) -> None:

@@ -97,11 +97,11 @@ def _print_findings(findings: "Sequence[CheckResult]") -> None:
     from rich.text import Text
 
     rows = [
-        (finding.split, finding.check, "good" if finding.passed else "wrong", finding.detail) for finding in findings
+        (finding.split, finding.check, "passed" if finding.passed else "failed", finding.detail) for finding in findings
     ]
-    head = ("split", "what", "result", "found")
+    head = ("split", "check", "result", "detail")
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(3)]
-    styles = {"good": "green", "wrong": "red", "result": "bold"}
+    styles = {"passed": "green", "failed": "red", "result": "bold"}
     lines = []
     for row in (head, *rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]

@@ -144,7 +144,9 @@ def _show_several(runs: "Sequence[Run]", facts: Sequence[dict[str, Any]], groups
         fits = len(fact["folder"]) <= width - SPARKLINE_WIDTH - 4
         typer.echo(f"  {line:<{SPARKLINE_WIDTH}}{'  ' if fits else chr(10) + '    '}{fact['folder']}")
         if not fact["finished"]:
-            typer.echo(f"    {fact['epochs_done']} of {fact['epochs']} epochs; permll train {fact['folder']} resumes")
+            typer.echo(
+                f"    {fact['epochs_done']} of {fact['epochs']} epochs; resume with permll train {fact['folder']}"
+            )
         if fact["folder"] not in counted:
             typer.echo("    duplicate of another run, counted once")
 

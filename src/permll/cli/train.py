@@ -38,7 +38,7 @@ def train(
     track: Annotated[str | None, Option(help="Also log to tensorboard or wandb.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print a line of JSON per epoch, then the result.")] = False,
 ) -> None:
-    """Train a recipe. Ctrl-C saves a checkpoint; permll train RUN resumes."""
+    """Train a recipe. Ctrl-C saves a checkpoint; permll train RUN resumes it."""
     from permll.distributed.process_group import is_main_process
     from permll.report.run_summary import run_summary
     from permll.training.loggers import make_logger
@@ -79,6 +79,6 @@ def train(
     try:
         train(recipe=recipe, out=run.folder, callbacks=[display, *loggers])
     except KeyboardInterrupt as interrupt:
-        raise RunInterruptedError(str(interrupt) or f"stopped; permll train {run.folder} resumes.") from None
+        raise RunInterruptedError(str(interrupt) or f"stopped; permll train {run.folder} resumes it.") from None
     if is_main_process():
         typer.echo(json.dumps(run.result) if as_json else run_summary(run))
