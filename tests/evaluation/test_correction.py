@@ -79,9 +79,9 @@ def test_correction_infers_num_classes_from_all_labels(position: int) -> None:
 
 def test_correction_refuses_labels_outside_classes() -> None:
     labels = torch.tensor([0, 1, 2])
-    with pytest.raises(ValueError, match=r"given labels lie outside 0\.\.1 at 1 position \(2\)"):
+    with pytest.raises(ValueError, match=r"given labels must be in 0\.\.1, but 1 position \(2\) is not"):
         measure_correction(labels, torch.eye(3)[:, :2], labels.clamp_max(1))
-    with pytest.raises(ValueError, match=r"corrected labels lie outside 0\.\.1 at 1 position \(2\)"):
+    with pytest.raises(ValueError, match=r"corrected labels must be in 0\.\.1, but 1 position \(2\) is not"):
         measure_correction(labels.clamp_max(1), labels, labels.clamp_max(1), num_classes=2)
 
 

@@ -12,11 +12,11 @@ NAN, INF = float("nan"), float("inf")
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"labels": [0, 1, 3]}, ValueError, r"1 of 3 labels lie outside 0\.\.2, the first is 3 at position 2"),
-        ({"labels": [0, -1, 2]}, ValueError, r"the first is -1 at position 1"),
-        ({"labels": []}, ValueError, r"N > 0; got shape \(0,\)"),
-        ({"labels": torch.tensor([], dtype=torch.int64)}, ValueError, r"N > 0; got shape \(0,\)"),
-        ({"labels": [[0, 1], [1, 2]]}, ValueError, r"got shape \(2, 2\)"),
+        ({"labels": [0, 1, 3]}, ValueError, r"labels must be in 0\.\.2, but 1 position \(2\) is not"),
+        ({"labels": [0, -1, 2]}, ValueError, r"labels must be in 0\.\.\d, but 1 position \(1\) is not"),
+        ({"labels": []}, ValueError, r"N > 0; got int64 of shape \(0,\)"),
+        ({"labels": torch.tensor([], dtype=torch.int64)}, ValueError, r"N > 0; got int64 of shape \(0,\)"),
+        ({"labels": [[0, 1], [1, 2]]}, ValueError, r"got int64 of shape \(2, 2\)"),
         (
             {"labels": [0.0, 1.5]},
             TypeError,

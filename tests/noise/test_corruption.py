@@ -28,7 +28,7 @@ def test_labels_for_refuses_other_clean_labels() -> None:
         record.labels_for(other)
     with pytest.raises(ValueError, match=r"which differ at 3,000 positions \(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, \.\.\.\)"):
         record.labels_for((LABELS + 1) % 10)
-    with pytest.raises(ValueError, match=r"outside 0\.\.9"):
+    with pytest.raises(ValueError, match=r"must be in 0\.\.9"):
         record.labels_for(LABELS + 5)
 
 
@@ -138,7 +138,7 @@ def test_compose_refuses_other_number_of_classes() -> None:
         ({"hash": "missing"}, "is not a noise record: it lacks hash"),
         ({"noise": "sym"}, "is not a noise record: its description has wrong types"),
         ({"num_classes": "ten"}, "is not a noise record: its description has wrong types"),
-        ({"num_classes": 5}, r"is damaged: 1500 labels lie outside 0\.\.4"),
+        ({"num_classes": 5}, r"is damaged: labels must be in 0\.\.4, but 1,500 positions"),
         ({"clean": LABELS[:-1]}, "is damaged: 2999 clean labels, but 3000 noisy labels"),
     ],
 )

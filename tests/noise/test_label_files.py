@@ -117,8 +117,8 @@ def test_noisy_labels_accept_num_classes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", "0\n3\n2\n1\n0\n", r"a\.txt: 1 labels lie outside 0\.\.2, the first is 3 at position 1"),
-        ("a.txt", "0\n-1\n2\n1\n0\n", r"the first is -1 at position 1"),
+        ("a.txt", "0\n3\n2\n1\n0\n", r"a\.txt: labels must be in 0\.\.2, but 1 position \(1\) is not"),
+        ("a.txt", "0\n-1\n2\n1\n0\n", r"but 1 position \(1\) is not"),
         ("a.txt", "0\n1\n2\n", r"a\.txt has 3 labels, but the data set has 5: give one label per sample"),
         ("a.txt", "0\ncat\n2\n1\n0\n", r"a\.txt, line 2: 'cat' is not a class number"),
         ("a.txt", "0\n\n2\n1\n0\n", r"a\.txt, line 2: the label is missing; add it"),
@@ -134,8 +134,8 @@ def test_noisy_labels_accept_num_classes(tmp_path: Path) -> None:
         ("a.txt", "species\n0\n1\n2\n", r"line 1: 'species' is not a class number; if it is a header, name it \(--key"),
         ("a.txt", "label\n", r"a\.txt has a header but no labels"),
         ("a.npz", {"a": CLEAN, "b": CLEAN}, r"a\.npz has a, b: name the labels"),
-        ("a.npy", NOISY + 0.5, r"a\.npy: labels must be whole numbers of shape \(N,\)"),
-        ("a.npy", np.zeros((5, 3), dtype=int), r"a\.npy: labels must be whole numbers of shape \(N,\)"),
+        ("a.npy", NOISY + 0.5, r"a\.npy: labels must be integers of shape \(N,\)"),
+        ("a.npy", np.zeros((5, 3), dtype=int), r"a\.npy: labels must be integers of shape \(N,\)"),
         ("a.npy", np.array([print], dtype=object), r"a\.npy contains Python objects"),
     ],
 )

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from permll.utils.messages import format_list
+from permll.utils.validation import check_class_labels
 
 Outputs = Float[Tensor, "samples classes"] | Int[Tensor, " samples"]
 _SUM_TOLERANCE = 1e-3
@@ -54,7 +55,7 @@ def check_labels(named: dict[str, Tensor], num_classes: int | None = None) -> li
     Examples:
         >>> check_labels({"labels": torch.tensor([0, 3, 1])}, num_classes=3)
         Traceback (most recent call last):
-        ValueError: labels lie outside 0..2 at 1 position (1): number the classes from 0 to c-1.
+        ValueError: labels must be in 0..2, but 1 position (1) is not: number the classes from 0 to c-1.
     """
     check_same_length(**named)
     return [_check_class_numbers(values, num_classes, name) for name, values in named.items()]
@@ -151,16 +152,8 @@ def safe_divide(numerator: float, denominator: float) -> float | None:
 
 
 def _check_class_numbers(values: Tensor, num_classes: int | None, name: str) -> Tensor:
-    is_integer = not (values.is_floating_point() or values.is_complex() or values.dtype == torch.bool)
-    if values.ndim != 1 or len(values) == 0 or not is_integer:
-        raise ValueError(f"{name} must be integers of shape (N,), N > 0; got {_describe(values)}.")
-    values = values.cpu().long()
-    outside = (values < 0) if num_classes is None else (values < 0) | (values >= num_classes)
-    if bool(outside.any()):
-        span = "below 0" if num_classes is None else f"outside 0..{num_classes - 1}"
-        positions = _format_positions(outside, "position")
-        raise ValueError(f"{name} lie {span} at {positions}: number the classes from 0 to c-1.")
-    return values
+    check_class_labels(values, num_classes, name=name)
+    return values.cpu().long()
 
 
 def _describe(values: Tensor) -> str:

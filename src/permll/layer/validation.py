@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from permll.utils.validation import check_class_labels
+
 Labels = Sequence[int] | np.ndarray[Any, Any] | Tensor
 Index = int | str | Sequence[int] | Sequence[str] | np.ndarray[Any, Any] | Tensor
 Ids = Sequence[str] | Sequence[int] | np.ndarray[Any, Any] | Tensor
@@ -21,16 +23,7 @@ def check_labels(labels: Labels, num_classes: int) -> Tensor:
     if not isinstance(num_classes, int | np.integer) or num_classes < 2:
         raise ValueError(f"num_classes must be an integer >= 2, got {num_classes!r}.")
     tensor = _to_integers(labels, "labels", "class numbers from 0")
-    if tensor.ndim != 1 or len(tensor) == 0:
-        raise ValueError(
-            f"labels must be one class number per training sample, shape (N,), N > 0; got shape {tuple(tensor.shape)}."
-        )
-    outside = ((tensor < 0) | (tensor >= num_classes)).nonzero().flatten()
-    if len(outside):
-        raise ValueError(
-            f"{len(outside)} of {len(tensor)} labels lie outside 0..{num_classes - 1}, the first is "
-            f"{int(tensor[outside[0]])} at position {int(outside[0])}: correct them or raise num_classes."
-        )
+    check_class_labels(tensor, int(num_classes), hint="correct them or raise num_classes")
     return tensor.clone()
 
 

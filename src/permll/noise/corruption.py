@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from permll.noise._paths import require_file
 from permll.utils.files import atomic_write
 from permll.utils.messages import format_list
+from permll.utils.validation import check_class_labels
 
 Labels = NDArray[np.int64]
 
@@ -125,18 +126,8 @@ class Corruption:
 def read_labels(labels: ArrayLike, num_classes: int) -> Labels:
     """Return labels (N,) as a new int64 array after checking that they lie in 0..c-1."""
     checked = np.array(labels)
-    if checked.ndim != 1 or len(checked) == 0 or checked.dtype.kind not in "iu":
-        raise ValueError(
-            f"labels must be whole numbers of shape (N,), N > 0; got {checked.dtype} of shape {checked.shape}."
-        )
-    checked = checked.astype(np.int64)
-    outside = np.flatnonzero((checked < 0) | (checked >= num_classes))
-    if len(outside):
-        raise ValueError(
-            f"{len(outside)} labels lie outside 0..{num_classes - 1}, the first is {checked[outside[0]]} at position "
-            f"{outside[0]}: the noise is for {num_classes} classes."
-        )
-    return checked
+    check_class_labels(checked, num_classes, hint=f"the noise is for {num_classes} classes")
+    return checked.astype(np.int64)
 
 
 def infer_num_classes(labels: NDArray[Any], option: str = "num_classes=") -> int:

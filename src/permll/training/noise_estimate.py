@@ -25,6 +25,7 @@ from permll.functional.noise_rate import (
 )
 from permll.training.run import Run
 from permll.utils.files import atomic_write_text
+from permll.utils.validation import check_class_labels
 
 NOISE_ESTIMATE = "noise_estimate.json"
 ESTIMATORS = ("held_out", "training", "corrected_labels", "mixture")
@@ -146,9 +147,7 @@ def _checked(
         raise ValueError(
             "probabilities must not be negative and each row must sum to 1; apply softmax to logits first."
         )
-    classes = probabilities.shape[1]
-    if given.is_floating_point() or bool(((given < 0) | (given >= classes)).any()):
-        raise ValueError(f"labels must be integers from 0 to {classes - 1}, one of {classes} columns.")
+    check_class_labels(given, probabilities.shape[1], hint="there is one column for each class")
     return probabilities, given.long()
 
 
