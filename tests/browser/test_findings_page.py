@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from permll.cleaning.html_report import write_report
+from permll.cleaning.html_report import make_report
 from permll.cleaning.source_data import load_source
 from permll.findings import Findings
 from tests.helpers.browser import DESKTOP, FIND_LOW_CONTRAST, PHONE
@@ -211,7 +211,9 @@ def test_report_fits_phone(open_page: OpenPage, folder: Path, scheme: str) -> No
 @pytest.mark.parametrize("kind", KINDS)
 def test_report_shows_all_kinds(open_page: OpenPage, kind: str, tmp_path: Path) -> None:
     run = make_run(kind, tmp_path)
-    page = open_page(write_report(run.folder, Findings.load(run.folder), load_source(run)), viewport=PHONE)
+    path = run.folder / "report.html"
+    path.write_text(make_report(run, Findings.load(run.folder), load_source(run)), encoding="utf-8")
+    page = open_page(path, viewport=PHONE)
     assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
     content = {"images": "img", "texts": ".text", "table": ".cells", "vectors": ".numbers"}
     assert page.locator(f".card {content[kind]}").first.is_visible()

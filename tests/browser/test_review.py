@@ -47,14 +47,18 @@ def test_review_by_mouse_with_reload_and_two_tabs(reviewer: Reviewer, fresh: Pat
         enter_name(page, "Ada <b>")
         wait_for_text(page, "#progress", "1 of")
         wait_until_idle(page)
-        assert decisions.current()[ids[0]][1:4] == ("accept", findings[int(findings.order[0])].proposed, "Ada <b>")
+        assert decisions.current()[ids[0]][1:4] == (
+            "accept",
+            findings[int(findings.order[0])].proposed_label,
+            "Ada <b>",
+        )
         assert current_id(page) == ids[1]
         page.get_by_role("button", name="Keep").click()
         wait_for_text(page, "#progress", "2 of")
         wait_until_idle(page)
         page.get_by_role("button", name="Another class").click()
         third = findings[int(findings.order[2])]
-        (rest,) = set(findings.classes) - {third.given, third.proposed}
+        (rest,) = set(findings.classes) - {third.given_label, third.proposed_label}
         page.fill("#search", rest.upper())
         page.get_by_role("option", name=rest).click()
         wait_for_text(page, "#progress", "3 of")
@@ -137,9 +141,9 @@ def test_review_by_keyboard(reviewer: Reviewer, fresh: Path) -> None:
         wait_until_idle(page)
         verdicts = [(entry.id, entry.verdict) for entry in decisions.log()]
         third = list(findings.class_probs(int(findings.order[3])))[2]
-        kind = "keep" if third == findings[int(findings.order[3])].given else "choose"
+        kind = "keep" if third == findings[int(findings.order[3])].given_label else "choose"
         last = findings[int(findings.order[4])]
-        chosen = {last.given: "keep", last.proposed: "accept"}.get("bad", "choose")
+        chosen = {last.given_label: "keep", last.proposed_label: "accept"}.get("bad", "choose")
         assert verdicts == list(zip(ids[:5], ["accept", "keep", "unsure", kind, chosen], strict=True))
         press(page, "u", "u")
         assert current_id(page) == ids[3]

@@ -104,7 +104,7 @@ def review(page: Any, folder: Path) -> Verdicts:
     findings, decisions = Findings.load(folder), Decisions(folder)
     ranked = [findings[row] for row in findings.order[:REVIEWED].tolist()]
     assert all(finding.is_issue for finding in ranked)
-    (third_class,) = set(CLASSES) - {ranked[2].given, ranked[2].proposed}
+    (third_class,) = set(CLASSES) - {ranked[2].given_label, ranked[2].proposed_label}
     page.get_by_role("button", name="Accept").click()
     enter_name(page, "Ada")
     wait_for_text(page, "#progress", "1 of")
@@ -120,7 +120,7 @@ def review(page: Any, folder: Path) -> Verdicts:
     press(page, "a", "g", "*", "a", "]", "*", "a")
     wait_for_text(page, "#progress", f"{REVIEWED} of")
     verdicts = [("accept", finding.proposed_label) for finding in ranked]
-    verdicts[1:3] = [("keep", ranked[1].given), ("choose", third_class)]
+    verdicts[1:3] = [("keep", ranked[1].given_label), ("choose", third_class)]
     expected = dict(zip((finding.id for finding in ranked), verdicts, strict=True))
     assert {id: decision[1:3] for id, decision in decisions.current().items()} == expected
     assert len(decisions.log()) == REVIEWED + 2  # two more for the decision that was undone

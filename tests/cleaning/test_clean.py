@@ -139,6 +139,6 @@ def test_clean_reports_conflicting_duplicates(tmp_path: Path) -> None:
 
 
 def test_clean_refuses_data_without_labels(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"has no labels of its own: give them with labels=\."):
+    with pytest.raises(ValueError, match=r"needs labels: give them with labels=\."):
         clean(torch.zeros(20, 3), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

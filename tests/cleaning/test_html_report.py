@@ -36,8 +36,8 @@ def test_report_previews_every_kind_of_data(kind: str, tmp_path: Path) -> None:
     count = int(findings.is_issue.sum()) + 1  # and one group of duplicates
     if kind == "images":
         assert [image.size for image in pictures(page)] == [(120, 90)] * count
-    looks = {"images": "of-image", "texts": "of-text", "table": "of-cells", "vectors": "of-vector"}
-    assert page.count(f'<div class="look {looks[kind]}">') == count
+    name = {"images": "image", "texts": "text", "table": "cells", "vectors": "vector"}[kind]
+    assert page.count(f'<div class="preview preview-{name}">') == count
     assert f"permll review {run.folder}" in page
     assert "40 samples, 3 classes" in page
 
@@ -63,7 +63,7 @@ def pictured(*images: Image.Image) -> LabeledData:
     )
 
 
-def test_samples_that_are_gone_or_damaged_are_said_not_to_be_shown(tmp_path: Path) -> None:
+def test_report_without_preview_of_missing_or_damaged_images(tmp_path: Path) -> None:
     run = make_run("images", tmp_path)
     findings, data = Findings.load(run.folder), load_source(run)
     first, second = (next(tmp_path.rglob(findings.head(2)[place].id)) for place in (0, 1))
@@ -72,7 +72,7 @@ def test_samples_that_are_gone_or_damaged_are_said_not_to_be_shown(tmp_path: Pat
     some = data.take([row for row in range(len(data)) if data.ids[row] != findings.head(3)[2].id])
     page = make_report(run, findings, some)
     cards = page.split('<li class="card"')[1:]
-    assert ["It cannot be shown." in card for card in cards[:4]] == [True, True, True, False]
+    assert ["No preview." in card for card in cards[:4]] == [True, True, True, False]
 
 
 def test_clean_command_writes_report(
@@ -84,7 +84,7 @@ def test_clean_command_writes_report(
     found = permll.clean(source, out=out, epochs=6, callbacks=[])
     page = (out / "report.html").read_text(encoding="utf-8")
     assert f"{int(found.is_issue.sum())} of 200 labels are flagged" in page
-    assert f"permll review &#x27;{out}&#x27;" in page  # to be pasted as it is
+    assert f"permll review &#39;{out}&#39;" in page  # to be pasted as it is
     permll.clean(source, out=out, epochs=6, threshold=0, callbacks=[])
     page = (out / "report.html").read_text(encoding="utf-8")
     assert "No label is flagged" in page
@@ -95,7 +95,7 @@ def test_clean_command_writes_report(
     assert not left.value.code
     printed = capsys.readouterr().out.splitlines()
     assert f"Report: {out / 'report.html'}" in printed
-    assert f"Every label: {out / 'findings.csv'}" in printed
+    assert f"All labels: {out / 'findings.csv'}" in printed
 
 
 def test_report_of_data_in_memory_omits_review(tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ def test_list_as_json() -> None:
 def test_check_accepts_complete_dataset() -> None:
     result = run_process("data", "check", "digits")
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("passed") == 6
-    assert result.stdout.splitlines()[0].split() == ["split", "check", "result", "detail"]
+    assert result.stdout.count("good") == 6
+    assert result.stdout.splitlines()[0].split() == ["split", "what", "result", "found"]
     assert "1,347" in result.stdout
 
 
@@ -76,7 +76,7 @@ def test_check_of_missing_dataset_prints_command_once(columns: int, tmp_path: Pa
     result = run_cli("data", "check", "cifar10", "--root", tmp_path, COLUMNS=str(columns))
     assert result.returncode == 1
     assert result.stdout.count(f"permll data get cifar10 --root {tmp_path}.") == 1
-    assert result.stdout.count("CIFAR-10 not found") == 1
+    assert result.stdout.count("not found") == 1
     result = run_cli("data", "check", "webvision_mini", "--root", tmp_path, COLUMNS=str(columns))
     assert DATASETS["webvision_mini"].access.url in result.stdout
     assert len(result.stdout.splitlines()) == 2

@@ -83,7 +83,9 @@ class Client:
 
     def keep(self, row: int, reviewer: str) -> tuple[int, dict[str, Any]]:
         """Keep a label that is undecided as far as this client knows."""
-        body = json.dumps({"samples": [{"row": row, "last_entry": 0}], "verdict": "keep", "reviewer": reviewer}).encode()
+        body = json.dumps(
+            {"samples": [{"row": row, "last_entry": 0}], "verdict": "keep", "reviewer": reviewer}
+        ).encode()
         request = urllib.request.Request(f"{self.root}/api/decide", body, self.headers)
         try:
             with urllib.request.urlopen(request, timeout=60) as response:

@@ -24,7 +24,7 @@ def make_findings(
     confidence = np.linspace(0.99, 0.6, len(flagged))[:, None]
     other = (given[flagged] + 1 + rng.integers(0, c - 1, len(flagged))) % c
     posterior[flagged] = confidence * np.eye(c)[other] + (1 - confidence) * np.eye(c)[given[flagged]]
-    return Findings.of_posterior(
+    return Findings.from_posterior(
         more.pop("ids", [f"row-{row}" for row in range(rows)]),
         classes,
         given,

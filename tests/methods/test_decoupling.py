@@ -92,7 +92,7 @@ def test_decoupling_corrects_some_wrong_labels() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"warm_up": -1}, "warm_up must be 0 or more, got -1"),
+        ({"warm_up": -1}, r"warm_up must lie in \[0, inf\), got -1"),
         ({"min_fraction": 2}, r"min_fraction must lie in \[0, 1\], got 2"),
     ],
 )

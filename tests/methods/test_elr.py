@@ -57,7 +57,7 @@ def test_elr_corrected_labels_are_normalized_targets() -> None:
     assert method.metrics()["corrected"] == pytest.approx(turned)
 
 
-@pytest.mark.parametrize(("settings", "message"), [({"beta": 1.0}, "beta must lie"), ({"lam": -1.0}, "lam must be 0")])
+@pytest.mark.parametrize(("settings", "message"), [({"beta": 1.0}, "beta must lie"), ({"lam": -1.0}, "lam must lie")])
 def test_elr_rejects_invalid_settings(settings: dict[str, float], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         find_method("elr").build(**settings)

@@ -184,11 +184,11 @@ def test_elr_plus_corrects_wrong_labels() -> None:
     [
         ({"beta": 1.0}, "beta must lie"),
         ({"decay": 1.0}, "decay must lie"),
-        ({"lam": -1.0}, "lam must be 0"),
-        ({"mixup": 0.0}, "mixup positive"),
-        ({"lam_ramp": 2.0}, "lam_ramp is a fraction"),
-        ({"decay_ramp": -0.1}, "decay_ramp is a fraction"),
-        ({"draws": 1}, "draws must be two"),
+        ({"lam": -1.0}, "lam must lie"),
+        ({"mixup": 0.0}, "mixup must lie"),
+        ({"lam_ramp": 2.0}, "lam_ramp must lie"),
+        ({"decay_ramp": -0.1}, "decay_ramp must lie"),
+        ({"draws": 1}, "draws must lie"),
     ],
 )
 def test_elr_plus_rejects_invalid_settings(settings: dict[str, Any], message: str) -> None:

@@ -222,5 +222,5 @@ def test_c_model_handles_few_and_many_classes(classes: int) -> None:
 
 
 def test_c_model_rejects_zero_neighbors() -> None:
-    with pytest.raises(ValueError, match="neighbors must be one or more, got 0"):
+    with pytest.raises(ValueError, match=r"neighbors must lie in \[1, inf\), got 0"):
         find_method("c_model").build(neighbors=0)

@@ -112,5 +112,5 @@ def test_joint_prior_penalizes_collapse() -> None:
 
 
 def test_joint_rejects_empty_window() -> None:
-    with pytest.raises(ValueError, match="window must be one epoch or more"):
+    with pytest.raises(ValueError, match="window must lie"):
         find_method("joint").build(window=0)

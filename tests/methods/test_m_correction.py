@@ -238,8 +238,8 @@ def test_m_correction_corrects_wrong_labels(variant: str) -> None:
     ("settings", "message"),
     [
         ({"variant": "M-DYR"}, "the setting variant of m_correction"),
-        ({"mixup": 0}, "mixup must be positive"),
-        ({"eta": -1}, "eta must be 0 or more"),
+        ({"mixup": 0}, "mixup must lie"),
+        ({"eta": -1}, "eta must lie"),
     ],
 )
 def test_m_correction_rejects_invalid_settings(settings: dict[str, Any], message: str) -> None:

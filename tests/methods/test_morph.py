@@ -222,9 +222,9 @@ def test_morph_run_corrects_wrong_labels() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"history": 0}, "history must be positive, got 0"),
-        ({"weight": -1}, "weight and ramp must be 0 or more"),
-        ({"ramp": -1}, "weight and ramp must be 0 or more"),
+        ({"history": 0}, "history must lie"),
+        ({"weight": -1}, "weight must lie"),
+        ({"ramp": -1}, "ramp must lie"),
         ({"consistency_view": "plain"}, "the setting consistency_view of morph"),
     ],
 )

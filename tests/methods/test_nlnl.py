@@ -259,8 +259,8 @@ def test_nlnl_handles_two_classes(name: str) -> None:
     ("settings", "message"),
     [
         ({"threshold": 1.0}, "threshold must lie"),
-        ({"average": 0}, "one or more"),
-        ({"complementary": 0}, "one or more"),
+        ({"average": 0}, "average must lie"),
+        ({"complementary": 0}, "complementary must lie"),
     ],
 )
 def test_nlnl_rejects_invalid_settings(name: str, settings: dict[str, Any], message: str) -> None:

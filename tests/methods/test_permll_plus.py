@@ -84,7 +84,7 @@ def test_permll_plus_training_matches_manual_steps() -> None:
 def test_permll_plus_reduces_to_permll() -> None:
     data = points(12)
     settings = {"beta": 0.0, "prior": "none", "earned_label_logit": False, "warm_up": 0, "init": 0.6}
-    # Over 10 million epochs, three steps do not decay the label logit.
+    # With this many epochs, three steps do not decay the label logit.
     plus = prepare(NAME, data, {**settings, "label_logit_decay": 1.0}, epochs=10**7)
     plus.lr = 0.3
     permll = prepare("permll", data, {"init": 0.6, "lr": 0.3})
@@ -256,8 +256,8 @@ def test_permll_plus_empty_held_out_set_is_none() -> None:
         ({"prior": [0.5, 0.5]}, "for each of the 3 classes"),
         ({"prior": [0.5, 0.5, 0.0]}, "for each of the 3 classes"),
         ({"beta": 1.0}, "beta must lie"),
-        ({"label_logit_decay": 2.0}, "label_logit_decay is a fraction"),
-        ({"warm_up": -1}, "warm_up must be"),
+        ({"label_logit_decay": 2.0}, "label_logit_decay must lie"),
+        ({"warm_up": -1}, "warm_up must lie"),
     ],
 )
 def test_permll_plus_rejects_invalid_settings(settings: dict[str, object], sentence: str) -> None:

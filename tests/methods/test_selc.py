@@ -242,9 +242,9 @@ def test_selc_plus_rejects_too_few_epochs() -> None:
     ("settings", "message"),
     [
         ({"alpha": 1.0}, "alpha must lie in"),
-        ({"start_before": -1}, "must be 0 or more"),
-        ({"turning_point": -1}, "must be 0 or more"),
-        ({"mixup": 0}, "mixup must be positive"),
+        ({"start_before": -1}, "must lie"),
+        ({"turning_point": -1}, "must lie"),
+        ({"mixup": 0}, "mixup must lie"),
     ],
 )
 def test_selc_rejects_invalid_settings(settings: dict[str, Any], message: str) -> None:

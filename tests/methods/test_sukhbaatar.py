@@ -84,5 +84,5 @@ def test_sukhbaatar_decay_lowers_diagonal() -> None:
 
 @pytest.mark.parametrize("settings", [{"decay": -1.0}, {"lr_factor": 0.0}, {"min_entry": 0.0}, {"min_entry": 1.0}])
 def test_sukhbaatar_rejects_invalid_settings(settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="must hold"):
+    with pytest.raises(ValueError, match=f"{next(iter(settings))} must lie"):
         find_method("sukhbaatar").build(**settings)

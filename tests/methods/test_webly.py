@@ -46,7 +46,7 @@ def test_webly_graph_without_easy_samples_is_identity(classes: int) -> None:
 
 
 def test_webly_rejects_zero_neighbors() -> None:
-    with pytest.raises(ValueError, match="neighbors must be one or more, got 0"):
+    with pytest.raises(ValueError, match=r"neighbors must lie in \[1, inf\), got 0"):
         find_method("webly").build(neighbors=0)
 
 

@@ -100,7 +100,7 @@ def test_cifar_n_refuses_file_with_code(form: str, tmp_path: Path) -> None:
         path.write_bytes(pickle.dumps(payload))
     else:
         torch.save(payload, path, _use_new_zipfile_serialization=form == "torch zip")
-    with pytest.raises(ValueError, match=r"CIFAR-10_human\.pt was not read: it asks for \w+\.mkdir"):
+    with pytest.raises(ValueError, match=r"CIFAR-10_human\.pt was rejected, since it may run code: it uses \w+\.mkdir"):
         read_cifar_n(path, "worst", np.arange(10))
     assert not mark.exists()
 

@@ -74,8 +74,8 @@ def test_report_orders_cards_by_rank(tmp_path: Path) -> None:
     assert [str(card["data-words"]).split()[0] for card in cards(page)] == [card.id.lower() for card in first]
     assert len(cards(page)) == 20
     card = text.split('<li class="card"')[1].split("</li>")[0]
-    assert f'<bdi class="given">{first[0].given}</bdi> <small>1&nbsp;%</small>' in card
-    assert f'<bdi class="proposed">{first[0].proposed}</bdi> <small>99&nbsp;%</small>' in card
+    assert f'<bdi class="given">{first[0].given_label}</bdi> <small>1&nbsp;%</small>' in card
+    assert f'<bdi class="proposed">{first[0].proposed_label}</bdi> <small>99&nbsp;%</small>' in card
     assert "the training corrected it; the network sees another class" in card
     assert "<span>1</span> <code>000/Photo</code>" in card
     assert f"sample {findings.order[0]}<" in card
@@ -133,10 +133,10 @@ def test_report_size_is_bounded(tmp_path: Path) -> None:
     findings = Findings(
         ids=tuple(f"{row}.jpg" for row in range(rows)),
         classes=tuple(f"class {k}" for k in range(classes)),
-        given=given,
-        candidates=two,
-        probabilities=np.stack([sure, 1 - sure], 1),
-        quality=np.where(two[:, 0] == given, sure, 1 - sure),
+        given_labels=given,
+        top_classes=two,
+        top_probs=np.stack([sure, 1 - sure], 1),
+        label_quality=np.where(two[:, 0] == given, sure, 1 - sure),
         conservative_confidence=sure,
         reasons=np.zeros(rows, np.uint8),
         neighbors=np.zeros((rows, 0), np.int32),

@@ -162,7 +162,7 @@ def _metadata(
 ) -> dict[str, Any]:
     return {
         "method": run.recipe.method.name,
-        "data": repr(data),
+        "data": repr(data).partition("(")[2].removesuffix(")"),
         "run": str(run.folder),
         "source": run.recipe.data.source,
         "noise": estimate.summary(),

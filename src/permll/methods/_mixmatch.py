@@ -15,6 +15,7 @@ from permll.functional.schedules import linear_rampup
 from permll.functional.semi import co_guess_labels, co_refine_labels, softmax_mse_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, divide_epochs, in_epochs
 from permll.methods._eval_mode import eval_mode
+from permll.utils.validation import check_range
 
 GuessMode = Literal["evaluating", "training"]
 MixupOn = Literal["all", "labeled"]
@@ -57,12 +58,9 @@ class MixMatch(Method):
         draws: int | None,
     ) -> None:
         super().__init__()
-        if temperature <= 0 or mixup <= 0:
-            raise ValueError(f"temperature and mixup must be positive, got {temperature} and {mixup}.")
-        if penalty < 0 or ramp < 0:
-            raise ValueError(f"penalty and ramp must be 0 or more, got {penalty} and {ramp}.")
-        if draws is not None and draws < 2:
-            raise ValueError(f"draws must be two or more, got {draws}.")
+        check_range("(0, inf)", temperature=temperature, mixup=mixup)
+        check_range("[0, inf)", penalty=penalty, ramp=ramp)
+        check_range("[2, inf)", draws=draws)
         self.warm_up, self.penalty, self.temperature, self.mixup = warm_up, penalty, temperature, mixup
         self.ramp, self.guess, self.mixup_on, self.draws = ramp, guess, mixup_on, draws
         # Of the current pass: network, epoch, number of labeled samples, and how many of them were visited.

@@ -12,6 +12,7 @@ from permll.functional.schedules import Schedule, small_loss_drop_rate
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
 from permll.methods._noise_tracking import update_noise_rate
 from permll.methods._state import SampleBuffer
+from permll.utils.validation import check_range
 
 
 class TwoNetworks(Method):
@@ -71,10 +72,8 @@ class SmallLoss(TwoNetworks):
 
     def __init__(self, noise_rate: float | None, ramp: float, exponent: float, schedule: Schedule) -> None:
         super().__init__()
-        if noise_rate is not None and not 0 <= noise_rate < 1:
-            raise ValueError(f"noise_rate must lie in [0, 1), got {noise_rate}.")
-        if ramp <= 0 or exponent <= 0:
-            raise ValueError(f"ramp and exponent must be positive, got {ramp} and {exponent}.")
+        check_range("[0, 1)", noise_rate=noise_rate)
+        check_range("(0, inf)", ramp=ramp, exponent=exponent)
         self.noise_rate, self.ramp, self.exponent, self.schedule = noise_rate, ramp, exponent, schedule
 
     def on_fit_start(self, info: FitInfo) -> None:

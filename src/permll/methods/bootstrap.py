@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from permll.data.streams import Batch
 from permll.functional.robust import hard_bootstrap_loss, soft_bootstrap_loss
 from permll.methods._base import Method, PredictLogits, TrainPass
+from permll.utils.validation import check_range
 
 
 class _Bootstrap(Method):
@@ -12,8 +13,7 @@ class _Bootstrap(Method):
 
     def __init__(self, beta: float, warm_up_epochs: int) -> None:
         super().__init__()
-        if not 0 < beta <= 1:
-            raise ValueError(f"beta must lie in (0, 1], got {beta}.")
+        check_range("(0, 1]", beta=beta)
         self.beta, self.warm_up_epochs = beta, warm_up_epochs
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:

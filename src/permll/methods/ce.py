@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.methods._base import Method
+from permll.utils.validation import check_range
 
 
 class CrossEntropy(Method):
@@ -17,8 +18,7 @@ class CrossEntropy(Method):
 
     def __init__(self, *, label_smoothing: float = 0.0) -> None:
         super().__init__()
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing must lie in [0, 1), got {label_smoothing}.")
+        check_range("[0, 1)", label_smoothing=label_smoothing)
         self.label_smoothing = label_smoothing
 
     def loss(self, batch: Batch) -> Tensor:

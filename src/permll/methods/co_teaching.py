@@ -9,6 +9,7 @@ from permll.functional.schedules import Schedule
 from permll.functional.selection import disagreement_mask, selection_weights, small_loss_mask
 from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
 from permll.methods._small_loss import SmallLoss
+from permll.utils.validation import check_range
 
 
 class CoTeaching(SmallLoss):
@@ -87,10 +88,8 @@ class CoTeachingPlus(CoTeaching):
         double_softmax: bool = False,
     ) -> None:
         super().__init__(noise_rate=noise_rate, ramp=ramp, exponent=exponent, schedule=schedule)
-        if warm_up < 0:
-            raise ValueError(f"warm_up must be 0 or more, got {warm_up}.")
-        if not 0 <= min_fraction <= 1:
-            raise ValueError(f"min_fraction must lie in [0, 1], got {min_fraction}.")
+        check_range("[0, inf)", warm_up=warm_up)
+        check_range("[0, 1]", min_fraction=min_fraction)
         self.warm_up, self.min_fraction, self.double_softmax = warm_up, min_fraction, double_softmax
 
     def on_fit_start(self, info: FitInfo) -> None:

@@ -6,6 +6,7 @@ from permll.data.streams import Batch
 from permll.functional.selection import disagreement_mask, selection_weights
 from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
 from permll.methods._small_loss import TwoNetworks
+from permll.utils.validation import check_range
 
 
 class Decoupling(TwoNetworks):
@@ -21,10 +22,8 @@ class Decoupling(TwoNetworks):
 
     def __init__(self, *, warm_up: float = 0.0, min_fraction: float = 0.1) -> None:
         super().__init__()
-        if warm_up < 0:
-            raise ValueError(f"warm_up must be 0 or more, got {warm_up}.")
-        if not 0 <= min_fraction <= 1:
-            raise ValueError(f"min_fraction must lie in [0, 1], got {min_fraction}.")
+        check_range("[0, inf)", warm_up=warm_up)
+        check_range("[0, 1]", min_fraction=min_fraction)
         self.warm_up, self.min_fraction = warm_up, min_fraction
 
     def on_fit_start(self, info: FitInfo) -> None:

@@ -12,6 +12,7 @@ from permll.methods._base import FitInfo, PredictLogits
 from permll.methods._mixmatch import GuessMode, MixMatch, MixupOn
 from permll.methods._noise_tracking import update_noise_rate
 from permll.methods._state import SampleBuffer
+from permll.utils.validation import check_range
 
 
 class DivideMix(MixMatch):
@@ -68,14 +69,9 @@ class DivideMix(MixMatch):
         draws: int | None = None,
     ) -> None:
         super().__init__(warm_up, penalty, temperature, mixup, ramp, guess, mixup_on, draws)
-        if lambda_u is not None and lambda_u < 0:
-            raise ValueError(f"lambda_u must be 0 or more, got {lambda_u}.")
-        if noise_rate is not None and not 0 <= noise_rate < 1:
-            raise ValueError(f"noise_rate must lie in [0, 1), got {noise_rate}.")
-        if not 0 <= threshold < 1:
-            raise ValueError(f"threshold must lie in [0, 1), got {threshold}.")
-        if history < 1 or (history > 1 and draws is not None):
-            raise ValueError(f"history must be one or more, and one with draws, got {history}.")
+        check_range("[0, inf)", lambda_u=lambda_u)
+        check_range("[0, 1)", noise_rate=noise_rate, threshold=threshold)
+        check_range("[1, inf)" if draws is None else "[1, 1]", history=history)
         self.lambda_u, self.noise_rate, self.threshold, self.history = lambda_u, noise_rate, threshold, history
 
     def on_fit_start(self, info: FitInfo) -> None:

@@ -8,6 +8,7 @@ from permll.data.streams import Batch
 from permll.functional.prediction_memory import elr_regularizer, elr_target, normalize_rows
 from permll.methods._base import FitInfo, Method, PredictLogits
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
+from permll.utils.validation import check_range
 
 
 class ELR(Method):
@@ -32,10 +33,8 @@ class ELR(Method):
     ) -> None:
         super().__init__()
         check_top_k(top_k)
-        if not 0 <= beta < 1:
-            raise ValueError(f"beta must lie in [0, 1), got {beta}.")
-        if lam < 0:
-            raise ValueError(f"lam must be 0 or more, got {lam}.")
+        check_range("[0, 1)", beta=beta)
+        check_range("[0, inf)", lam=lam)
         self.beta, self.lam, self.top_k, self.state = beta, lam, top_k, state
 
     def on_fit_start(self, info: FitInfo) -> None:

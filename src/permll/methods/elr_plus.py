@@ -12,6 +12,7 @@ from permll.functional.schedules import sigmoid_rampup
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
 from permll.methods.elr import one_hot_like, update_target
+from permll.utils.validation import check_range
 
 
 class ELRPlus(Method):
@@ -63,16 +64,11 @@ class ELRPlus(Method):
         super().__init__()
         check_top_k(top_k)
         self.top_k, self.state = top_k, state
-        for name, value in {"beta": beta, "decay": decay}.items():
-            if not 0 <= value < 1:
-                raise ValueError(f"{name} must lie in [0, 1), got {value}.")
-        for name, value in {"lam_ramp": lam_ramp, "decay_ramp": decay_ramp}.items():
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} is a fraction of the steps and must lie in [0, 1], got {value}.")
-        if lam < 0 or mixup <= 0:
-            raise ValueError(f"lam must be 0 or more and mixup positive, got {lam} and {mixup}.")
-        if draws is not None and draws < 2:
-            raise ValueError(f"draws must be two or more, got {draws}.")
+        check_range("[0, 1)", beta=beta, decay=decay)
+        check_range("[0, 1]", lam_ramp=lam_ramp, decay_ramp=decay_ramp)
+        check_range("[0, inf)", lam=lam)
+        check_range("(0, inf)", mixup=mixup)
+        check_range("[2, inf)", draws=draws)
         self.beta, self.lam, self.lam_ramp, self.mixup = beta, lam, lam_ramp, mixup
         self.decay, self.decay_ramp, self.refine_labels, self.draws = decay, decay_ramp, refine_labels, draws
         self.register_buffer("trained", torch.zeros((), dtype=torch.int64))  # network of the current pass

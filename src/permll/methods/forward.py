@@ -13,6 +13,7 @@ from permll.functional.transition import (
 )
 from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs
 from permll.methods._transition import TransitionMethod, read_transition
+from permll.utils.validation import check_range
 
 MAX_INVERTED_CONDITION = 1e3  # of a matrix that is inverted; matrices of real noise stay below 100
 
@@ -35,8 +36,7 @@ class Forward(TransitionMethod):
         self, *, T: list[list[float]] | str | None = None, estimate: float = 0.5, quantile: float = 0.97
     ) -> None:
         super().__init__()
-        if not 0 < quantile <= 1:
-            raise ValueError(f"quantile must lie in (0, 1], got {quantile}.")
+        check_range("(0, 1]", quantile=quantile)
         self.given_T, self.estimate, self.quantile = T, estimate, quantile
 
     def on_fit_start(self, info: FitInfo) -> None:

@@ -9,6 +9,7 @@ from permll.data.streams import Batch
 from permll.functional.robust import gce, truncated_gce, truncated_gce_mask
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer
+from permll.utils.validation import check_range
 
 
 class GeneralizedCrossEntropy(Method):
@@ -22,8 +23,7 @@ class GeneralizedCrossEntropy(Method):
 
     def __init__(self, *, q: float = 0.7) -> None:
         super().__init__()
-        if not 0 <= q <= 1:
-            raise ValueError(f"q must lie in [0, 1], got {q}.")
+        check_range("[0, 1]", q=q)
         self.q = q
 
     def loss(self, batch: Batch) -> Tensor:
@@ -52,12 +52,9 @@ class TruncatedGCE(GeneralizedCrossEntropy):
         self, *, q: float = 0.7, k: float = 0.5, prune_from: float = 1 / 3, prune_every: float = 1 / 12
     ) -> None:
         super().__init__(q=q)
-        if not 0 < k < 1:
-            raise ValueError(f"k must lie in (0, 1), got {k}.")
-        if prune_from < 0 or prune_every <= 0:
-            raise ValueError(
-                f"prune_from must be 0 or more and prune_every positive, got {prune_from} and {prune_every}."
-            )
+        check_range("(0, 1)", k=k)
+        check_range("[0, inf)", prune_from=prune_from)
+        check_range("(0, inf)", prune_every=prune_every)
         self.k, self.prune_from, self.prune_every = k, prune_from, prune_every
         self.register_buffer("refusals", torch.zeros((), dtype=torch.int64))
 

@@ -16,6 +16,7 @@ from permll.functional.transition import confusion_transition
 from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs
 from permll.methods._features import find_head, logits_and_features
 from permll.methods._noise_layer import NoiseLayer
+from permll.utils.validation import check_range
 
 CHUNK_SIZE = 4096  # samples per chunk; each needs a (c, c) matrix
 MIN_CONFUSION = 1e-8  # initial probability of a label that never occurred, as in the authors' code
@@ -70,8 +71,7 @@ class CModel(SModel):
 
     def __init__(self, *, baseline: float = 0.6, simple: float = 0.2, neighbors: int = 100) -> None:
         super().__init__(baseline=baseline)
-        if neighbors < 1:
-            raise ValueError(f"neighbors must be one or more, got {neighbors}.")
+        check_range("[1, inf)", neighbors=neighbors)
         self.simple, self.neighbors = simple, neighbors
 
     def on_fit_start(self, info: FitInfo) -> None:

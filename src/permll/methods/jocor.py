@@ -6,6 +6,7 @@ from permll.data.streams import Batch
 from permll.functional.schedules import Schedule
 from permll.functional.selection import jocor_loss, selection_weights, small_loss_mask
 from permll.methods._small_loss import SmallLoss
+from permll.utils.validation import check_range
 
 
 class JoCoR(SmallLoss):
@@ -34,8 +35,7 @@ class JoCoR(SmallLoss):
         schedule: Schedule = "paper",
     ) -> None:
         super().__init__(noise_rate, ramp, exponent, schedule)
-        if not 0 <= lam < 1:
-            raise ValueError(f"lam must lie in [0, 1), got {lam}.")
+        check_range("[0, 1)", lam=lam)
         self.lam = lam
 
     def loss(self, batch: Batch) -> Tensor:

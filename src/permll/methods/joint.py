@@ -11,6 +11,7 @@ from permll.functional.prediction_memory import normalize_rows
 from permll.functional.refurbish import class_prior_divergence, softmax_entropy
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._state import SampleBuffer
+from permll.utils.validation import check_range
 
 Prior = Literal["uniform", "given"]
 
@@ -52,8 +53,7 @@ class JointOptimization(Method):
         final_lr: float | None = None,
     ) -> None:
         super().__init__()
-        if window < 1:
-            raise ValueError(f"window must be one epoch or more, got {window}.")
+        check_range("[1, inf)", window=window)
         self.first, self.second, self.alpha, self.beta = first, second, alpha, beta
         self.window, self.prior, self.final_lr = window, prior, final_lr
         self.register_buffer("epoch", torch.zeros((), dtype=torch.int64))

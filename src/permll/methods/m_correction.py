@@ -19,6 +19,7 @@ from permll.functional.mixup import bootstrapped_targets, guided_mixup_weight, m
 from permll.functional.refurbish import class_prior_divergence
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, divide_epochs
 from permll.methods._eval_mode import eval_mode
+from permll.utils.validation import check_range
 
 Variant = Literal["M-DYR-H", "M-DYR-S", "MD-DYR-SH"]
 MIN_TEMPERATURE = 1e-3  # soft targets are effectively hard
@@ -57,10 +58,8 @@ class MCorrection(Method):
         eta: float = 1.0,
     ) -> None:
         super().__init__()
-        if mixup <= 0:
-            raise ValueError(f"mixup must be positive, got {mixup}.")
-        if eta < 0:
-            raise ValueError(f"eta must be 0 or more, got {eta}.")
+        check_range("(0, inf)", mixup=mixup)
+        check_range("[0, inf)", eta=eta)
         self.variant, self.warm_up, self.guided, self.sharpening = variant, warm_up, guided, sharpening
         self.mixup, self.eta = mixup, eta
 

@@ -17,6 +17,7 @@ from permll.functional.meta import (
 from permll.functional.schedules import sigmoid_rampup
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._features import find_head, logits_and_features
+from permll.utils.validation import check_range
 
 
 class MLNT(Method):
@@ -63,13 +64,9 @@ class MLNT(Method):
         final_decay: float = 0.999,
     ) -> None:
         super().__init__()
-        if perturbations < 1 or neighbors < 1:
-            raise ValueError(f"perturbations and neighbors must be one or more, got {perturbations} and {neighbors}.")
-        for name, value in {"fraction": fraction, "decay": decay, "final_decay": final_decay}.items():
-            if not 0 <= value <= 1:
-                raise ValueError(f"{name} must lie in [0, 1], got {value}.")
-        if not 0 <= begin <= full <= 1:
-            raise ValueError(f"0 <= begin <= full <= 1 must hold, got {begin} and {full}.")
+        check_range("[1, inf)", perturbations=perturbations, neighbors=neighbors)
+        check_range("[0, 1]", fraction=fraction, decay=decay, final_decay=final_decay, full=full)
+        check_range(f"[0, {full}]", begin=begin)
         self.baseline, self.perturbations, self.fraction, self.neighbors = baseline, perturbations, fraction, neighbors
         self.meta_lr, self.second_order, self.weight = meta_lr, second_order, weight
         self.begin, self.full, self.decay, self.final_decay = begin, full, decay, final_decay

@@ -12,6 +12,7 @@ from permll.functional.schedules import sigmoid_rampup
 from permll.functional.selection import selection_weights
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer
+from permll.utils.validation import check_range
 
 
 class MORPH(Method):
@@ -51,10 +52,8 @@ class MORPH(Method):
         consistency_view: Literal["weak", "strong"] = "weak",
     ) -> None:
         super().__init__()
-        if history <= 0:
-            raise ValueError(f"history must be positive, got {history}.")
-        if weight < 0 or ramp < 0:
-            raise ValueError(f"weight and ramp must be 0 or more, got {weight} and {ramp}.")
+        check_range("(0, inf)", history=history)
+        check_range("[0, inf)", weight=weight, ramp=ramp)
         self.history, self.weight, self.ramp, self.consistency_view = history, weight, ramp, consistency_view
 
     def on_fit_start(self, info: FitInfo) -> None:

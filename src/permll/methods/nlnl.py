@@ -11,6 +11,7 @@ from permll.data.transforms.counter_rng import fold_in, uniform
 from permll.functional.negative import complementary_labels, negative_learning_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, StreamSpec, TrainPass, divide_epochs
 from permll.methods._state import SampleBuffer
+from permll.utils.validation import check_range
 
 
 class PseudoLabeling(Method):
@@ -40,10 +41,8 @@ class PseudoLabeling(Method):
 
     def __init__(self, threshold: float, average: int, complementary: int | None) -> None:
         super().__init__()
-        if not 0 < threshold < 1:
-            raise ValueError(f"threshold must lie in (0, 1), got {threshold}.")
-        if average < 1 or (complementary is not None and complementary < 1):
-            raise ValueError(f"average and complementary must be one or more, got {average} and {complementary}.")
+        check_range("(0, 1)", threshold=threshold)
+        check_range("[1, inf)", average=average, complementary=complementary)
         self.threshold, self.average, self.complementary = threshold, average, complementary
         self.register_buffer("num_recorded", torch.zeros((), dtype=torch.int64))  # epochs in p̄ since its restart
         self.register_buffer("refusals", torch.zeros((), dtype=torch.int64))

@@ -11,6 +11,7 @@ from permll.layer.equations import LossName, Side
 from permll.layer.module import PermutationLayer
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
 from permll.methods._state import State, check_top_k, storage_kwargs
+from permll.utils.validation import check_range
 
 Balance = Literal["none", "given", "corrected"]
 
@@ -51,8 +52,7 @@ class PermLL(Method):
     ) -> None:
         super().__init__()
         check_top_k(top_k)
-        if networks < 1:
-            raise ValueError(f"networks must be one or more, got {networks}.")
+        check_range("[1, inf)", networks=networks)
         self.init, self.lr, self.correct_after = init, lr, correct_after
         self.top_k, self.state = top_k, state
         self.on, self.loss_name, self.warm_up, self.balance = on, loss, warm_up, balance

@@ -23,6 +23,7 @@ from permll.layer.step_size import resolve_init, resolve_lr
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
 from permll.utils.indexing import subsample_rows
+from permll.utils.validation import check_range
 
 Prior = Literal["shrunk", "uniform", "given", "none"]
 MIN_PROB = 1e-8  # lower bound of stored probabilities
@@ -102,14 +103,9 @@ class PermLLPlus(Method):
     ) -> None:
         super().__init__()
         check_top_k(top_k)
-        if not 0 <= beta < 1:
-            raise ValueError(f"beta must lie in [0, 1), got {beta}.")
-        if warm_up is not None and warm_up < 0:
-            raise ValueError(f"warm_up must be 0 or more, got {warm_up}.")
-        if not 0 <= label_logit_decay <= 1:
-            raise ValueError(
-                f"label_logit_decay is a fraction of training and must lie in [0, 1], got {label_logit_decay}."
-            )
+        check_range("[0, 1)", beta=beta)
+        check_range("[0, inf)", warm_up=warm_up)
+        check_range("[0, 1]", label_logit_decay=label_logit_decay)
         self.init, self.correct_after, self.warm_up = init, correct_after, warm_up
         self.label_logit_decay, self.earned_label_logit = label_logit_decay, earned_label_logit
         self.correct_memorization, self.beta, self.prior = correct_memorization, beta, prior

@@ -21,6 +21,7 @@ from permll.methods._base import (
     in_epochs,
 )
 from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
+from permll.utils.validation import check_range
 
 
 class SELC(Method):
@@ -65,11 +66,8 @@ class SELC(Method):
         super().__init__()
         check_top_k(top_k)
         self.top_k, self.state = top_k, state
-        if not 0 <= alpha < 1:
-            raise ValueError(f"alpha must lie in [0, 1), got {alpha}.")
-        for name, value in {"start_before": start_before, "turning_point": turning_point}.items():
-            if value is not None and value < 0:
-                raise ValueError(f"{name} must be 0 or more, got {value}.")
+        check_range("[0, 1)", alpha=alpha)
+        check_range("[0, inf)", start_before=start_before, turning_point=turning_point)
         self.alpha, self.turning_point = alpha, turning_point
         self.rehearsal, self.start_before = rehearsal, start_before
 
@@ -193,8 +191,7 @@ class SELCPlus(SELC):
             top_k=top_k,
             state=state,
         )
-        if mixup <= 0:
-            raise ValueError(f"mixup must be positive, got {mixup}.")
+        check_range("(0, inf)", mixup=mixup)
         self.correction, self.mixup = correction, mixup
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:

@@ -5,6 +5,7 @@ from torch import Tensor
 from permll.data.streams import Batch
 from permll.functional.robust import symmetric_cross_entropy
 from permll.methods._base import Method
+from permll.utils.validation import check_range
 
 
 class SymmetricLearning(Method):
@@ -20,8 +21,8 @@ class SymmetricLearning(Method):
 
     def __init__(self, *, alpha: float = 0.1, beta: float = 1.0, A: float = -4.0) -> None:
         super().__init__()
-        if alpha < 0 or beta < 0 or A >= 0:
-            raise ValueError(f"alpha and beta must be 0 or more and A negative, got {alpha}, {beta} and {A}.")
+        check_range("[0, inf)", alpha=alpha, beta=beta)
+        check_range("(-inf, 0)", A=A)
         self.alpha, self.beta, self.A = alpha, beta, A
 
     def loss(self, batch: Batch) -> Tensor:

@@ -11,6 +11,7 @@ from permll.functional.prediction_memory import sop_corrected_labels, sop_cross_
 from permll.functional.refurbish import class_prior_divergence, kl_divergence
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
 from permll.methods._state import SampleParameter, State, check_top_k, storage_kwargs
+from permll.utils.validation import check_range
 
 ULoss = Literal["cross_entropy", "both"]
 
@@ -53,11 +54,8 @@ class SOP(Method):
     ) -> None:
         super().__init__()
         check_top_k(top_k)
-        if not 0 < init <= 1:
-            raise ValueError(f"init must lie in (0, 1], since u and v would stay at 0; got {init}.")
-        for name, value in {"lr_u": lr_u, "lr_v": lr_v, "consistency": consistency, "balance": balance}.items():
-            if value is not None and value < 0:
-                raise ValueError(f"{name} must be 0 or more, got {value}.")
+        check_range("(0, 1]", init=init)  # u and v would stay at 0
+        check_range("[0, inf)", lr_u=lr_u, lr_v=lr_v, consistency=consistency, balance=balance)
         self.lr_u, self.lr_v, self.init, self.u_loss = lr_u, lr_v, init, u_loss
         self.consistency, self.balance, self.top_k, self.state = consistency, balance, top_k, state
         self._index = torch.empty(0, dtype=torch.int64)  # of the current batch

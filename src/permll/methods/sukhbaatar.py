@@ -7,6 +7,7 @@ from permll.data.streams import Batch
 from permll.functional.noise_adaptation import project_to_stochastic
 from permll.methods._base import FitInfo, PredictLogits, Stage
 from permll.methods._noise_layer import NoiseLayer
+from permll.utils.validation import check_range
 
 
 class Sukhbaatar(NoiseLayer):
@@ -26,10 +27,9 @@ class Sukhbaatar(NoiseLayer):
         self, *, freeze: float = 0.75, decay: float = 0.3, lr_factor: float = 0.1, min_entry: float = 0.01
     ) -> None:
         super().__init__(baseline=freeze)
-        if decay < 0 or lr_factor <= 0 or not 0 < min_entry < 1:
-            raise ValueError(
-                f"decay >= 0, lr_factor > 0 and 0 < min_entry < 1 must hold, got {decay}, {lr_factor} and {min_entry}."
-            )
+        check_range("[0, inf)", decay=decay)
+        check_range("(0, inf)", lr_factor=lr_factor)
+        check_range("(0, 1)", min_entry=min_entry)
         self.decay, self.lr_factor, self.min_entry = decay, lr_factor, min_entry
 
     def on_fit_start(self, info: FitInfo) -> None:

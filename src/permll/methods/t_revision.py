@@ -9,6 +9,7 @@ from permll.data.streams import Batch
 from permll.functional.transition import anchor_transition, importance_weights
 from permll.methods._base import FitInfo, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._transition import TransitionMethod
+from permll.utils.validation import check_range
 
 
 class TRevision(TransitionMethod):
@@ -41,8 +42,7 @@ class TRevision(TransitionMethod):
         revision_decay: float = 1e-4,
     ) -> None:
         super().__init__()
-        if not 0 < quantile <= 1:
-            raise ValueError(f"quantile must lie in (0, 1], got {quantile}.")
+        check_range("(0, 1]", quantile=quantile)
         self.estimate, self.reweight, self.quantile = estimate, reweight, quantile
         self.estimate_lr, self.revision_lr, self.revision_decay = estimate_lr, revision_lr, revision_decay
 

@@ -18,6 +18,7 @@ from permll.methods._base import FitInfo, PredictLogits
 from permll.methods._features import find_head, logits_and_features
 from permll.methods._mixmatch import GuessMode, MixMatch, MixupOn
 from permll.methods._state import SampleBuffer
+from permll.utils.validation import check_range
 
 MAX_UNLABELED_FACTOR = 4.0  # of an unlabeled batch, in recipe batch sizes
 
@@ -84,15 +85,9 @@ class UniCon(MixMatch):
         draws: int | None = None,
     ) -> None:
         super().__init__(warm_up, penalty, temperature, mixup, ramp, guess, mixup_on, draws)
-        if (lambda_u is not None and lambda_u < 0) or lambda_c < 0:
-            raise ValueError(f"lambda_u and lambda_c must be 0 or more, got {lambda_u} and {lambda_c}.")
-        if contrast_temperature <= 0 or unlabeled_ratio <= 0 or projection < 1:
-            raise ValueError(
-                "contrast_temperature, unlabeled_ratio and projection must be positive, got "
-                f"{contrast_temperature}, {unlabeled_ratio} and {projection}."
-            )
-        if d_mu <= 0 or tau < 1:
-            raise ValueError(f"d_mu must be positive and tau one or more, got {d_mu} and {tau}.")
+        check_range("[0, inf)", lambda_u=lambda_u, lambda_c=lambda_c)
+        check_range("(0, inf)", contrast_temperature=contrast_temperature, unlabeled_ratio=unlabeled_ratio, d_mu=d_mu)
+        check_range("[1, inf)", projection=projection, tau=tau)
         self.lambda_u, self.lambda_c, self.projection = lambda_u, lambda_c, projection
         self.contrast_temperature, self.unlabeled_ratio = contrast_temperature, unlabeled_ratio
         self.d_mu, self.tau, self.units = d_mu, tau, units

@@ -5,6 +5,7 @@ from torch import Tensor
 from permll.functional.noise_adaptation import relationship_graph
 from permll.methods._base import PredictLogits, Stage
 from permll.methods._noise_layer import NoiseLayer
+from permll.utils.validation import check_range
 
 
 class Webly(NoiseLayer):
@@ -19,8 +20,7 @@ class Webly(NoiseLayer):
 
     def __init__(self, *, baseline: float = 0.75, neighbors: int = 5) -> None:
         super().__init__(baseline=baseline)
-        if neighbors < 1:
-            raise ValueError(f"neighbors must be one or more, got {neighbors}.")
+        check_range("[1, inf)", neighbors=neighbors)
         self.neighbors = neighbors
 
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:

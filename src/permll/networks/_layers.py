@@ -57,12 +57,6 @@ def global_average_pool(x: Tensor) -> Tensor:
     return x.mean(dim=(2, 3))
 
 
-def check_dropout(dropout: float) -> None:
-    """Raise ValueError unless ``dropout`` lies in [0, 1)."""
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must lie in [0, 1), got {dropout!r}.")
-
-
 def check_widths(widths: Sequence[int], min_count: int) -> tuple[int, ...]:
     """Return ``widths``; raise ValueError unless they are at least ``min_count`` integers >= 1.
 

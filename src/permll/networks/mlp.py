@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from permll.networks._layers import check_dropout, check_widths
+from permll.networks._layers import check_widths
+from permll.utils.validation import check_range
 
 
 class MLP(nn.Module):
@@ -32,7 +33,7 @@ class MLP(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_dropout(dropout)
+        check_range("[0, 1)", dropout=dropout)
         layers: list[nn.Module] = []
         for width in check_widths(widths, 0):
             layers.append(nn.Linear(in_features, width, bias=not batch_norm))  # batch norm has a bias

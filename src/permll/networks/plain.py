@@ -9,7 +9,8 @@ Parameters for c classes of color images:
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_max_pool2d, pad
 
-from permll.networks._layers import check_dropout, conv3x3, global_average_pool
+from permll.networks._layers import conv3x3, global_average_pool
+from permll.utils.validation import check_range
 
 MIN_SIZE = 7  # pixels that three convolutions without padding need
 
@@ -32,7 +33,7 @@ class CNN9(nn.Module):
 
     def __init__(self, in_channels: int, num_classes: int, dropout: float = 0.25) -> None:
         super().__init__()
-        check_dropout(dropout)
+        check_range("[0, 1)", dropout=dropout)
         layers: list[nn.Module] = []
         for width in (128, 256):
             for _ in range(3):

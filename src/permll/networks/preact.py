@@ -31,13 +31,13 @@ from torch.nn.functional import relu
 
 from permll.networks._layers import (
     build_stages,
-    check_dropout,
     conv1x1,
     conv3x3,
     global_average_pool,
     init_he_normal,
 )
 from permll.networks.resnet import THIN, WIDE
+from permll.utils.validation import check_range
 
 
 class PreActBlock(nn.Module):
@@ -93,7 +93,7 @@ class PreActResNet(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_dropout(dropout)
+        check_range("[0, 1)", dropout=dropout)
         width = widths[0] if stem is None else stem
         first, last = conv3x3(in_channels, width), _activation(widths[-1])
         self.stem = nn.Sequential(first, *_activation(width)) if dividemix else nn.Sequential(first)

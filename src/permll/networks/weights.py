@@ -58,9 +58,9 @@ def load_weights(net: nn.Module, state: Mapping[str, Tensor], num_classes: int, 
         "unexpected": given.keys() - expected.keys(),
         "with another shape": mismatched - head,
     }
-    found = [f"{format_list(sorted(names), 'tensor')} {problem}" for problem, names in problems.items() if names]
-    if found:
-        raise ValueError(f"{source} does not match this network: {'; '.join(found)}.")
+    details = [f"{format_list(sorted(names), 'tensor')} {problem}" for problem, names in problems.items() if names]
+    if details:
+        raise ValueError(f"{source} does not match this network: {'; '.join(details)}.")
     with torch.no_grad():
         for name in given.keys() - head:
             tensors[name].copy_(state[name])

@@ -48,3 +48,25 @@ def check_class_labels(
     allowed = "at least 0" if num_classes is None else f"in 0..{num_classes - 1}"
     verb = "is" if len(positions) == 1 else "are"
     raise ValueError(f"{name} must be {allowed}, but {bad} {verb} not: {hint}.")
+
+
+def check_range(interval: str, **values: float | None) -> None:
+    """Raise ``ValueError`` for a value outside an interval; None is allowed.
+
+    Args:
+        interval: such as "[0, 1)" or "(0, inf)".
+        values: values by the name of their argument.
+
+    Examples:
+        >>> check_range("[0, 1)", beta=0.9, momentum=1.0)
+        Traceback (most recent call last):
+        ValueError: momentum must lie in [0, 1), got 1.0.
+    """
+    low, high = (float(bound) for bound in interval[1:-1].split(","))
+    for name, value in values.items():
+        if value is None:
+            continue
+        is_above = value >= low if interval[0] == "[" else value > low
+        is_below = value <= high if interval[-1] == "]" else value < high
+        if not (is_above and is_below):
+            raise ValueError(f"{name} must lie in {interval}, got {value}.")

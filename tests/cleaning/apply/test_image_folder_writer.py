@@ -140,8 +140,8 @@ def test_apply_reports_other_files_and_unreadable_images(tmp_path: Path) -> None
     run = make_run(photos, tmp_path / "run", {"cat/0.png": ("dog", 0.99)}, **options)
     applied = apply(run, tmp_path / "new", auto=True)
     assert applied.notes == (
-        "Left out: 1 image (beside the class folders): loose.png.",
-        "Left out: 1 file (no image, by its name): notes.txt.",
+        "Left out: 1 image (outside the class folders): loose.png.",
+        "Left out: 1 file (not an image file): notes.txt.",
         "Included although unreadable: 1 image (cat/broken.png).",
     )
     assert (tmp_path / "new" / "cat" / "broken.png").read_bytes() == b"no image"

@@ -101,7 +101,7 @@ def test_parquet_vectors_survive_two_rounds(tmp_path: Path) -> None:
     apply(two, tmp_path / "two.parquet", auto=True)
     rows = pl.read_parquet(tmp_path / "two.parquet").select("label", "label_original", "label_source").rows()
     assert rows[3:5] == [("owl", "cat", "auto"), ("cat", "dog", "auto")]
-    with pytest.raises(ValueError, match="neither a number nor a category"):
+    with pytest.raises(ValueError, match="neither numbers nor categories"):
         load(tmp_path / "one.parquet", features=["embedding", "label_source"])  # named explicitly
 
 
