@@ -22,13 +22,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.timing import RESULTS, write_csv
 from permll.data import LabeledData, Vectors, load
 from permll.noise.instance import part_dependent
-from permll.training.noise_estimate import ESTIMATORS, estimate_noise
+from permll.training.noise_estimate import estimate_noise
 from permll.training.run import Run
 from permll.training.train import train
 
 RUNS = Path(__file__).resolve().parent.parent / "runs" / "estimate_noise"
 NOISES = ("sym-20", "sym-60", "sym-80", "asym-20", "asym-40", "part-20", "part-40")
 METHODS = ("ce", "elr", "permll")
+ESTIMATORS = ("held_out", "corrected_labels", "mixture")  # of runs with a held-out set
 SEEDS = (1, 2, 3)
 NUM_WORKERS = 2
 TITLES = {

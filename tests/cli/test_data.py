@@ -50,8 +50,8 @@ def test_list_as_json() -> None:
 def test_check_accepts_complete_dataset() -> None:
     result = run_process("data", "check", "digits")
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("good") == 6
-    assert result.stdout.splitlines()[0].split() == ["split", "what", "result", "found"]
+    assert result.stdout.count("passed") == 6
+    assert result.stdout.splitlines()[0].split() == ["split", "check", "result", "detail"]
     assert "1,347" in result.stdout
 
 
