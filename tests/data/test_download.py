@@ -21,7 +21,7 @@ from permll.data.download import (
 )
 from permll.data.registry import find_dataset
 from permll.data.remote_files import RemoteFile, mirror_url
-from permll.data.verify import find_complete, verify_dataset
+from permll.data.verify_dataset import find_complete, verify_dataset
 from tests.helpers.http_servers import Server, serving
 from tests.helpers.real_data import published_fashion
 

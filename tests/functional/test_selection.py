@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
 from torch import Tensor
 
-from permll.functional.refurbish import kl_divergence
+from permll.functional.label_refurbishment import kl_divergence
 from permll.functional.selection import (
     disagreement_mask,
     jocor_loss,

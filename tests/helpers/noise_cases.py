@@ -11,9 +11,9 @@ import torch
 from hypothesis import strategies as st
 
 from permll.data import LabeledData, Vectors
-from permll.noise import Noise, corrupt, maps
+from permll.noise import Noise, class_maps, corrupt
 from permll.noise.cifar_n import LABEL_SETS, fine_to_coarse
-from permll.noise.models import asymmetric, from_matrix, symmetric
+from permll.noise.synthetic import asymmetric, from_matrix, symmetric
 
 REAL_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 LABELS = np.repeat(np.arange(10), 300)
@@ -48,7 +48,7 @@ def noisy_cases(draw: st.DrawFn) -> tuple[np.ndarray, Noise, int]:
         raw = np.random.default_rng(draw(st.integers(0, 99))).random((c, c)) + 1e-3
         return labels, from_matrix(raw / raw.sum(1, keepdims=True)), draw(st.integers(0, 99))
     if kind == "pair":
-        return labels, asymmetric(maps.next_class(c), c, rate, pick=pick), draw(st.integers(0, 99))
+        return labels, asymmetric(class_maps.next_class(c), c, rate, pick=pick), draw(st.integers(0, 99))
     return labels, symmetric(c, rate, include_true=kind == "with", pick=pick), draw(st.integers(0, 99))
 
 

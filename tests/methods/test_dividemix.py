@@ -13,7 +13,7 @@ from permll.data import Batch, LabeledData
 from permll.data.transforms import mixup
 from permll.data.transforms.counter_rng import fold_in
 from permll.functional.mixture import min_max_scale
-from permll.functional.semi import gmm_clean_probability
+from permll.functional.semi_supervised import gmm_clean_probability
 from permll.methods import METHODS, TrainPass, _noise_tracking
 from permll.methods.dividemix import DivideMix
 from permll.training.checkpoint import load_state, save_state

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from permll.data import Batch
-from permll.functional.robust import truncated_gce_mask
+from permll.functional.robust_losses import truncated_gce_mask
 from permll.methods import FitInfo, find_method
 from permll.methods.gce import TruncatedGCE
 from tests.helpers.method_training import assert_weights_close, record_batches, train_manually

@@ -6,7 +6,7 @@ from torch import nn
 
 from permll.networks.cnn import SmallCNN
 from permll.networks.mlp import MLP
-from permll.networks.plain import CNN7, CNN9
+from permll.networks.plain_cnn import CNN7, CNN9
 from permll.networks.preact import wide_resnet16_8
 
 

@@ -7,7 +7,7 @@ import torch
 
 from permll.data import load
 from permll.noise import Corruption, compose, named_noise, with_noise
-from permll.noise.models import symmetric
+from permll.noise.synthetic import symmetric
 from tests.helpers.noise_cases import labeled_vectors
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from permll.noise import Corruption, Noise, corrupt, maps, named_noise
-from permll.noise.models import asymmetric, from_matrix, symmetric
+from permll.noise import Corruption, Noise, class_maps, corrupt, named_noise
+from permll.noise.synthetic import asymmetric, from_matrix, symmetric
 from tests.helpers.noise_cases import noisy_cases
 
 CIFAR10_LABELS = np.repeat(np.arange(10), 4500)  # the paper's training part, 45,000 images
@@ -134,10 +134,10 @@ def test_corrupt_cycle_matches_paper_code(labels: np.ndarray, classes: int, rate
         (maps.CIFAR10, 10, 0.5),
         (maps.CIFAR10_WITHOUT_DOG_TO_CAT, 10, 0.4),
         (maps.FASHION_MNIST, 10, 0.6),
-        (maps.cifar100_blocks(), 100, 1.0),
-        (maps.cifar100_superclasses(), 100, 1.0),
-        (maps.cifar100_block_pairs(seed=0), 100, 0.4),
-        (maps.next_class(100), 100, 1.0),
+        (class_maps.cifar100_blocks(), 100, 1.0),
+        (class_maps.cifar100_superclasses(), 100, 1.0),
+        (class_maps.cifar100_block_pairs(seed=0), 100, 0.4),
+        (class_maps.next_class(100), 100, 1.0),
     ],
 )
 def test_asymmetric_noise_changes_mapped_classes_only(class_map: dict, classes: int, mapped_fraction: float) -> None:
@@ -155,15 +155,15 @@ def test_class_maps_match_their_names() -> None:
     fine = sorted(c for group in maps.CIFAR100_SUPERCLASSES for c in group)
     assert fine == list(range(100))
     superclass = {c: k for k, group in enumerate(maps.CIFAR100_SUPERCLASSES) for c in group}
-    assert all(superclass[true] == superclass[given] for true, given in maps.cifar100_superclasses().items())
-    inside = [true for true, given in maps.cifar100_blocks().items() if superclass[true] == superclass[given]]
+    assert all(superclass[true] == superclass[given] for true, given in class_maps.cifar100_superclasses().items())
+    inside = [true for true, given in class_maps.cifar100_blocks().items() if superclass[true] == superclass[given]]
     assert len(inside) == 6  # blocks of five are not superclasses
-    for class_map in (maps.cifar100_blocks(), maps.cifar100_superclasses(), maps.next_class(7)):
+    for class_map in (class_maps.cifar100_blocks(), class_maps.cifar100_superclasses(), class_maps.next_class(7)):
         assert sorted(class_map) == sorted(class_map.values())
-    pairs = maps.cifar100_block_pairs(5)
+    pairs = class_maps.cifar100_block_pairs(5)
     assert len(pairs) == 40
     assert all(pairs[pairs[c]] == c and c // 5 == pairs[c] // 5 for c in pairs)
-    assert pairs != maps.cifar100_block_pairs(6)
+    assert pairs != class_maps.cifar100_block_pairs(6)
 
 
 def test_corruption_save_load_round_trip(tmp_path) -> None:

@@ -9,8 +9,8 @@ import pytest
 from permll.noise import Corruption, compose, corrupt, named_noise
 from permll.noise.class_names import class_names, with_class_names
 from permll.noise.instance import poly_margin
-from permll.noise.models import asymmetric, from_matrix, symmetric
 from permll.noise.summary import summarize_classes, summary, superclass_groups
+from permll.noise.synthetic import asymmetric, from_matrix, symmetric
 from tests.helpers.noise_cases import LABELS, write_record
 
 

@@ -7,8 +7,8 @@ import pytest
 from rich.cells import cell_len
 
 from permll.noise import Corruption, corrupt, named_noise
-from permll.noise.models import from_matrix
 from permll.noise.summary import superclass_groups
+from permll.noise.synthetic import from_matrix
 from permll.report.figures.noise_matrix import draw_noise, noise_matrix
 from permll.report.figures.style import save
 from permll.report.text import class_table, matrix_text

@@ -18,7 +18,7 @@ from permll.methods.ce import CrossEntropy
 from permll.training import Recipe, Run
 from permll.training.build import build_trainer
 from permll.training.data_preparation import PreparedData
-from permll.training.export.export import export_model
+from permll.training.export.export_model import export_model
 from permll.training.predictor import load_predictor
 from tests.helpers.toy_training import newest_state, points, points_recipe, quick_recipe, small_net, train_run
 

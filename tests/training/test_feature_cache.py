@@ -15,7 +15,7 @@ from permll.data.decoding import FileOpener
 from permll.data.readers.inference_inputs import read_unlabeled
 from permll.training import Callback, Recipe, Run, feature_cache
 from permll.training.data_preparation import prepare_data
-from permll.training.export.export import export_model
+from permll.training.export.export_model import export_model
 from permll.training.predictor import load_predictor
 from permll.training.recipe_files import load_recipe
 from permll.training.train import train

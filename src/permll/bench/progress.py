@@ -4,9 +4,9 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from permll.bench.eta import format_duration
 from permll.bench.jobs import Job
 from permll.bench.results import read_timing
+from permll.bench.time_estimate import format_duration
 from permll.bench.worker import Outcome
 from permll.training.run import Run
 

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from permll.data.inputs import Inputs
 from permll.data.sample_digests import sample_digests
-from permll.utils.progress import progress
+from permll.utils.progress_bar import progress
 
 
 def conflicting_duplicates(inputs: Inputs, labels: Tensor) -> tuple[tuple[int, ...], ...]:

@@ -83,8 +83,8 @@ def bench(
 
 def _describe_plan(grid: "Plan", statuses: "list[JobStatus]", num_workers: int) -> str:
     """Return the plan as text: finished jobs by method and setting, and the estimated time of the others."""
-    from permll.bench.eta import estimate_seconds, format_duration
     from permll.bench.results import collect
+    from permll.bench.time_estimate import estimate_seconds, format_duration
 
     counts: Counter[str] = Counter(statuses)
     unfinished = [job for job, status in zip(grid.jobs, statuses, strict=True) if status in ("started", "pending")]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from permll.data.registry import DatasetInfo
-    from permll.data.verify import CheckResult
+    from permll.data.verify_dataset import CheckResult
 
 data = typer.Typer(help="List, download and verify data sets.", no_args_is_help=True)
 
@@ -48,7 +48,7 @@ def get(
     from permll.data.download import can_download, download_dataset
     from permll.data.registry import data_root, find_dataset
     from permll.data.remote_files import mirror_url
-    from permll.data.verify import find_complete
+    from permll.data.verify_dataset import find_complete
 
     if not can_download(name):
         typer.echo(f"{find_dataset(name).title}: nothing to download, {find_dataset(name).access.instructions}.")
@@ -64,7 +64,7 @@ def get(
 @data.command()
 def check(name: Name, root: Root = None, as_json: AsJson = False) -> None:
     """Verify that a data set is complete: counts, checksums, and every image decoded. Exit code 1 if it is not."""
-    from permll.data.verify import verify_dataset
+    from permll.data.verify_dataset import verify_dataset
 
     findings = verify_dataset(name, root)
     if as_json:

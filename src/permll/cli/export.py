@@ -14,7 +14,7 @@ def export(
     ] = None,
 ) -> None:
     """Write the trained network with its preprocessing and class names, for use without permll."""
-    from permll.training.export.export import export_model
+    from permll.training.export.export_model import export_model
     from permll.training.run import Run
 
     chosen: Any = tuple(formats) if formats else ("safetensors", "onnx", "torch_export")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from permll.data.inputs import Fit, Images, LazyImages
 from permll.utils.messages import format_list
-from permll.utils.progress import progress
+from permll.utils.progress_bar import progress
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -17,7 +17,7 @@ from permll._version import __version__
 from permll.data.archives import extract_archive
 from permll.data.registry import find_dataset
 from permll.data.remote_files import REMOTE_FILES, RemoteFile
-from permll.utils.progress import progress
+from permll.utils.progress_bar import progress
 
 MAX_ATTEMPTS = 3  # in a row without progress
 _TIMEOUT = 30.0

@@ -22,10 +22,15 @@ if TYPE_CHECKING:
     from permll.functional.label_prior import normalize_prior as normalize_prior
     from permll.functional.label_prior import prior_of_correct_labels as prior_of_correct_labels
     from permll.functional.label_prior import shrunk_prior as shrunk_prior
-    from permll.functional.meta import batch_nearest_neighbors as batch_nearest_neighbors
-    from permll.functional.meta import consistency_loss as consistency_loss
-    from permll.functional.meta import differentiable_sgd_step as differentiable_sgd_step
-    from permll.functional.meta import synthetic_noisy_labels as synthetic_noisy_labels
+    from permll.functional.label_refurbishment import class_prior_divergence as class_prior_divergence
+    from permll.functional.label_refurbishment import kl_divergence as kl_divergence
+    from permll.functional.label_refurbishment import pencil_compatibility_loss as pencil_compatibility_loss
+    from permll.functional.label_refurbishment import pencil_loss as pencil_loss
+    from permll.functional.label_refurbishment import softmax_entropy as softmax_entropy
+    from permll.functional.meta_learning import batch_nearest_neighbors as batch_nearest_neighbors
+    from permll.functional.meta_learning import consistency_loss as consistency_loss
+    from permll.functional.meta_learning import differentiable_sgd_step as differentiable_sgd_step
+    from permll.functional.meta_learning import synthetic_noisy_labels as synthetic_noisy_labels
     from permll.functional.mixture import BetaMixture as BetaMixture
     from permll.functional.mixture import GaussianMixture as GaussianMixture
     from permll.functional.mixture import fit_beta_mixture as fit_beta_mixture
@@ -41,12 +46,12 @@ if TYPE_CHECKING:
     from permll.functional.morph import is_memorized as is_memorized
     from permll.functional.morph import noise_rate_from_loss_areas as noise_rate_from_loss_areas
     from permll.functional.morph import update_prediction_history as update_prediction_history
-    from permll.functional.negative import complementary_labels as complementary_labels
-    from permll.functional.negative import log_complement as log_complement
-    from permll.functional.negative import negative_learning_loss as negative_learning_loss
-    from permll.functional.negative import negative_learning_plus_loss as negative_learning_plus_loss
-    from permll.functional.negative import only_top_above_chance as only_top_above_chance
-    from permll.functional.negative import positive_learning_plus_loss as positive_learning_plus_loss
+    from permll.functional.negative_learning import complementary_labels as complementary_labels
+    from permll.functional.negative_learning import log_complement as log_complement
+    from permll.functional.negative_learning import negative_learning_loss as negative_learning_loss
+    from permll.functional.negative_learning import negative_learning_plus_loss as negative_learning_plus_loss
+    from permll.functional.negative_learning import only_top_above_chance as only_top_above_chance
+    from permll.functional.negative_learning import positive_learning_plus_loss as positive_learning_plus_loss
     from permll.functional.noise_adaptation import conditional_transition_columns as conditional_transition_columns
     from permll.functional.noise_adaptation import log_transition_columns as log_transition_columns
     from permll.functional.noise_adaptation import noise_layer_loss as noise_layer_loss
@@ -86,17 +91,12 @@ if TYPE_CHECKING:
     from permll.functional.prediction_memory import sop_cross_entropy as sop_cross_entropy
     from permll.functional.prediction_memory import sop_noise as sop_noise
     from permll.functional.prediction_memory import sop_squared_error as sop_squared_error
-    from permll.functional.refurbish import class_prior_divergence as class_prior_divergence
-    from permll.functional.refurbish import kl_divergence as kl_divergence
-    from permll.functional.refurbish import pencil_compatibility_loss as pencil_compatibility_loss
-    from permll.functional.refurbish import pencil_loss as pencil_loss
-    from permll.functional.refurbish import softmax_entropy as softmax_entropy
-    from permll.functional.robust import gce as gce
-    from permll.functional.robust import hard_bootstrap_loss as hard_bootstrap_loss
-    from permll.functional.robust import soft_bootstrap_loss as soft_bootstrap_loss
-    from permll.functional.robust import symmetric_cross_entropy as symmetric_cross_entropy
-    from permll.functional.robust import truncated_gce as truncated_gce
-    from permll.functional.robust import truncated_gce_mask as truncated_gce_mask
+    from permll.functional.robust_losses import gce as gce
+    from permll.functional.robust_losses import hard_bootstrap_loss as hard_bootstrap_loss
+    from permll.functional.robust_losses import soft_bootstrap_loss as soft_bootstrap_loss
+    from permll.functional.robust_losses import symmetric_cross_entropy as symmetric_cross_entropy
+    from permll.functional.robust_losses import truncated_gce as truncated_gce
+    from permll.functional.robust_losses import truncated_gce_mask as truncated_gce_mask
     from permll.functional.schedules import linear_rampup as linear_rampup
     from permll.functional.schedules import sigmoid_rampup as sigmoid_rampup
     from permll.functional.schedules import small_loss_drop_rate as small_loss_drop_rate
@@ -107,13 +107,13 @@ if TYPE_CHECKING:
     from permll.functional.selection import selection_weights as selection_weights
     from permll.functional.selection import small_loss_mask as small_loss_mask
     from permll.functional.selection import uniform_selection_mask as uniform_selection_mask
-    from permll.functional.semi import co_guess_labels as co_guess_labels
-    from permll.functional.semi import co_refine_labels as co_refine_labels
-    from permll.functional.semi import dividemix_unlabeled_weight as dividemix_unlabeled_weight
-    from permll.functional.semi import gmm_clean_probability as gmm_clean_probability
-    from permll.functional.semi import sharpen as sharpen
-    from permll.functional.semi import softmax_mse_loss as softmax_mse_loss
-    from permll.functional.semi import trusted_label_mask as trusted_label_mask
+    from permll.functional.semi_supervised import co_guess_labels as co_guess_labels
+    from permll.functional.semi_supervised import co_refine_labels as co_refine_labels
+    from permll.functional.semi_supervised import dividemix_unlabeled_weight as dividemix_unlabeled_weight
+    from permll.functional.semi_supervised import gmm_clean_probability as gmm_clean_probability
+    from permll.functional.semi_supervised import sharpen as sharpen
+    from permll.functional.semi_supervised import softmax_mse_loss as softmax_mse_loss
+    from permll.functional.semi_supervised import trusted_label_mask as trusted_label_mask
     from permll.functional.transition import anchor_indices as anchor_indices
     from permll.functional.transition import anchor_transition as anchor_transition
     from permll.functional.transition import backward_correction_loss as backward_correction_loss
@@ -135,14 +135,14 @@ __getattr__, __dir__, __all__ = lazy(
                 "align_prior decayed_label_logit earned_label_logit label_accuracy normalize_prior "
                 "prior_of_correct_labels shrunk_prior"
             ),
-            "meta": "batch_nearest_neighbors consistency_loss differentiable_sgd_step synthetic_noisy_labels",
+            "meta_learning": "batch_nearest_neighbors consistency_loss differentiable_sgd_step synthetic_noisy_labels",
             "mixture": (
                 "BetaMixture GaussianMixture fit_beta_mixture fit_gaussian_mixture loss_percentile_range "
                 "min_max_scale mislabeled_posterior scale_losses"
             ),
             "mixup": "bootstrapped_targets guided_mixup_weight mixup_blend mixup_cross_entropy",
             "morph": "is_memorized noise_rate_from_loss_areas update_prediction_history",
-            "negative": (
+            "negative_learning": (
                 "complementary_labels log_complement negative_learning_loss negative_learning_plus_loss "
                 "only_top_above_chance positive_learning_plus_loss"
             ),
@@ -164,8 +164,10 @@ __getattr__, __dir__, __all__ = lazy(
                 "elr_regularizer elr_reweighted_labels elr_target normalize_rows sop_corrected_labels "
                 "sop_cross_entropy sop_noise sop_squared_error"
             ),
-            "refurbish": ("class_prior_divergence kl_divergence pencil_compatibility_loss pencil_loss softmax_entropy"),
-            "robust": (
+            "label_refurbishment": (
+                "class_prior_divergence kl_divergence pencil_compatibility_loss pencil_loss softmax_entropy"
+            ),
+            "robust_losses": (
                 "gce hard_bootstrap_loss soft_bootstrap_loss symmetric_cross_entropy truncated_gce truncated_gce_mask"
             ),
             "schedules": "linear_rampup sigmoid_rampup small_loss_drop_rate",
@@ -173,7 +175,7 @@ __getattr__, __dir__, __all__ = lazy(
                 "disagreement_mask jocor_loss js_divergence_cutoff label_js_divergence selection_weights "
                 "small_loss_mask uniform_selection_mask"
             ),
-            "semi": (
+            "semi_supervised": (
                 "co_guess_labels co_refine_labels dividemix_unlabeled_weight gmm_clean_probability sharpen "
                 "softmax_mse_loss trusted_label_mask"
             ),

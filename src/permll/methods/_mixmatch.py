@@ -9,10 +9,10 @@ from permll.data import samplers
 from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold_in
 from permll.data.transforms.mixing import mixup as draw_mix
+from permll.functional.label_refurbishment import class_prior_divergence, softmax_entropy
 from permll.functional.mixup import bootstrapped_targets
-from permll.functional.refurbish import class_prior_divergence, softmax_entropy
 from permll.functional.schedules import linear_rampup
-from permll.functional.semi import co_guess_labels, co_refine_labels, softmax_mse_loss
+from permll.functional.semi_supervised import co_guess_labels, co_refine_labels, softmax_mse_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, divide_epochs, in_epochs
 from permll.methods._eval_mode import eval_mode
 from permll.utils.validation import check_range

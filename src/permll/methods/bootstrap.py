@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.robust import hard_bootstrap_loss, soft_bootstrap_loss
+from permll.functional.robust_losses import hard_bootstrap_loss, soft_bootstrap_loss
 from permll.methods._base import Method, PredictLogits, TrainPass
 from permll.utils.validation import check_range
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from permll.functional.mixture import min_max_scale
-from permll.functional.semi import dividemix_unlabeled_weight, gmm_clean_probability, trusted_label_mask
+from permll.functional.semi_supervised import dividemix_unlabeled_weight, gmm_clean_probability, trusted_label_mask
 from permll.methods._base import FitInfo, PredictLogits
 from permll.methods._mixmatch import GuessMode, MixMatch, MixupOn
 from permll.methods._noise_tracking import update_noise_rate

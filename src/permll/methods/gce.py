@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.robust import gce, truncated_gce, truncated_gce_mask
+from permll.functional.robust_losses import gce, truncated_gce, truncated_gce_mask
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
 from permll.methods._state import SampleBuffer
 from permll.utils.validation import check_range

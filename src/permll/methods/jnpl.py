@@ -4,7 +4,11 @@ from torch import Tensor
 
 from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold_in, uniform
-from permll.functional.negative import negative_learning_plus_loss, only_top_above_chance, positive_learning_plus_loss
+from permll.functional.negative_learning import (
+    negative_learning_plus_loss,
+    only_top_above_chance,
+    positive_learning_plus_loss,
+)
 from permll.methods._base import PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods.nlnl import PseudoLabeling
 

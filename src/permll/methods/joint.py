@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
+from permll.functional.label_refurbishment import class_prior_divergence, softmax_entropy
 from permll.functional.prediction_memory import normalize_rows
-from permll.functional.refurbish import class_prior_divergence, softmax_entropy
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._state import SampleBuffer
 from permll.utils.validation import check_range

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup
+from permll.functional.label_refurbishment import class_prior_divergence
 from permll.functional.mixture import (
     BetaMixture,
     fit_beta_mixture,
@@ -16,7 +17,6 @@ from permll.functional.mixture import (
     scale_losses,
 )
 from permll.functional.mixup import bootstrapped_targets, guided_mixup_weight, mixup_blend, mixup_cross_entropy
-from permll.functional.refurbish import class_prior_divergence
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, divide_epochs
 from permll.methods._eval_mode import eval_mode
 from permll.utils.validation import check_range

@@ -8,7 +8,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from permll.data.streams import Batch
-from permll.functional.meta import (
+from permll.functional.meta_learning import (
     batch_nearest_neighbors,
     consistency_loss,
     differentiable_sgd_step,

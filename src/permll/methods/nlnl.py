@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold_in, uniform
-from permll.functional.negative import complementary_labels, negative_learning_loss
+from permll.functional.negative_learning import complementary_labels, negative_learning_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, StreamSpec, TrainPass, divide_epochs
 from permll.methods._state import SampleBuffer
 from permll.utils.validation import check_range

@@ -6,7 +6,7 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.functional.refurbish import kl_divergence, pencil_loss
+from permll.functional.label_refurbishment import kl_divergence, pencil_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
 from permll.methods._state import SampleParameter
 

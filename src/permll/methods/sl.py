@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from permll.data.streams import Batch
-from permll.functional.robust import symmetric_cross_entropy
+from permll.functional.robust_losses import symmetric_cross_entropy
 from permll.methods._base import Method
 from permll.utils.validation import check_range
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from permll.data.streams import Batch
+from permll.functional.label_refurbishment import class_prior_divergence, kl_divergence
 from permll.functional.prediction_memory import sop_corrected_labels, sop_cross_entropy, sop_noise, sop_squared_error
-from permll.functional.refurbish import class_prior_divergence, kl_divergence
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
 from permll.methods._state import SampleParameter, State, check_top_k, storage_kwargs
 from permll.utils.validation import check_range

@@ -71,8 +71,8 @@ NETWORKS: Mapping[str, NetworkInfo] = {
             "images",
             "permll.networks.preact:wide_resnet16_8",
         ),
-        NetworkInfo("cnn7", "JoCoR's CNN, 0.52 million parameters", "images", "permll.networks.plain:CNN7"),
-        NetworkInfo("cnn9", "Co-teaching's CNN, 4.4 million parameters", "images", "permll.networks.plain:CNN9"),
+        NetworkInfo("cnn7", "JoCoR's CNN, 0.52 million parameters", "images", "permll.networks.plain_cnn:CNN7"),
+        NetworkInfo("cnn9", "Co-teaching's CNN, 4.4 million parameters", "images", "permll.networks.plain_cnn:CNN9"),
     )
 }
 
@@ -145,7 +145,7 @@ def _build_built_in(
 def _build_vision(
     name: str, shape: tuple[int, ...], num_classes: int, pretrained: bool, options: Mapping[str, Any]
 ) -> "nn.Module":
-    from permll.networks.vision import build_vision_network
+    from permll.networks.timm_torchvision import build_vision_network
 
     _check_images(name, shape)
     channels, height, width = shape

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from permll.data.encoding import Arrays, json_to_array
 from permll.data.inputs import Images, Inputs, LazyImages, Vectors
 from permll.networks._options import first_line
-from permll.networks.vision import import_library, unknown_model
+from permll.networks.timm_torchvision import import_library, unknown_model
 from permll.networks.weights import load_weights, read_weights
 
 PREFIX = "timm:"

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from permll.noise.cifar_n import read_cifar_n as read_cifar_n
     from permll.noise.corruption import Corruption as Corruption
     from permll.noise.label_files import read_noisy_labels as read_noisy_labels
-    from permll.noise.models import Noise as Noise
     from permll.noise.presets import named_noise as named_noise
+    from permll.noise.synthetic import Noise as Noise
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
@@ -21,7 +21,7 @@ __getattr__, __dir__, __all__ = lazy(
         "cifar_n": ("read_cifar_n",),
         "corruption": ("Corruption",),
         "label_files": ("read_noisy_labels",),
-        "models": ("Noise",),
+        "synthetic": ("Noise",),
         "presets": ("named_noise",),
     },
 )

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from permll.noise.class_maps import ClassMap
 from permll.noise.class_names import CLASSES, with_class_names
 from permll.noise.corruption import Corruption, Labels, infer_num_classes, read_labels
-from permll.noise.maps import ClassMap
-from permll.noise.models import Noise
 from permll.noise.presets import named_noise
+from permll.noise.synthetic import Noise
 
 if TYPE_CHECKING:
     from permll.data.dataset import LabeledData
@@ -45,7 +45,7 @@ def corrupt(
     Examples:
         >>> corrupt([0, 1, 2, 3] * 25, "sym:0.2", seed=0).rate
         0.2
-        >>> from permll.noise.models import symmetric
+        >>> from permll.noise.synthetic import symmetric
         >>> corrupt([0, 1, 2, 3] * 25, symmetric(4, 0.2, include_true=False, pick="exact"), seed=0).rate
         0.2
         >>> corrupt([0, 1, 2], "asym:1", seed=0, class_map={0: 1}).noisy
@@ -112,7 +112,7 @@ def compose(record: Corruption, noise: Noise, seed: int) -> Corruption:
     A label may be flipped twice, possibly back to its clean class, so noise rates do not add up.
 
     Examples:
-        >>> from permll.noise.models import asymmetric
+        >>> from permll.noise.synthetic import asymmetric
         >>> swap = asymmetric({0: 1, 1: 0}, 2, 1.0)
         >>> once = corrupt([0, 0, 1], swap, seed=0)
         >>> twice = compose(once, swap, seed=1)

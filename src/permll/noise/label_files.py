@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from permll.noise._paths import require_file
 from permll.noise.class_names import encode_labels, is_text, published_class_names, with_class_names
 from permll.noise.corruption import Corruption, infer_num_classes, read_labels
-from permll.noise.label_columns import read_column, select_name
+from permll.noise.label_file_columns import read_column, select_name
 
 # Names of label arrays or columns, matched without case; the first one in the file is read.
 LABEL_NAMES = ("labels", "label", "y", "y_train", "train_labels", "targets", "clean", "clean_label")

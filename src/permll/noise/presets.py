@@ -8,9 +8,9 @@ class. Without a convention, symmetric noise changes exactly the fraction ``rate
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from permll.noise import maps
-from permll.noise.maps import ClassMap
-from permll.noise.models import Noise, Pick, asymmetric, symmetric
+from permll.noise import class_maps as maps
+from permll.noise.class_maps import ClassMap
+from permll.noise.synthetic import Noise, Pick, asymmetric, symmetric
 from permll.utils.messages import did_you_mean
 
 

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from permll.data.datasets import class_names as names
+from permll.noise.class_maps import CIFAR100_SUPERCLASSES
 from permll.noise.class_names import class_names
 from permll.noise.corruption import Corruption
-from permll.noise.maps import CIFAR100_SUPERCLASSES
 
 
 class ClassSummary(NamedTuple):

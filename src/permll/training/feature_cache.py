@@ -23,10 +23,10 @@ from permll.data.readers.image_files import SMALL_IMAGE_SIZE, load_small_images
 from permll.data.readers.input_spec import describe_inputs, input_kind
 from permll.data.sample_digests import sample_digests
 from permll.networks.backbone import Backbone, find_cached_backbone
-from permll.networks.sentences import SentenceEncoder
+from permll.networks.sentence_encoder import SentenceEncoder
 from permll.training.recipe import AUTO, DataSection, Recipe
 from permll.utils.files import atomic_write
-from permll.utils.progress import progress
+from permll.utils.progress_bar import progress
 
 FEATURES_FOLDER = "features"  # of a run
 BLOCK_ROWS = 256  # features in a file of the cache

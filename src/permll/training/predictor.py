@@ -26,7 +26,7 @@ from permll.training.feature_cache import FEATURES_FOLDER, with_cache
 from permll.training.model_card import class_name, read_encoder, read_model_card
 from permll.training.recipe import USER_NETWORK
 from permll.training.run import Run
-from permll.utils.progress import progress
+from permll.utils.progress_bar import progress
 
 
 @dataclass(frozen=True, eq=False)

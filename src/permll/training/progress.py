@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from permll.training.callbacks import Callback
-from permll.utils.progress import rich_bar
+from permll.utils.progress_bar import rich_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -17,7 +17,7 @@ from permll.data.readers.options import ReadOptions
 from permll.data.readers.pixels import has_image_shape
 from permll.data.readers.raw_data import RawData, left_out_entry
 from permll.utils.messages import format_list
-from permll.utils.progress import progress
+from permll.utils.progress_bar import progress
 
 Key = int | str | None
 _LABEL_KEYS = ("label", "labels", "target", "y")

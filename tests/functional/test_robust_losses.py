@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from permll.functional.robust import (
+from permll.functional.robust_losses import (
     gce,
     hard_bootstrap_loss,
     soft_bootstrap_loss,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from permll.functional.refurbish import (
+from permll.functional.label_refurbishment import (
     class_prior_divergence,
     kl_divergence,
     pencil_compatibility_loss,

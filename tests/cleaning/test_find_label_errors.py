@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from permll.cleaning.label_errors import find_label_errors
+from permll.cleaning.find_label_errors import find_label_errors
 
 
 def noisy(rows: int = 600, classes: int = 3, rate: float = 0.1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

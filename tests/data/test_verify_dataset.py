@@ -10,7 +10,7 @@ from PIL import Image
 
 from permll.data.decoding import FileOpener, decode_images, find_unreadable
 from permll.data.inputs import Images, LazyImages
-from permll.data.verify import CheckResult, find_complete, verify_dataset
+from permll.data.verify_dataset import CheckResult, find_complete, verify_dataset
 from tests.helpers.clothing1m_files import CLEAN_KEYS, TRAIN, write_clothing1m
 from tests.helpers.dataset_files import truncate, write_jpeg, write_noise_jpeg
 from tests.helpers.real_data import real_cifar

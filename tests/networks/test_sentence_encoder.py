@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from permll.data import Table, Texts
-from permll.networks.sentences import SentenceEncoder
+from permll.networks.sentence_encoder import SentenceEncoder
 from tests.helpers.tiny_encoders import tiny_sentence_model
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from permll.noise.maps import ClassMap
+from permll.noise.class_maps import ClassMap
 
 Pick = Literal["coin", "exact", "per_class"]
 

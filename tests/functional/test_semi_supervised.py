@@ -9,7 +9,7 @@ from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from permll.functional.mixture import min_max_scale
-from permll.functional.semi import (
+from permll.functional.semi_supervised import (
     co_guess_labels,
     co_refine_labels,
     dividemix_unlabeled_weight,

@@ -5,7 +5,7 @@ import statistics
 import pytest
 
 from permll.bench import Row, plan
-from permll.bench.eta import DEFAULT_EPOCH_SECONDS, estimate_seconds
+from permll.bench.time_estimate import DEFAULT_EPOCH_SECONDS, estimate_seconds
 from permll.methods import METHODS
 
 EPOCHS = 60

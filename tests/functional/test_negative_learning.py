@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from permll.functional.negative import (
+from permll.functional.negative_learning import (
     complementary_labels,
     log_complement,
     negative_learning_loss,
