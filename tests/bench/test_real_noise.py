@@ -65,6 +65,7 @@ def test_unpack_refuses_file_without_annotations(tmp_path: Path) -> None:
         unpack(tmp_path / "clean.npz", tmp_path, 1)
 
 
+@pytest.mark.slow
 def test_run_trains_and_evaluates_on_real_noise(crowd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     overrides = {"training.epochs": 2, "training.threads": 1}

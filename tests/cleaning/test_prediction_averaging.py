@@ -131,6 +131,7 @@ KILLS = [
 ]
 
 
+@pytest.mark.slow
 def test_clean_killed_and_resumed_gives_equal_findings(tmp_path: Path) -> None:
     known = mislabeled(120)
     np.savez(tmp_path / "vectors.npz", x=known.values, y=np.array(known.labels))

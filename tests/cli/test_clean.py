@@ -13,6 +13,8 @@ from tests.helpers.cleaning_files import KINDS, save_csv, write_dataset
 from tests.helpers.command_line import Result, error_message, run_cli, run_process
 from tests.helpers.mislabeled_data import CLASSES
 
+# A process takes seconds, so one kind of data is among the fast tests.
+PARAMETERS = [kind if kind == "vectors" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 DATA_LINES = {
     "images": "images: 200 samples, 3 classes, Images of 3 x 8 x 8",
     "texts": "texts: 200 samples, 3 classes, Texts",
@@ -56,7 +58,7 @@ def cleaned(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Cleaned
     return clean
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PARAMETERS)
 def test_clean_finds_wrong_labels(kind: str, cleaned: Callable[[str], Cleaned]) -> None:
     it = cleaned(kind)
     assert it.result.returncode == 0, it.result.stderr
@@ -79,7 +81,7 @@ def test_clean_finds_wrong_labels(kind: str, cleaned: Callable[[str], Cleaned]) 
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PARAMETERS)
 def test_findings_csv_has_a_row_per_label(kind: str, cleaned: Callable[[str], Cleaned]) -> None:
     rows = cleaned(kind).findings
     assert list(rows[0]) == list(Finding._fields)
@@ -94,7 +96,7 @@ def test_findings_csv_has_a_row_per_label(kind: str, cleaned: Callable[[str], Cl
         assert row["reason"] or row["is_issue"] == "False"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", PARAMETERS)
 def test_clean_again_only_reads_the_run(kind: str, cleaned: Callable[[str], Cleaned]) -> None:
     it = cleaned(kind)
     before = it.timestamps

@@ -79,6 +79,7 @@ def test_method_resists_noise_on_digits(method: str, tmp_path: Path) -> None:
     assert final["detection_auroc"] > 0.6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", list_methods())
 def test_method_runs_on_images_of_two_classes(method: str, tmp_path: Path) -> None:
     trusted = {"data.trusted": 20, "data.noise": "sym:0.2"} if "trusted" in METHODS[method].needs else {}

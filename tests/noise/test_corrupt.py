@@ -131,9 +131,9 @@ def test_corrupt_cycle_matches_paper_code(labels: np.ndarray, classes: int, rate
 @pytest.mark.parametrize(
     ("class_map", "classes", "mapped_fraction"),
     [
-        (maps.CIFAR10, 10, 0.5),
-        (maps.CIFAR10_WITHOUT_DOG_TO_CAT, 10, 0.4),
-        (maps.FASHION_MNIST, 10, 0.6),
+        (class_maps.CIFAR10, 10, 0.5),
+        (class_maps.CIFAR10_WITHOUT_DOG_TO_CAT, 10, 0.4),
+        (class_maps.FASHION_MNIST, 10, 0.6),
         (class_maps.cifar100_blocks(), 100, 1.0),
         (class_maps.cifar100_superclasses(), 100, 1.0),
         (class_maps.cifar100_block_pairs(seed=0), 100, 0.4),
@@ -152,9 +152,9 @@ def test_asymmetric_noise_changes_mapped_classes_only(class_map: dict, classes: 
 
 
 def test_class_maps_match_their_names() -> None:
-    fine = sorted(c for group in maps.CIFAR100_SUPERCLASSES for c in group)
+    fine = sorted(c for group in class_maps.CIFAR100_SUPERCLASSES for c in group)
     assert fine == list(range(100))
-    superclass = {c: k for k, group in enumerate(maps.CIFAR100_SUPERCLASSES) for c in group}
+    superclass = {c: k for k, group in enumerate(class_maps.CIFAR100_SUPERCLASSES) for c in group}
     assert all(superclass[true] == superclass[given] for true, given in class_maps.cifar100_superclasses().items())
     inside = [true for true, given in class_maps.cifar100_blocks().items() if superclass[true] == superclass[given]]
     assert len(inside) == 6  # blocks of five are not superclasses
