@@ -22,7 +22,7 @@ from permll.functional.noise_model import (
     label_posterior,
 )
 from permll.methods._features import logits_and_features
-from permll.training.noise_estimate import NoiseEstimate, by_corrected_labels, by_likelihood, by_mixture
+from permll.training.noise_estimate import NoiseEstimate, by_corrected_labels, by_mixture, from_joint
 
 if TYPE_CHECKING:
     from permll.training.run import Run
@@ -65,14 +65,16 @@ def estimate_posterior(predictions: MeanPredictions) -> LabelPosterior:
     return LabelPosterior(noise_model, posterior(noise_model), posterior(conservative))
 
 
-def noise_estimates(predictions: MeanPredictions, posterior: Tensor, classes: tuple[str, ...]) -> list[NoiseEstimate]:
-    """Return the noise estimates of mean predictions, the default first."""
+def noise_estimates(
+    predictions: MeanPredictions, fitted: LabelPosterior, classes: tuple[str, ...]
+) -> list[NoiseEstimate]:
+    """Return the noise estimates of mean predictions, the default first: that of the noise model."""
     log_p, labels, n = predictions.log_p, predictions.labels, predictions.num_train
-    held_out = n < len(labels)
-    fitted = slice(n, None) if held_out else slice(n)
+    rows, by = (len(labels) - n, "held_out") if n < len(labels) else (n, "training")
+    assert fitted.noise_model.joint is not None
     return [
-        by_likelihood(log_p[fitted], labels[fitted], classes, "held_out" if held_out else "training"),
-        by_corrected_labels(posterior, labels, classes),
+        from_joint(fitted.noise_model.joint, fitted.noise_model.error, classes, by, rows),
+        by_corrected_labels(fitted.posterior, labels, classes),
         by_mixture(log_p[:n], labels[:n], classes),
     ]
 
@@ -94,8 +96,8 @@ def find_label_issues(
         threshold: see ``Findings``.
     """
     predictions = averager.mean()
-    noise_model, posterior, conservative = estimate_posterior(predictions)
-    estimates = noise_estimates(predictions, posterior, data.classes)
+    fitted = estimate_posterior(predictions)
+    estimates = noise_estimates(predictions, fitted, data.classes)
     corrected, _ = trainer.method.labels_and_quality(trainer.predict_logits)
     with averager.use_best_weights(trainer):
         features = _features(trainer)
@@ -109,11 +111,11 @@ def find_label_issues(
         known.ids,
         known.classes,
         labels,
-        posterior[order],
-        conservative=conservative[order],
+        fitted.posterior[order],
+        conservative=fitted.conservative[order],
         threshold=threshold,
         duplicates=duplicates,
-        metadata=_metadata(run, known, noise_model, predictions, estimates[0]),
+        metadata=_metadata(run, known, fitted.noise_model, predictions, estimates[0]),
     )
     neighbors = _neighbors(features[order], findings)
     is_corrected = torch.zeros(len(rows), dtype=torch.bool)  # held-out rows are not trained on

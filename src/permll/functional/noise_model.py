@@ -55,6 +55,7 @@ class NoiseModel(NamedTuple):
         error: its standard error from sampling.
         error_floor: ε, the minimum probability that the network is wrong.
         confusion: M (c, c) of the conservative model; None for no confusion.
+        joint: J (c, c), J[k, y] = P(class k, label y) as fitted; None for a model that was not fitted.
     """
 
     transition: Float[Tensor, "classes classes"]
@@ -63,6 +64,7 @@ class NoiseModel(NamedTuple):
     error: float
     error_floor: float = 0.0
     confusion: Float[Tensor, "classes classes"] | None = None
+    joint: Float[Tensor, "classes classes"] | None = None
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -91,9 +93,8 @@ def fit_noise_model(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor,
     """
     fit = fit_joint(log_p, labels)
     transition = smoothed_transition(fit.joint, len(labels), SMOOTHING)
-    model = NoiseModel(
-        transition, fit.temperature, noise_rate_from_joint(fit.joint), fit.error, error_floor=1 / (2 * len(labels) + 2)
-    )
+    rate, floor = noise_rate_from_joint(fit.joint), 1 / (2 * len(labels) + 2)
+    model = NoiseModel(transition, fit.temperature, rate, fit.error, error_floor=floor, joint=fit.joint)
     return model._replace(transition=_with_rate(transition, model.rate, model.shrunk_rate))
 
 

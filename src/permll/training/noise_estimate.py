@@ -109,7 +109,12 @@ def estimate_noise(
 def by_likelihood(log_p: Tensor, labels: Tensor, classes: tuple[str, ...], by: str = "held_out") -> NoiseEstimate:
     """Return the estimate under which the labels (N,) are most likely, given log probabilities (N, c)."""
     fit = fit_joint(log_p, labels)
-    return _estimate(noise_rate_from_joint(fit.joint), fit.error, fit.joint, classes, by, len(labels))
+    return from_joint(fit.joint, fit.error, classes, by, len(labels))
+
+
+def from_joint(joint: Tensor, error: float, classes: tuple[str, ...], by: str, rows: int) -> NoiseEstimate:
+    """Return the estimate of a fitted joint distribution (c, c) whose noise rate has a standard error."""
+    return _estimate(noise_rate_from_joint(joint), error, joint, classes, by, rows)
 
 
 def by_corrected_labels(class_probs: Tensor, labels: Tensor, classes: tuple[str, ...]) -> NoiseEstimate:
@@ -117,7 +122,7 @@ def by_corrected_labels(class_probs: Tensor, labels: Tensor, classes: tuple[str,
     wrong = 1 - class_probs.double().gather(1, labels[:, None])[:, 0]
     error = (wrong.std() / math.sqrt(len(wrong))).item() if len(wrong) > 1 else 1.0
     joint = joint_from_label_probs(class_probs, labels)
-    return _estimate(noise_rate_from_joint(joint), error, joint, classes, "corrected_labels", len(labels))
+    return from_joint(joint, error, classes, "corrected_labels", len(labels))
 
 
 def by_mixture(log_p: Tensor, labels: Tensor, classes: tuple[str, ...]) -> NoiseEstimate:
