@@ -132,6 +132,10 @@ def main(jobs: Path, out: Path) -> None:
             run_job(job, out, fabrics, group)
         except Exception:  # on all processes alike; the other jobs do not depend on it
             (out / f"{job['id']}-{group.rank}.error").write_text(traceback.format_exc())
+    group.barrier()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # destroying DDP's and FSDP's process groups in one process sometimes aborts in a thread of gloo
 
 
 if __name__ == "__main__":
