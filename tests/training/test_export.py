@@ -263,3 +263,13 @@ def test_export_errors_are_one_sentence(tmp_path: Path, monkeypatch: pytest.Monk
     (run.folder / "network.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"has no network.json"):
         load_predictor(run)
+
+
+def test_load_predictor_takes_a_folder(digits: tuple[Run, PreparedData], tmp_path: Path) -> None:
+    run, prepared = digits
+    inputs = prepared.train.inputs.take(torch.arange(5))
+    expected = load_predictor(run).predict(inputs)
+    for folder in (run.folder, str(run.folder)):
+        assert torch.equal(load_predictor(folder).predict(inputs), expected)
+    with pytest.raises(FileNotFoundError, match="nothing is not a run"):
+        load_predictor(tmp_path / "nothing")

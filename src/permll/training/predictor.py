@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -113,13 +114,14 @@ class Predictor:
         return outputs
 
 
-def load_predictor(run: Run, network: nn.Module | None = None) -> Predictor:
+def load_predictor(run: Run | Path | str, network: nn.Module | None = None) -> Predictor:
     """Return the networks of a run with the weights of its best epoch, if one was selected, else the newest ones.
 
     Args:
-        run: the run, finished or not.
+        run: the run or its folder, finished or not.
         network: a module of the class that was passed to ``train``, if one was; a copy of it gets the weights.
     """
+    run = run if isinstance(run, Run) else Run(run)
     card = read_model_card(run)
     state = run.checkpoints.newest()
     if state is None:
