@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 import permll
-from permll.cleaning.duplicates import conflicting_duplicates
+from permll.cleaning.similar_samples import conflicting_duplicates
 from permll.data.inputs import Images, Inputs, Table, Texts, Vectors
 
 ROWS = [0, 1, 0, 2, 1]  # rows 0 and 2 are equal, and rows 1 and 4

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permll.cleaning.neighbors import nearest_rows
+from permll.cleaning.similar_samples import nearest_rows
 
 
 @given(st.integers(2, 30), st.integers(1, 6), st.integers(1, 10), st.integers(0, 1000))

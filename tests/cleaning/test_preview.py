@@ -8,8 +8,15 @@ import pytest
 import torch
 from PIL import Image
 
-from permll.cleaning.preview import MAX_CELLS, MAX_TEXT, MAX_VALUES, SHORT_TEXT, preview_value
-from permll.cleaning.thumbnails import encode_thumbnail, to_image
+from permll.cleaning.preview import (
+    MAX_CELLS,
+    MAX_TEXT,
+    MAX_VALUES,
+    SHORT_TEXT,
+    encode_thumbnail,
+    preview_value,
+    to_image,
+)
 
 
 @pytest.mark.parametrize(

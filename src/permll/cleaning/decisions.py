@@ -143,7 +143,8 @@ class Decisions:
         if verdict not in VERDICTS:
             raise ValueError(f"unknown verdict {verdict!r}: choose from {', '.join(VERDICTS)}.")
         _check_reviewer(reviewer)
-        with self._transaction() as connection:
+        with self._connect() as connection:
+            connection.execute("BEGIN IMMEDIATE")
             newest = connection.execute("SELECT max(number) FROM entries WHERE id = ?", (id,)).fetchone()[0] or 0
             if newest != (expected or 0):
                 raise ConflictError(id, newest)
@@ -154,7 +155,8 @@ class Decisions:
         _check_reviewer(reviewer)
         if not self.path.exists():
             return None
-        with self._transaction() as connection:
+        with self._connect() as connection:
+            connection.execute("BEGIN IMMEDIATE")
             row = connection.execute(_LAST_DECISION, (reviewer,)).fetchone()
             if row is None:
                 return None
@@ -185,21 +187,10 @@ class Decisions:
                 if version == 0:
                     _create_tables(connection)
                 connection.execute("PRAGMA synchronous = FULL")  # a commit returns when it is on disk
-                yield connection
+                with connection:  # commits at the end, or rolls back after an error
+                    yield connection
         except sqlite3.Error as error:
             raise OSError(f"{self.path} cannot be used ({error}): check for a full disk or a damaged file.") from error
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Lock the file for writing; commit at the end, or roll back after an error."""
-        with self._connect() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
 
 
 def _check_reviewer(reviewer: str) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from permll._version import __version__
-from permll.cleaning.preview import preview_sample
-from permll.cleaning.thumbnails import MAX_LOSSLESS_SIDE, encode_thumbnail, to_image
+from permll.cleaning.preview import MAX_LOSSLESS_SIDE, encode_thumbnail, open_image, preview_sample
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
 from permll.report.findings_page import findings_page
@@ -46,20 +45,14 @@ def previews(findings: Findings, data: LabeledData) -> Callable[[int], dict[str,
         if at is None:
             return {"kind": "none"}
         sample = preview_sample(data.inputs, at, short=False)
-        return sample if sample["kind"] != "image" else _image(data, at)
+        return _embedded_image(open_image(data.inputs, at)) if sample["kind"] == "image" else sample
 
     return preview
 
 
-def _image(data: LabeledData, row: int) -> dict[str, Any]:
-    try:
-        image = to_image(data.inputs.get_sample(row))
-    except (OSError, ValueError, SyntaxError):  # Pillow's decoders raise all of these
-        image = None
-    return {"kind": "none"} if image is None else _thumbnail(image)
-
-
-def _thumbnail(image: "Image") -> dict[str, Any]:
+def _embedded_image(image: "Image | None") -> dict[str, Any]:
+    if image is None:
+        return {"kind": "none"}
     for side in THUMBNAIL_SIDES:
         thumbnail = encode_thumbnail(image, side)
         if len(thumbnail.content) <= MAX_THUMBNAIL_BYTES:

@@ -9,9 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from permll.cleaning.duplicates import conflicting_duplicates
-from permll.cleaning.neighbors import nearest_rows
 from permll.cleaning.prediction_averaging import MeanPredictions, PredictionAverager
+from permll.cleaning.similar_samples import conflicting_duplicates, nearest_rows
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
 from permll.functional.noise_model import (

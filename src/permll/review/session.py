@@ -8,14 +8,13 @@ from threading import Lock
 from typing import Any
 
 from permll.cleaning.decisions import ConflictError, Decision, Decisions, Verdict
-from permll.cleaning.preview import preview_sample
-from permll.cleaning.thumbnails import Thumbnail, encode_thumbnail, to_image
+from permll.cleaning.preview import Thumbnail, encode_thumbnail, open_image, preview_sample
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
 from permll.review.queue import Filter, Queue, matches
 from permll.review.state import STATES, ReviewState
-from permll.review.thumbnail_cache import SIZES, ThumbnailCache
 
+SIZES = (160, 320, 1200)  # longest sides of images in pixels: neighbors, grid, single sample
 MAX_DUPLICATES = 12  # shown of a sample
 VERBS = {"accept": "accepted", "keep": "kept", "choose": "chose", "unsure": "was not sure about"}
 
@@ -31,7 +30,7 @@ class ReviewSession:
 
     def __init__(self, findings: Findings, samples: LabeledData, decisions: Decisions) -> None:
         self.findings, self.samples, self.decisions = findings, samples, decisions
-        self.queue, self.state, self._thumbnails = Queue(findings), ReviewState(findings.ids), ThumbnailCache()
+        self.queue, self.state = Queue(findings), ReviewState(findings.ids)
         self._sample_index = {id: index for index, id in enumerate(samples.ids)}
         self._duplicates = {row: group for group in findings.duplicates for row in group}
         self._lock = Lock()
@@ -135,7 +134,7 @@ class ReviewSession:
         """Undo the latest decision of a reviewer; return its row and the decision."""
         decision = self.decisions.undo(reviewer)
         self.refresh()
-        return (None, None) if decision is None else (self.state.row(decision.id), decision)
+        return (None, None) if decision is None else (self.state.rows.get(decision.id), decision)
 
     def classes(self, query: str, limit: int = 50) -> list[str]:
         """Return class names that match a query; those that start with it first."""
@@ -152,18 +151,9 @@ class ReviewSession:
         """Return the image of a sample; None if it has none, or it cannot be read."""
         if size not in SIZES:
             raise ValueError(f"image size must be one of {', '.join(map(str, SIZES))}, got {size}.")
-        cached = self._thumbnails.get((row, size))
         index = self._sample_index.get(self.findings.ids[row])
-        if cached is not None or index is None:
-            return cached
-        try:
-            image = to_image(self.samples.inputs.get_sample(index))
-            thumbnail = None if image is None else encode_thumbnail(image, size)
-        except Exception:  # damaged images raise all kinds of errors
-            return None
-        if thumbnail is not None:
-            self._thumbnails.put((row, size), thumbnail)
-        return thumbnail
+        image = None if index is None else open_image(self.samples.inputs, index)
+        return None if image is None else encode_thumbnail(image, size)
 
     def _describe_conflict(self, row: int, conflict: ConflictError) -> str:
         """Return a sentence on the newer decision."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from permll.cleaning.decisions import Decision, Entry
+from permll.cleaning.decisions import Decision, Entry, current_decisions
 
 OPEN, DECIDED, UNSURE = 0, 1, 2
 STATES = ("open", "decided", "unsure")
@@ -18,6 +18,7 @@ class ReviewState:
         ids: N sample ids. Entries about other samples are ignored.
 
     Attributes:
+        rows: sample id -> row.
         codes: (N,) indices into ``STATES``.
         newest: (N,) number of the newest entry about each row, 0 for none.
         last_entry: number of the last entry of the log that was read.
@@ -30,7 +31,7 @@ class ReviewState:
     """
 
     def __init__(self, ids: Sequence[str]) -> None:
-        self._rows = {id: row for row, id in enumerate(ids)}
+        self.rows = {id: row for row, id in enumerate(ids)}
         self._history: dict[int, list[Entry]] = defaultdict(list)
         self.codes = np.full(len(ids), OPEN, np.uint8)
         self.newest = np.zeros(len(ids), np.int64)
@@ -40,7 +41,7 @@ class ReviewState:
         """Apply new entries of the log, in order."""
         for entry in entries:
             self.last_entry = entry.number
-            row = self._rows.get(entry.id)
+            row = self.rows.get(entry.id)
             if row is None:
                 continue
             self._history[row].append(entry)
@@ -48,15 +49,9 @@ class ReviewState:
             decision = self.decision(row)
             self.codes[row] = OPEN if decision is None else UNSURE if decision.verdict == "unsure" else DECIDED
 
-    def row(self, id: str) -> int | None:
-        """Return the row of a sample; None if it is unknown."""
-        return self._rows.get(id)
-
     def decision(self, row: int) -> Decision | None:
         """Return the newest decision of a row that was not undone; None if there is none."""
-        history = self.history(row)
-        undone = {entry.takes_back for entry in history}
-        return next((e.decision for e in reversed(history) if e.takes_back is None and e.number not in undone), None)
+        return next(iter(current_decisions(self.history(row)).values()), None)
 
     def history(self, row: int) -> list[Entry]:
         """Return all entries about a row, in order."""

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from permll.cleaning.apply.source import Source
+from permll.cleaning.preview import to_image
 from permll.cleaning.source_data import load_source
-from permll.cleaning.thumbnails import to_image
 from permll.data.decoding import FileOpener
 from permll.data.inputs import Images, Inputs, LazyImages, Table, Texts, Vectors
 from permll.training.run import Run

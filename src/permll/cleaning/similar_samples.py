@@ -1,11 +1,36 @@
-"""Nearest neighbors by cosine similarity of features."""
+"""Similar samples: exact duplicates whose labels differ, and nearest neighbors by cosine similarity of features."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from permll.data.inputs import Inputs
+from permll.data.sample_digests import sample_digests
+from permll.utils.progress_bar import progress
+
 BLOCK_SIZE = 2**26  # similarities computed at a time, 256 MB
+
+
+def conflicting_duplicates(inputs: Inputs, labels: Tensor) -> tuple[tuple[int, ...], ...]:
+    """Return groups of rows that are bitwise equal but do not have the same label, each in order.
+
+    Images in files are compared by the content of the files, other samples by their values.
+
+    Examples:
+        >>> from permll.data.inputs import Texts
+        >>> texts = Texts(("good", "bad", "good", "bad"))
+        >>> conflicting_duplicates(texts, torch.tensor([1, 0, 0, 0]))
+        ((0, 2),)
+    """
+    groups = defaultdict(list)
+    with progress("finding duplicates", len(inputs)) as advance:
+        for row, digest in enumerate(sample_digests(inputs)):
+            groups[digest].append(row)
+            advance(1)
+    repeated = (tuple(rows) for rows in groups.values() if len(rows) > 1)
+    return tuple(rows for rows in repeated if len(set(labels[list(rows)].tolist())) > 1)
 
 
 def nearest_rows(features: Tensor, rows: Sequence[int] | Tensor, count: int) -> Tensor:
