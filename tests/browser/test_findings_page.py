@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from permll.cleaning.html_report import make_report
-from permll.cleaning.source_data import load_source
+from permll.cleaning.source import load_source
 from permll.findings import Findings
 from tests.helpers.browser import DESKTOP, FIND_LOW_CONTRAST, PHONE
 from tests.helpers.findings_data import make_findings, write_findings_page

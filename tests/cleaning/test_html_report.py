@@ -13,7 +13,7 @@ from PIL import Image
 
 import permll
 from permll.cleaning.html_report import MAX_THUMBNAIL_BYTES, make_report, previews
-from permll.cleaning.source_data import load_source
+from permll.cleaning.source import load_source
 from permll.cli.main import main
 from permll.data.dataset import LabeledData
 from permll.data.inputs import LazyImages

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 import permll
-from permll.cleaning.source_data import load_source
+from permll.cleaning.source import load_source
 from permll.findings import Findings
 from permll.training.recipe_files import load_recipe
 from permll.training.run import Run

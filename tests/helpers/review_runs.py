@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.source_data import load_source
+from permll.cleaning.source import load_source
 from permll.data.loading import load
 from permll.findings import Findings
 from permll.review.session import ReviewSession

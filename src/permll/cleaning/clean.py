@@ -9,7 +9,7 @@ from permll.cleaning.auto_config import adapt_recipe, adapt_recipe_like
 from permll.cleaning.html_report import make_report
 from permll.cleaning.label_issues import find_label_issues
 from permll.cleaning.prediction_averaging import AveragePredictions
-from permll.cleaning.source_data import load_source
+from permll.cleaning.source import load_source
 from permll.data.dataset import LabeledData
 from permll.data.loading import load
 from permll.data.readers.options import ReadKeywords, check_keywords

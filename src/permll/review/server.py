@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from permll.cleaning.decisions import Decisions
-from permll.cleaning.source_data import load_source
+from permll.cleaning.source import load_source
 from permll.findings import Findings
 from permll.training.run import Run
 

@@ -1,9 +1,11 @@
 """Atomic file writes: a reader sees the old file or the new one, never a part of it."""
 
+import csv
+import io
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -47,6 +49,18 @@ def atomic_write_text(path: Path, content: str) -> None:
     """Write a UTF-8 text file with ``atomic_write``."""
     with atomic_write(path) as file:
         file.write(content.encode())
+
+
+def to_csv(rows: Iterable[Iterable[object]]) -> str:
+    r"""Return rows as the text of a CSV file.
+
+    Examples:
+        >>> to_csv([("id", "text"), (1, "one, two")])
+        'id,text\n1,"one, two"\n'
+    """
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows(rows)
+    return file.getvalue()
 
 
 def is_partial(path: Path) -> bool:

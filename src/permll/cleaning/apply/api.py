@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from permll.cleaning.apply.array_writer import write_npy, write_npz, write_safetensors
+from permll.cleaning.apply.binary_writers import write_npy, write_npz, write_parquet, write_safetensors
 from permll.cleaning.apply.corrections import (
     DEFAULT_MIN_PROBABILITY,
     Correction,
@@ -22,13 +22,11 @@ from permll.cleaning.apply.image_folder_writer import (
     write_image_folder,
     write_image_list,
 )
-from permll.cleaning.apply.label_columns import Changes
-from permll.cleaning.apply.label_list_writer import write_id_list
+from permll.cleaning.apply.label_columns import Changes, write_label_list
 from permll.cleaning.apply.next_steps import train_commands
 from permll.cleaning.apply.output_path import atomic_output, changes_path, check_output_path
-from permll.cleaning.apply.parquet_writer import write_parquet
-from permll.cleaning.apply.source import Source, open_source
 from permll.cleaning.decisions import Decisions
+from permll.cleaning.source import Source, open_source
 from permll.data.readers.raw_data import pluralize
 from permll.findings import Findings
 from permll.training.run import Run
@@ -167,7 +165,7 @@ def _write(planned: Plan, out: Path, parent: Path, images: ImageOutput) -> int:
     """Write the data set; return the number of images that were copied instead of linked."""
     source = planned.source
     if source is None:
-        write_id_list(planned.findings, planned.corrections, out)
+        _write_id_list(planned, out)
         return 0
     classes: dict[int, str] = {}
     sources = ["given"] * len(source.raw.ids)
@@ -184,6 +182,16 @@ def _write(planned: Plan, out: Path, parent: Path, images: ImageOutput) -> int:
     else:
         return write_image_folder(source, changes, out, parent, images)
     return 0
+
+
+def _write_id_list(planned: Plan, out: Path) -> None:
+    """Write the labels of all samples by id, for data that are not in a file."""
+    findings = planned.findings
+    given = [findings.classes[k] for k in findings.given_labels.tolist()]
+    rows = [(name, label, label, "given") for name, label in zip(findings.ids, given, strict=True)]
+    for correction in planned.corrections:
+        rows[correction.row] = (correction.id, correction.after, correction.before, correction.source)
+    write_label_list(out, "id", rows)
 
 
 def _suffix(source: Source | None, images: ImageOutput) -> str:

@@ -1,7 +1,5 @@
 """Label corrections: review decisions and, with ``auto``, proposals of high probability."""
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple, get_args
@@ -10,6 +8,7 @@ import numpy as np
 
 from permll.cleaning.decisions import Decision
 from permll.findings import Findings
+from permll.utils.files import to_csv
 from permll.utils.messages import format_list
 
 DEFAULT_MIN_PROBABILITY = 0.95
@@ -21,7 +20,6 @@ _VERDICT_SOURCES: Mapping[str, LabelSource] = {
     "choose": "chosen",
     "unsure": "unsure",
 }
-_CSV_COLUMNS = ("id", "before", "after", "source", "probability", "reviewer", "at")
 
 
 class Correction(NamedTuple):
@@ -106,14 +104,12 @@ def count_changes(corrections: Iterable[Correction]) -> dict[tuple[str, str], in
 
 def changes_csv(corrections: Iterable[Correction]) -> str:
     """Return the labels that change as CSV."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(_CSV_COLUMNS)
-    for correction in corrections:
-        if correction.is_change:
-            probability = "" if correction.probability is None else f"{correction.probability:.6g}"
-            writer.writerow(correction._replace(probability=probability)[1:])  # type: ignore[arg-type]
-    return file.getvalue()
+    rows = (
+        (c.id, c.before, c.after, c.source, "" if c.probability is None else f"{c.probability:.6g}", c.reviewer, c.at)
+        for c in corrections
+        if c.is_change
+    )
+    return to_csv([Correction._fields[1:], *rows])
 
 
 def _correction(findings: Findings, row: int, decision: Decision | None) -> Correction:

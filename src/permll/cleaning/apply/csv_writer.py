@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from permll.cleaning.apply.label_columns import SOURCE, Changes, label_columns
-from permll.cleaning.apply.source import Source
+from permll.cleaning.source import Source
 
 _BOM = b"\xef\xbb\xbf"
 

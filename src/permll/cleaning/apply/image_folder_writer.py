@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal, get_args
 
-from permll.cleaning.apply.label_columns import Changes
-from permll.cleaning.apply.label_list_writer import write_label_list
-from permll.cleaning.apply.source import Source
+from permll.cleaning.apply.label_columns import Changes, write_label_list
+from permll.cleaning.source import Source
 
 ImageOutput = Literal["link", "copy", "hardlink", "csv"]
 IMAGE_OUTPUTS: tuple[ImageOutput, ...] = get_args(ImageOutput)

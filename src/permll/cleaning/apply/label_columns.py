@@ -1,12 +1,14 @@
 """Label columns of a corrected data set: the label, ``label_original`` and ``label_source``."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from permll.cleaning.apply.corrections import LABEL_SOURCES
-from permll.cleaning.apply.source import Source
+from permll.cleaning.source import Source
 from permll.data.readers.feature_columns import APPLY_COLUMNS
+from permll.utils.files import to_csv
 from permll.utils.messages import format_list
 
 Value = TypeVar("Value")
@@ -64,6 +66,11 @@ def label_columns(
         originals = [original if word else label for label, original, word in first]
         sources = [old if now == "given" and old else now for now, old in zip(sources, previous, strict=True)]
     return {source.label_column or LABEL: new, ORIGINAL: originals, SOURCE: sources}
+
+
+def write_label_list(out: Path, key: str, rows: Iterable[tuple[str, str, str, str]]) -> None:
+    """Write a CSV file of all samples: their id or path, named ``key``, and the three label columns."""
+    out.write_text(to_csv([(key, LABEL, ORIGINAL, SOURCE), *rows]), encoding="utf-8", newline="")
 
 
 def values_by_class(row_classes: Mapping[int, str], labels: Sequence[Value]) -> dict[str, Value]:

@@ -3,29 +3,32 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 from xml.etree import ElementTree
 
-from permll.cleaning.apply.export_samples import ExportSamples, SampleKind
 from permll.findings import Finding
 
+SampleKind = Literal["path", "pixels", "text", "row", "none"]  # of an image, a data URI, a text, a table row
 CONTROL, OBJECT = "label", "sample"  # names in tasks and configuration
 _FIELDS = {"path": "image", "pixels": "image", "text": "text", "row": "row", "none": "id"}
 _TAGS = {"image": "Image", "text": "Text", "row": "Table", "id": "Text"}
 
 
-def make_tasks(findings: Sequence[Finding], samples: ExportSamples, root: Path | None) -> list[dict[str, Any]]:
+def make_tasks(
+    findings: Sequence[Finding], kind: SampleKind, samples: Sequence[Any], root: Path | None
+) -> list[dict[str, Any]]:
     """Return one task for each finding, as JSON values.
 
     Args:
         findings: the labels to review.
-        samples: of the findings.
+        kind: of the samples.
+        samples: of the findings, in their order.
         root: document root of Label Studio; None if samples are not image paths.
 
     Examples:
         >>> finding = Finding("a", "ham", "spam", 0.9, 0.1, 0.9, 1, True, "")
-        >>> task = make_tasks([finding], ExportSamples("text", {"a": "win now"}), None)[0]
+        >>> task = make_tasks([finding], "text", ["win now"], None)[0]
         >>> task["data"]["text"], task["predictions"][0]["result"][0]["value"]
         ('win now', {'choices': ['spam']})
     """
@@ -34,7 +37,7 @@ def make_tasks(findings: Sequence[Finding], samples: ExportSamples, root: Path |
             "data": {
                 **finding._asdict(),
                 "note": f"Given: {finding.given_label}",
-                **_sample_field(samples, finding.id, root),
+                **_sample_field(kind, sample, root),
             },
             "predictions": [
                 {
@@ -51,7 +54,7 @@ def make_tasks(findings: Sequence[Finding], samples: ExportSamples, root: Path |
                 }
             ],
         }
-        for finding in findings
+        for finding, sample in zip(findings, samples, strict=True)
     ]
 
 
@@ -80,11 +83,8 @@ def labeling_config(classes: Sequence[str], kind: SampleKind) -> str:
     return ElementTree.tostring(view, encoding="unicode")
 
 
-def _sample_field(samples: ExportSamples, name: str, root: Path | None) -> dict[str, Any]:
-    if samples.kind == "none":
-        return {}
-    value = samples.values[name]
+def _sample_field(kind: SampleKind, sample: Any, root: Path | None) -> dict[str, Any]:
     if root is not None:
-        relative = Path(os.path.relpath(Path(value).absolute(), root)).as_posix()
-        value = f"/data/local-files/?d={quote(relative)}"
-    return {_FIELDS[samples.kind]: value}
+        relative = Path(os.path.relpath(Path(sample).absolute(), root)).as_posix()
+        sample = f"/data/local-files/?d={quote(relative)}"
+    return {} if kind == "none" else {_FIELDS[kind]: sample}

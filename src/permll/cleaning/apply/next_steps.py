@@ -6,7 +6,7 @@ from pathlib import Path
 
 from permll.cleaning.apply.image_folder_writer import PATH_COLUMN, ImageOutput
 from permll.cleaning.apply.label_columns import LABEL
-from permll.cleaning.apply.source import Source
+from permll.cleaning.source import Source
 from permll.training.recipe import DataSection
 
 _DROPPED_OPTIONS = ("label", "labels", "split", "ids")

@@ -1,24 +1,28 @@
 """``export``: label issues for Label Studio or a spreadsheet."""
 
-import csv
+import base64
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from permll.cleaning.apply.export_samples import ExportSamples, load_samples
-from permll.cleaning.apply.label_studio import labeling_config, make_tasks
+from permll.cleaning.apply.label_studio import SampleKind, labeling_config, make_tasks
 from permll.cleaning.apply.output_path import atomic_output, check_output_path
-from permll.cleaning.apply.source import Source, open_source
 from permll.cleaning.decisions import Decision, Decisions
+from permll.cleaning.preview import to_image
+from permll.cleaning.source import Source, load_source, open_source
+from permll.data.decoding import FileOpener
+from permll.data.inputs import Images, Inputs, LazyImages, Table, Texts, Vectors
 from permll.findings import Finding, Findings
 from permll.training.run import Run
+from permll.utils.files import to_csv
 
 ExportFormat = Literal["label-studio", "csv"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
+MAX_VECTOR_LENGTH = 50  # longer vectors are not exported
 
 
 @dataclass(frozen=True)
@@ -58,24 +62,25 @@ def export(run: Run | Path | str, out: Path | str, format: ExportFormat, limit: 
     selected = _select(findings, Decisions(run.folder).current(), limit)
     if not selected:
         raise ValueError(f"{run.folder} has no label issues without a decision: there is nothing to export.")
-    samples = load_samples(run, source, [finding.id for finding in selected])
+    kind, samples = _load_samples(run, source, [finding.id for finding in selected])
     if config_path is None:
         with atomic_output(out) as partial:
-            partial.write_text(_to_csv(selected, samples), encoding="utf-8", newline="")
+            partial.write_text(_to_csv(selected, kind, samples), encoding="utf-8", newline="")
         return ExportResult(out, len(selected))
     notes: tuple[str, ...] = ()
     root = None
-    if samples.kind == "path":
-        folder = _image_folder(source, samples).absolute()
-        root = folder.parent  # Label Studio serves files from folders below its document root only
+    if kind == "path":
+        folder = source.path if source is not None and source.is_folder else _common_folder(samples)
+        root = folder.absolute().parent  # Label Studio serves files from folders below its document root only
         notes = (
             "To show the images, start Label Studio with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
-            f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={root}, and add {folder} as local storage of the project.",
+            f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={root}, and add {folder.absolute()} as local storage of the "
+            "project.",
         )
-    tasks = json.dumps(make_tasks(selected, samples, root), indent=1, ensure_ascii=False, default=str)
+    tasks = json.dumps(make_tasks(selected, kind, samples, root), indent=1, ensure_ascii=False, default=str)
     with atomic_output(out) as partial, atomic_output(config_path) as partial_config:
         partial.write_text(tasks + "\n", encoding="utf-8")
-        partial_config.write_text(labeling_config(findings.classes, samples.kind) + "\n", encoding="utf-8")
+        partial_config.write_text(labeling_config(findings.classes, kind) + "\n", encoding="utf-8")
     return ExportResult(out, len(selected), config_path, notes)
 
 
@@ -88,23 +93,61 @@ def _select(findings: Findings, decisions: Mapping[str, Decision], limit: int | 
     return [findings[row] for row in rows[:limit]]
 
 
-def _image_folder(source: Source | None, samples: ExportSamples) -> Path:
-    if source is not None and source.is_folder:
-        return source.path
-    return Path(os.path.commonpath([Path(path).absolute().parent for path in samples.values.values()]))
+def _load_samples(run: Run, source: Source | None, ids: Sequence[str]) -> tuple[SampleKind, list[Any]]:
+    """Return the kind of samples and those with these ids, in a form that other programs show."""
+    if source is not None:
+        inputs, rows = source.raw.inputs, source.rows
+    elif run.recipe.data.source:
+        data = load_source(run)
+        inputs, rows = data.inputs, {name: row for row, name in enumerate(data.ids)}
+    else:
+        return "none", [None] * len(ids)
+    kind, read = _reader(inputs)
+    if kind == "row" and source is not None and source.suffix in (".csv", ".tsv", ".parquet"):
+        frame = _read_table(source)
+        return kind, [frame.row(rows[name], named=True) for name in ids]
+    return kind, [read(rows[name]) for name in ids]
 
 
-def _to_csv(findings: Sequence[Finding], samples: ExportSamples) -> str:
+def _reader(inputs: Inputs) -> tuple[SampleKind, Callable[[int], Any]]:
+    """Return the kind of samples, and row -> sample."""
+    if isinstance(inputs, LazyImages) and isinstance(inputs.open, FileOpener):
+        folder, names, positions = Path(inputs.open.root), inputs.open.names, inputs.rows
+        return "path", lambda row: str(folder / names[int(positions[row])])
+    if isinstance(inputs, Images | LazyImages):
+        return "pixels", lambda row: _data_uri(inputs.get_sample(row))
+    if isinstance(inputs, Texts | Table):
+        return "text" if isinstance(inputs, Texts) else "row", inputs.get_sample
+    if isinstance(inputs, Vectors) and inputs.values.shape[1] <= MAX_VECTOR_LENGTH:
+        return "row", lambda row: {str(k): value for k, value in enumerate(inputs.values[row].tolist())}
+    return "none", lambda row: None  # noqa: ARG005
+
+
+def _data_uri(pixels: Any) -> str:
+    image = to_image(pixels)
+    assert image is not None
+    file = io.BytesIO()
+    image.save(file, "png")
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _read_table(source: Source) -> Any:
+    """Return all columns of a table, including those that were not trained on."""
+    from permll.data.readers.csv_reader import read_csv
+    from permll.data.readers.tables import read_parquet
+
+    return read_parquet(source.path) if source.suffix == ".parquet" else read_csv(source.path).frame
+
+
+def _common_folder(paths: Sequence[str]) -> Path:
+    return Path(os.path.commonpath([Path(path).absolute().parent for path in paths]))
+
+
+def _to_csv(findings: Sequence[Finding], kind: SampleKind, samples: Sequence[Any]) -> str:
     """Return findings as CSV with their samples: the columns of a table, or one column of paths or texts."""
+    if kind != "row":
+        samples = [{kind: sample} if kind in ("path", "text") else {} for sample in samples]
     fields = Finding._fields
-    names = list(samples.values[findings[0].id]) if samples.kind == "row" else [samples.kind]
-    if samples.kind in ("pixels", "none"):
-        names = []
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow([*fields, *(f"data_{name}" if name in fields else name for name in names)])
-    for finding in findings:
-        value = samples.values[finding.id]
-        cells = list(value.values()) if samples.kind == "row" else [value] * len(names)
-        writer.writerow([*finding, *cells])
-    return file.getvalue()
+    names = [f"data_{name}" if name in fields else name for name in samples[0]]
+    rows = ((*finding, *sample.values()) for finding, sample in zip(findings, samples, strict=True))
+    return to_csv([(*fields, *names), *rows])

@@ -1,4 +1,4 @@
-"""NumPy and safetensors files with new labels; other arrays are preserved, and nothing is pickled."""
+"""Parquet, NumPy and safetensors files with new labels; other columns and arrays are preserved, nothing is pickled."""
 
 import shutil
 import zipfile
@@ -10,9 +10,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from permll.cleaning.apply.corrections import LABEL_SOURCES
-from permll.cleaning.apply.label_columns import SOURCE, Changes, label_columns
-from permll.cleaning.apply.source import Source
+from permll.cleaning.apply.label_columns import LABEL, ORIGINAL, SOURCE, Changes, label_columns
+from permll.cleaning.source import Source
 from permll.data.readers.arrays import FEATURE_NAMES, open_arrays
+from permll.data.readers.tables import read_parquet
+
+
+def write_parquet(source: Source, changes: Changes, out: Path) -> None:
+    """Write the table with new labels and history columns; file metadata are preserved."""
+    import polars as pl
+
+    frame = read_parquet(source.path)
+    columns = label_columns(
+        source,
+        changes,
+        frame.columns,
+        lambda name: frame[name].to_list(),
+        to_text=lambda word: "" if word is None else str(word),
+    )
+    name = source.label_column or LABEL
+    dtype = pl.Series(source.labels).dtype if source.label_column is None else frame.schema[name]
+    types: dict[str, Any] = {name: dtype, ORIGINAL: frame.schema.get(ORIGINAL, dtype), SOURCE: pl.String}
+    frame = frame.with_columns(pl.Series(name, values, dtype=types[name]) for name, values in columns.items())
+    metadata = pl.read_parquet_metadata(source.path)
+    frame.write_parquet(out, metadata={key: value for key, value in metadata.items() if key != "ARROW:schema"})
 
 
 def write_npz(source: Source, changes: Changes, out: Path) -> None:

@@ -1,4 +1,4 @@
-"""The source of a run, row by row, checked against the findings about it."""
+"""The source of a run: its samples read again, or all rows of its file or folder, checked against the findings."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -8,14 +8,16 @@ from typing import Any
 
 import torch
 
-from permll.cleaning.source_data import source_path
+from permll.data.dataset import LabeledData
 from permll.data.decoding import find_unreadable
 from permll.data.inputs import LazyImages, Texts
+from permll.data.loading import load
 from permll.data.readers.arrays import open_arrays
 from permll.data.readers.assemble import assemble, to_list
 from permll.data.readers.options import ReadOptions, parse_options
 from permll.data.readers.raw_data import RawData
 from permll.data.readers.read import read_raw
+from permll.data.registry import DATASETS
 from permll.findings import Findings
 from permll.training.run import Run
 from permll.utils.messages import format_list
@@ -66,9 +68,20 @@ class Source:
         return to_list(self.raw.values if self.options.labels is None else self.options.labels)
 
 
+def load_source(run: Run) -> LabeledData:
+    """Return all samples of a run's source; texts and tables are not encoded, and labels are those of the source."""
+    section = run.recipe.data
+    if not section.source:
+        raise ValueError(
+            f"{run.folder} was trained on data in memory, which it does not store: clean a file or a folder instead."
+        )
+    _source_path(run)
+    return load(section.source, root=section.root, **section.options)
+
+
 def open_source(run: Run, findings: Findings) -> Source | None:
     """Return the source of a run; None for built-in sets and data in memory. A source that changed is refused."""
-    section, path = run.recipe.data, source_path(run)
+    section, path = run.recipe.data, _source_path(run)
     if path is None:
         return None
     if section.noise:
@@ -82,6 +95,22 @@ def open_source(run: Run, findings: Findings) -> Source | None:
         raise ValueError(f"{path} can no longer be read as in {run.folder}: {error}") from None
     known = None if section.train is not None else set(run.labels.by_id())
     return _check_unchanged(source, findings, run.folder, known)
+
+
+def _source_path(run: Run) -> Path | None:
+    """Return the file or folder that a run was trained on; None for built-in sets and data in memory."""
+    source = run.recipe.data.source
+    if not source or source in DATASETS:
+        return None
+    path = Path(source).expanduser()
+    split = run.recipe.data.options.get("split")
+    path = path if split is None else path / str(split)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"{path}, the source of {run.folder}, does not exist: restore it, or run permll from the same folder as "
+            "before."
+        )
+    return path
 
 
 def _read(path: Path, options: Mapping[str, Any]) -> Source:
