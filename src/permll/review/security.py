@@ -7,13 +7,12 @@ this machine (which prevents DNS rebinding), and must come from the review's own
 import hmac
 import ipaddress
 import socket
-from http.cookies import CookieError, SimpleCookie
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 SAFE_METHODS = ("GET", "HEAD")
@@ -61,13 +60,13 @@ def is_allowed_host(host: str, bound: str) -> bool:
     name = host_name(host)
     if name in (*LOOPBACK_NAMES, bound.casefold()):
         return bool(name)
-    if not _is_unspecified(bound):
+    if not _is_ip_address(bound) or not ipaddress.ip_address(bound).is_unspecified:
         return False
     machine = socket.gethostname().casefold()
     return _is_ip_address(name) or name in (machine, f"{machine}.local")
 
 
-class LocalOnlyMiddleware:
+class LocalOnlyMiddleware(BaseHTTPMiddleware):
     """Rejects requests without the token or from another origin, and adds security headers to all responses.
 
     Args:
@@ -78,81 +77,52 @@ class LocalOnlyMiddleware:
     """
 
     def __init__(self, app: ASGIApp, *, token: str, host: str, cookie: str) -> None:
-        self.app, self.token, self.host, self.cookie = app, token, host, cookie
+        super().__init__(app)
+        self.token, self.host, self.cookie = token, host, cookie
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
         """Reject a request, or pass it on."""
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
-        if scope["type"] != "http":
-            return  # websockets are not supported; the server closes them
+        response = self._rejection(request) or await call_next(request)
+        if self._is_token(_token_in_url(request)):  # the page removes the token from the address bar
+            response.headers.append("Set-Cookie", f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/")
+        response.headers.update(SECURITY_HEADERS)
+        response.headers.setdefault("Cache-Control", "no-store")
+        return response
 
-        is_first = self._is_token(_token_in_url(scope))
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                if is_first:  # the page removes the token from the address bar
-                    headers.append("Set-Cookie", f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/")
-                for name, value in SECURITY_HEADERS.items():
-                    headers[name] = value
-                headers.setdefault("Cache-Control", "no-store")
-            await send(message)
-
-        await (self._rejection(scope) or self.app)(scope, receive, send_with_headers)
-
-    def _rejection(self, scope: Scope) -> Response | None:
+    def _rejection(self, request: Request) -> Response | None:
         """Return the response to a forbidden request; None for an allowed one."""
-        headers = Headers(scope=scope)
-        hosts = headers.getlist("host")
+        hosts = request.headers.getlist("host")
         if len(hosts) != 1 or not is_allowed_host(hosts[0], self.host):
             return PlainTextResponse(WRONG_HOST, 421)
-        if not self._has_token(scope, headers):
+        tokens = (request.cookies.get(self.cookie, ""), _token_in_url(request))
+        if not any(map(self._is_token, tokens)):
             return PlainTextResponse(MISSING_TOKEN, 403)
-        if not _is_same_origin(scope, headers):
+        if not _is_same_origin(request):
             return JSONResponse({"message": CROSS_ORIGIN}, 403)
-        content_type = headers.get("content-type", "").split(";")[0].strip()
-        if scope["method"] not in SAFE_METHODS and content_type != "application/json":
+        content_type = request.headers.get("content-type", "").split(";")[0].strip()
+        if request.method not in SAFE_METHODS and content_type != "application/json":
             return JSONResponse({"message": NOT_JSON}, 415)
         return None
-
-    def _has_token(self, scope: Scope, headers: Headers) -> bool:
-        """Return whether the token is in a cookie, or in the URL of the first page."""
-        tokens = [_read_cookie(text, self.cookie) for text in headers.getlist("cookie")]
-        return any(self._is_token(token) for token in [*tokens, _token_in_url(scope)])
 
     def _is_token(self, token: str) -> bool:
         """Compare in constant time."""
         return hmac.compare_digest(token.encode("utf-8", "surrogatepass"), self.token.encode())
 
 
-def _token_in_url(scope: Scope) -> str:
-    if scope["path"] != "/" or scope["method"] != "GET":
-        return ""
-    values = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])
-    return values[0] if len(values) == 1 else ""
+def _token_in_url(request: Request) -> str:
+    """Return the token in the URL of the first page; other URLs cannot carry it."""
+    tokens = request.query_params.getlist("token")
+    return tokens[0] if request.scope["path"] == "/" and request.method == "GET" and len(tokens) == 1 else ""
 
 
-def _read_cookie(text: str, name: str) -> str:
-    try:
-        cookie: Any = SimpleCookie(text).get(name)
-    except CookieError:
-        return ""
-    return cookie.value if cookie is not None else ""
-
-
-def _is_same_origin(scope: Scope, headers: Headers) -> bool:
+def _is_same_origin(request: Request) -> bool:
     """Return whether a request comes from the review's own page; the page itself may be opened from anywhere."""
-    site = headers.get("sec-fetch-site", "same-origin")
-    if scope["method"] in SAFE_METHODS:
-        return site in ("same-origin", "none") or (scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate")
-    origin = headers.get("origin", "")
+    headers, site = request.headers, request.headers.get("sec-fetch-site", "same-origin")
+    if request.method in SAFE_METHODS:
+        is_page = request.scope["path"] == "/" and headers.get("sec-fetch-mode") == "navigate"
+        return site in ("same-origin", "none") or is_page
     allowed = [f"{scheme}://{headers['host']}".casefold() for scheme in ("http", "https")]  # https behind a proxy
-    return site == "same-origin" and origin.casefold() in allowed
-
-
-def _is_unspecified(host: str) -> bool:
-    return _is_ip_address(host) and ipaddress.ip_address(host).is_unspecified
+    return site == "same-origin" and headers.get("origin", "").casefold() in allowed
 
 
 def _is_ip_address(host: str) -> bool:
