@@ -5,11 +5,9 @@ class, the proposal is the most probable class, and a label is an issue if the t
 threshold. The number of issues, their order and their proposals are therefore consistent.
 """
 
-import csv
-import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from permll.utils.files import atomic_write, atomic_write_text
+from permll.utils.files import atomic_write, atomic_write_text, to_csv
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -227,13 +225,12 @@ class Findings:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         with atomic_write(folder / ARRAYS_FILE) as file:
-            arrays = {name: getattr(self, name) for name in _ARRAYS}
-            np.savez_compressed(file, ids=np.array(self.ids), classes=np.array(self.classes), **arrays)
+            np.savez_compressed(file, **{name: np.asarray(getattr(self, name)) for name in self._array_fields()})
         self._save_json(folder, complete=False)
         with atomic_write(folder / CSV_FILE) as file:
-            file.write((",".join(Finding._fields) + "\n").encode())
+            file.write(to_csv([Finding._fields]).encode())
             for rows in np.array_split(self.order, len(self) // ROWS_PER_WRITE + 1):
-                file.write(_to_csv(self._rows(rows)).encode())
+                file.write(to_csv(self._rows(rows)).encode())
         if find_spec("polars") is None:
             (folder / PARQUET_FILE).unlink(missing_ok=True)  # it would hold older findings
         else:
@@ -250,12 +247,16 @@ class Findings:
         if not (folder / JSON_FILE).is_file() or not (folder / ARRAYS_FILE).is_file():
             raise FileNotFoundError(f"{folder} has no findings: permll clean DATA --out {folder} makes them.")
         with np.load(folder / ARRAYS_FILE, allow_pickle=False) as saved:
-            arrays = {name: saved[name] for name in _ARRAYS}
-            ids, classes = tuple(saved["ids"].tolist()), tuple(saved["classes"].tolist())
+            ids, classes, *arrays = (saved[name] for name in cls._array_fields())
         content = json.loads((folder / JSON_FILE).read_text())
         duplicates = tuple(map(tuple, content["duplicates"]))
-        threshold, metadata = content["threshold"], content["metadata"]
-        return cls(ids, classes, **arrays, threshold=threshold, duplicates=duplicates, metadata=metadata)
+        names = tuple(ids.tolist()), tuple(classes.tolist())
+        return cls(*names, *arrays, content["threshold"], duplicates, content["metadata"])
+
+    @classmethod
+    def _array_fields(cls) -> list[str]:
+        """Return the names of the fields in ``findings.npz``, in order; the others are in ``findings.json``."""
+        return [field.name for field in fields(cls) if field.name not in ("threshold", "duplicates", "metadata")]
 
     def _save_json(self, folder: Path, *, complete: bool) -> None:
         content = {
@@ -286,24 +287,7 @@ class Findings:
         )
 
 
-_ARRAYS = (
-    "given_labels",
-    "top_classes",
-    "top_probs",
-    "label_quality",
-    "conservative_confidence",
-    "reasons",
-    "neighbors",
-)
-
-
 def is_complete(folder: Path | str) -> bool:
     """Return whether a folder holds findings and all their files were written."""
     path = Path(folder) / JSON_FILE
     return path.is_file() and bool(json.loads(path.read_text()).get("complete"))
-
-
-def _to_csv(findings: Iterator[Finding]) -> str:
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(findings)
-    return file.getvalue()

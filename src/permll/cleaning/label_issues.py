@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from permll.cleaning.prediction_averaging import MeanPredictions, PredictionAverager
+from permll.cleaning.prediction_averaging import PredictionAverager
 from permll.cleaning.similar_samples import conflicting_duplicates, nearest_rows
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
@@ -39,36 +39,31 @@ class LabelPosterior(NamedTuple):
     conservative: Tensor
 
 
-def estimate_posterior(predictions: MeanPredictions) -> LabelPosterior:
+def estimate_posterior(averager: PredictionAverager) -> LabelPosterior:
     """Return the posterior of the true class of N samples.
 
     Without held-out rows the noise model is fitted on the training rows, and no label bias is corrected.
     """
-    log_p, labels = predictions.log_p, predictions.labels
-    train, held_out = slice(predictions.num_train), slice(predictions.num_train, None)
-    fitted = held_out if predictions.num_train < len(labels) else train
+    log_p, labels, n = averager.log_p, averager.labels, averager.num_train
+    fitted = averager.rows_of_noise_model
     noise_model = fit_noise_model(log_p[fitted], labels[fitted])
 
     def posterior(model: NoiseModel) -> Tensor:
-        if fitted is train:
+        if n == len(labels):
             return label_posterior(log_p, labels, model)
-        bias = fit_label_bias(log_p[train], labels[train], model)
-        return torch.cat(
-            [
-                label_posterior(log_p[train], labels[train], model, bias),
-                label_posterior(log_p[held_out], labels[held_out], model),
-            ]
-        )
+        bias = fit_label_bias(log_p[:n], labels[:n], model)
+        train = label_posterior(log_p[:n], labels[:n], model, bias)
+        return torch.cat([train, label_posterior(log_p[n:], labels[n:], model)])
 
     conservative = conservative_noise_model(noise_model, log_p[fitted], labels[fitted])
     return LabelPosterior(noise_model, posterior(noise_model), posterior(conservative))
 
 
 def noise_estimates(
-    predictions: MeanPredictions, fitted: LabelPosterior, classes: tuple[str, ...]
+    averager: PredictionAverager, fitted: LabelPosterior, classes: tuple[str, ...]
 ) -> list[NoiseEstimate]:
     """Return the noise estimates of mean predictions, the default first: that of the noise model."""
-    log_p, labels, n = predictions.log_p, predictions.labels, predictions.num_train
+    log_p, labels, n = averager.log_p, averager.labels, averager.num_train
     rows, by = (len(labels) - n, "held_out") if n < len(labels) else (n, "training")
     assert fitted.noise_model.joint is not None
     return [
@@ -94,17 +89,16 @@ def find_label_issues(
         data: all samples as they were read, in any order.
         threshold: see ``Findings``.
     """
-    predictions = averager.mean()
-    fitted = estimate_posterior(predictions)
-    estimates = noise_estimates(predictions, fitted, data.classes)
+    fitted = estimate_posterior(averager)
+    estimates = noise_estimates(averager, fitted, data.classes)
     corrected, _ = trainer.method.labels_and_quality(trainer.predict_logits)
     with averager.use_best_weights(trainer):
         features = _features(trainer)
     position = {name: row for row, name in enumerate(data.ids)}
-    rows = torch.tensor([position[name] for name in predictions.ids])
+    rows = torch.tensor([position[name] for name in averager.ids])
     order = rows.argsort()  # of the predictions, in the order of the data
     known = data.take(rows[order])
-    labels = predictions.labels[order]
+    labels = averager.labels[order]
     duplicates = conflicting_duplicates(known.inputs, labels)
     findings = Findings.from_posterior(
         known.ids,
@@ -114,12 +108,12 @@ def find_label_issues(
         conservative=fitted.conservative[order],
         threshold=threshold,
         duplicates=duplicates,
-        metadata=_metadata(run, known, fitted.noise_model, predictions, estimates[0]),
+        metadata=_metadata(run, known, fitted.noise_model, averager, estimates[0]),
     )
     neighbors = _neighbors(features[order], findings)
     is_corrected = torch.zeros(len(rows), dtype=torch.bool)  # held-out rows are not trained on
-    is_corrected[: predictions.num_train] = corrected.cpu().argmax(1) != trainer.data.labels
-    reasons = _reasons(is_corrected[order], predictions.log_p[order], labels, neighbors, duplicates)
+    is_corrected[: averager.num_train] = corrected.cpu().argmax(1) != trainer.data.labels
+    reasons = _reasons(is_corrected[order], averager.log_p[order], labels, neighbors, duplicates)
     return replace(findings, reasons=reasons, neighbors=neighbors), estimates
 
 
@@ -159,7 +153,7 @@ def _reasons(
 
 
 def _metadata(
-    run: "Run", data: LabeledData, noise_model: NoiseModel, predictions: MeanPredictions, estimate: NoiseEstimate
+    run: "Run", data: LabeledData, noise_model: NoiseModel, averager: PredictionAverager, estimate: NoiseEstimate
 ) -> dict[str, Any]:
     return {
         "method": run.recipe.method.name,
@@ -167,17 +161,16 @@ def _metadata(
         "run": str(run.folder),
         "source": run.recipe.data.source,
         "noise": estimate.summary(),
-        "network": _held_out_accuracy(predictions),
+        "network": _held_out_accuracy(averager),
         "transition": noise_model.transition.tolist(),
-        "epoch": predictions.epoch,
+        "epoch": averager.best_epoch,
     }
 
 
-def _held_out_accuracy(predictions: MeanPredictions) -> dict[str, float]:
+def _held_out_accuracy(averager: PredictionAverager) -> dict[str, float]:
     """Return the accuracy on held-out labels, that of the majority class, and its standard error."""
-    n = predictions.num_train
-    rows = slice(n if n < len(predictions.labels) else 0, None)
-    predicted, given = predictions.log_p[rows].argmax(1), predictions.labels[rows]
+    rows = averager.rows_of_noise_model
+    predicted, given = averager.log_p[rows].argmax(1), averager.labels[rows]
     majority = given.bincount().max().item() / len(given)
     error = math.sqrt(majority * (1 - majority) / len(given))
     return {"accuracy": (predicted == given).double().mean().item(), "majority": majority, "error": error}

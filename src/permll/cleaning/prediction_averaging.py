@@ -8,7 +8,6 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,30 +27,19 @@ _TINY = torch.finfo(torch.float32).tiny
 Weights = Mapping[str, Mapping[str, Tensor]]
 
 
-@dataclass(frozen=True, eq=False)
-class MeanPredictions:
-    """Mean predictions of N samples: training rows first, then held-out rows.
-
-    Args:
-        ids: N sample ids.
-        labels: (N,) given labels.
-        log_p: (N, c) float32, logarithms of the mean probabilities.
-        num_train: number of training rows.
-        epoch: last epoch of the mean.
-    """
-
-    ids: tuple[str, ...]
-    labels: Tensor
-    log_p: Tensor
-    num_train: int
-    epoch: int
-
-
 class PredictionAverager:
     """Averages the predictions of a trainer, one ``update`` for each epoch.
 
     Args:
-        trainer: its data and held-out rows are predicted.
+        trainer: its N training and held-out rows are predicted.
+
+    Attributes:
+        ids: N sample ids, those of the training rows first.
+        labels: (N,) given labels.
+        num_train: number of training rows.
+        epochs: number of updates.
+        best_epoch: last epoch of the mean.
+        best_weights: of the networks in this epoch; None for those of the last epoch.
     """
 
     def __init__(self, trainer: "Trainer") -> None:
@@ -60,7 +48,7 @@ class PredictionAverager:
         self.labels = torch.cat([part.labels for part in parts])
         self.num_train = len(trainer.data)
         self.epochs = self.best_epoch = 0
-        self.best_weights: Weights | None = None  # None: those of the last epoch
+        self.best_weights: Weights | None = None
         self._sum = torch.zeros(len(self.ids), trainer.data.num_classes)
         self._best_mean = self._sum.clone()
         self._likelihood = -math.inf
@@ -81,14 +69,18 @@ class PredictionAverager:
         self._likelihood, self.best_epoch = likelihood, trainer.epoch
         self._best_mean = self._sum / self.epochs
         if trainer.validation is not None:
-            networks = trainer.method.networks.items()
-            self.best_weights = {name: copy.deepcopy(dict(network.state_dict())) for name, network in networks}
+            self.best_weights = _copy_weights(trainer)
         return True
 
-    def mean(self) -> MeanPredictions:
-        """Return the mean predictions up to the best epoch."""
-        log_p = self._best_mean.clamp_min(_TINY).log()
-        return MeanPredictions(self.ids, self.labels, log_p, self.num_train, self.best_epoch)
+    @property
+    def log_p(self) -> Tensor:
+        """(N, c) float32, logarithms of the mean probabilities up to the best epoch."""
+        return self._best_mean.clamp_min(_TINY).log()
+
+    @property
+    def rows_of_noise_model(self) -> slice:
+        """The held-out rows; without any, the training rows."""
+        return slice(self.num_train if self.num_train < len(self.labels) else 0, None)
 
     @contextmanager
     def use_best_weights(self, trainer: "Trainer") -> Iterator[None]:
@@ -96,8 +88,7 @@ class PredictionAverager:
         if self.best_weights is None:
             yield
             return
-        networks = trainer.method.networks
-        last = {name: copy.deepcopy(dict(network.state_dict())) for name, network in networks.items()}
+        last = _copy_weights(trainer)
         _load_weights(trainer, self.best_weights)
         try:
             yield
@@ -164,6 +155,10 @@ class AveragePredictions(Callback):
             self._run.checkpoints.save_best(trainer.epoch, self.averager.best_weights)
         with atomic_write(self._run.folder / PREDICTIONS_FILE) as file:
             np.savez(file, **self.averager.to_arrays())
+
+
+def _copy_weights(trainer: "Trainer") -> Weights:
+    return {name: copy.deepcopy(dict(net.state_dict())) for name, net in trainer.method.networks.items()}
 
 
 def _load_weights(trainer: "Trainer", weights: Weights) -> None:

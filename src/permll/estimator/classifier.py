@@ -120,7 +120,7 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         preprocessor = self._preprocessor if is_warm else fit_preprocessor(X, seed)
         inputs = preprocessor(X)
-        fitted = fit(
+        self.method_, self._transform, findings, self.noise_rate_ = fit(
             inputs,
             labels,
             self._recipe(labels, inputs.values.shape[1], seed),
@@ -128,7 +128,6 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             callbacks=default_callbacks() if self.verbose == 1 else [TextLog()] if self.verbose else [],
         )
         self.classes_, self._preprocessor = classes, preprocessor
-        self.method_, self._transform, findings, self.noise_rate_ = fitted
         self.label_quality_ = findings.label_quality.astype(np.float64)
         self.corrected_labels_ = classes[np.where(findings.is_issue, findings.proposed_labels, findings.given_labels)]
         return self
@@ -207,7 +206,11 @@ class PermLLClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "training.threads": 1 if num_columns <= _MAX_SINGLE_THREAD_COLUMNS else None,
             **(self.overrides or {}),
         }
-        changes = {name: _to_python(value) for name, value in given.items() if value is not None}
+        changes = {  # a parameter search may draw NumPy scalars
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in given.items()
+            if value is not None
+        }
         if changes.get("data.validation") == 0:
             changes["data.validation"] = None
         seeds = {"training.seed": seed, "data.split_seed": seed}
@@ -226,8 +229,3 @@ def _encode_labels(y: NDArray[Any]) -> tuple[NDArray[Any], Tensor]:
     if len(classes) < 2:
         raise ValueError(f"y has one class, {classes.tolist()[0]!r}: at least two are needed.")
     return classes, torch.from_numpy(labels.astype(np.int64))
-
-
-def _to_python(value: Any) -> Any:
-    """Return a NumPy scalar, as a parameter search may draw it, as a Python value."""
-    return value.item() if isinstance(value, np.generic) else value

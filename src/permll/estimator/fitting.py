@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -29,18 +29,9 @@ _BATCH_SIZE = 8_192  # rows of a prediction batch
 Weights = Mapping[str, Mapping[str, Tensor]]  # by network and parameter
 
 
-class Fitted(NamedTuple):
-    """A trained method with its input transform, and the findings about the labels of all rows, in their order."""
-
-    method: Method
-    transform: Transform
-    findings: Findings
-    noise_rate: float
-
-
 def fit(
     inputs: Vectors, labels: Tensor, recipe: Recipe, *, weights: Weights | None, callbacks: Sequence[Callback]
-) -> Fitted:
+) -> tuple[Method, Transform, Findings, float]:
     """Train with a recipe; nothing is written to disk.
 
     Args:
@@ -49,6 +40,9 @@ def fit(
         recipe: the recipe.
         weights: initial weights of the networks; None for random ones.
         callbacks: see ``Callback``.
+
+    Returns:
+        The trained method, its input transform, the findings about the labels of all rows, and the noise rate.
     """
     classes = [str(k) for k in range(int(labels.max()) + 1)]
     data = LabeledData(inputs, labels, tuple(classes), default_ids(len(labels)))
@@ -59,13 +53,12 @@ def fit(
             _load_weights(trainer, weights)
         averager = PredictionAverager(trainer)
         _train(trainer, averager, callbacks)
-    predictions = averager.mean()
-    noise_model, posterior, _ = estimate_posterior(predictions)
-    order = torch.tensor([int(name) for name in predictions.ids]).argsort()
+    noise_model, posterior, _ = estimate_posterior(averager)
+    order = torch.tensor([int(name) for name in averager.ids]).argsort()
     findings = Findings.from_posterior(data.ids, classes, labels, posterior[order], top_k=1)
     if averager.best_weights is not None:
         _load_weights(trainer, averager.best_weights)
-    return Fitted(_for_inference(trainer.method, recipe), trainer.views["plain"], findings, noise_model.rate)
+    return _for_inference(trainer.method, recipe), trainer.views["plain"], findings, noise_model.rate
 
 
 def _train(trainer: Trainer, averager: PredictionAverager, callbacks: Sequence[Callback]) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,22 +19,6 @@ SVD_COMPONENTS = 256
 _MAX_SVD_ROWS = 20_000
 _CHUNK_ROWS = 16_384  # converted to dense float64 at a time
 _MAX_VALUE = 1e30  # keeps outliers finite in float32
-
-
-class Preprocessor(Protocol):
-    """A fitted conversion of X to vectors."""
-
-    def __call__(self, X: Any) -> Vectors:
-        """Return the vectors of X."""
-        ...
-
-
-def fit_preprocessor(X: Any, seed: int) -> Preprocessor:
-    """Return a preprocessor fitted to X: an array, a sparse matrix, or a data frame with columns of text."""
-    if is_mixed_frame(X):
-        return FrameEncoder.fit(X)
-    is_wide = not isinstance(X, np.ndarray) and X.shape[1] > MAX_DENSE_COLUMNS
-    return SparseSVD.fit(X, seed) if is_wide else NumericScaler.fit(X)
 
 
 def is_mixed_frame(X: Any) -> bool:
@@ -150,6 +134,17 @@ class FrameEncoder:
         if not hasattr(X, "columns"):
             raise ValueError("fit was called with a data frame with text columns: pass such a frame, not an array.")
         return self.encoder(_to_table(X, {column.name: column for column in self.encoder.columns}))
+
+
+Preprocessor = NumericScaler | SparseSVD | FrameEncoder
+
+
+def fit_preprocessor(X: Any, seed: int) -> Preprocessor:
+    """Return a preprocessor fitted to X: an array, a sparse matrix, or a data frame with columns of text."""
+    if is_mixed_frame(X):
+        return FrameEncoder.fit(X)
+    is_wide = not isinstance(X, np.ndarray) and X.shape[1] > MAX_DENSE_COLUMNS
+    return SparseSVD.fit(X, seed) if is_wide else NumericScaler.fit(X)
 
 
 def _to_table(X: Any, fitted: Mapping[str, Any]) -> Table:
