@@ -48,7 +48,7 @@ def _with_warm_up(recipe: Recipe, warm_up: object, fixed: Container[str]) -> Rec
 
 def _with(recipe: Recipe, validation: float | str | None, epochs: int, fixed: Container[str]) -> Recipe:
     if "data.validation" not in fixed:
-        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"validation": validation})})
+        recipe = recipe.with_data(validation=validation)
     return recipe if "training.epochs" in fixed else recipe.with_training(epochs=epochs)
 
 

@@ -141,13 +141,10 @@ class AveragePredictions(Callback):
             if trainer.validation is not None and (best := run.checkpoints.best()) is not None:
                 self.averager.best_weights = best["networks"]
         if self.averager.epochs < trainer.epoch:
-            self._update(trainer)
+            self.on_epoch_end(trainer, {})
 
     def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Add an epoch."""
-        self._update(trainer)
-
-    def _update(self, trainer: "Trainer") -> None:
         is_best = self.averager.update(trainer)
         if not trainer.group.is_main:
             return

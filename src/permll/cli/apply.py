@@ -60,8 +60,7 @@ def apply(
 
 def preview(planned: "Plan") -> Iterator[str]:
     """Yield the lines of a dry run: counts, changes by class pair, and the first changed labels."""
-    yield f"{_counts(planned)}; nothing was written."
-    yield from _class_pairs(planned)
+    yield from _counts(planned, "; nothing was written.")
     changing = [correction for correction in planned.corrections if correction.is_change]
     first = changing[:MAX_PREVIEW_ROWS]
     if first:
@@ -76,8 +75,7 @@ def preview(planned: "Plan") -> Iterator[str]:
 
 def summary(planned: "Plan", applied: "ApplyResult") -> Iterator[str]:
     """Yield the lines after writing: counts, changes by class pair, paths, and the command to train on the result."""
-    yield f"{_counts(planned)}."
-    yield from _class_pairs(planned)
+    yield from _counts(planned, ".")
     yield from applied.notes
     yield f"Written: {applied.path}; changes: {applied.changes_path}"
     if applied.commands:
@@ -87,16 +85,12 @@ def summary(planned: "Plan", applied: "ApplyResult") -> Iterator[str]:
         yield "It contains labels by id: pass it with your samples to permll.data.load(..., labels=...)."
 
 
-def _counts(planned: "Plan") -> str:
-    from permll.cleaning.apply.corrections import count_sources
+def _counts(planned: "Plan", end: str) -> Iterator[str]:
+    """Yield the number of changes by source, then by class pair."""
+    from permll.cleaning.apply.corrections import count_changes, count_sources
 
     sources = ", ".join(f"{count:,} {source}" for source, count in count_sources(planned.corrections).items())
-    return f"{planned.num_changed:,} of {len(planned.findings):,} labels change ({sources})"
-
-
-def _class_pairs(planned: "Plan") -> Iterator[str]:
-    from permll.cleaning.apply.corrections import count_changes
-
+    yield f"{planned.num_changed:,} of {len(planned.findings):,} labels change ({sources}){end}"
     counts = {f"{before} -> {after}": count for (before, after), count in count_changes(planned.corrections).items()}
     width = max(map(len, counts), default=0)
     for pair, count in counts.items():

@@ -2,9 +2,12 @@
 
 import shutil
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MIN_WIDTH = 60
 
@@ -38,6 +41,23 @@ def parse_overrides(texts: list[str] | None) -> dict[str, Any]:
 def terminal_width() -> int:
     """Return the number of columns of the terminal, at least 60; 80 without a terminal."""
     return max(shutil.get_terminal_size().columns, MIN_WIDTH)
+
+
+def require_matplotlib(picture: Path | None) -> None:
+    """Raise before any work if figures are requested without matplotlib."""
+    if picture is not None:
+        from permll.report.figures.style import require_matplotlib
+
+        require_matplotlib()
+
+
+def save_figure(figure: "Figure", folder: Path, name: str, *, silent: bool = False) -> None:
+    """Write a figure as PNG and SVG, and print their paths."""
+    from permll.report.figures.style import save
+
+    for path in save(figure, folder, name):
+        if not silent:
+            typer.echo(path)
 
 
 def _parse_override(text: str) -> tuple[str, Any]:

@@ -96,16 +96,11 @@ def _print_findings(findings: "Sequence[CheckResult]") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    rows = [
-        (finding.split, finding.check, "passed" if finding.passed else "failed", finding.detail) for finding in findings
-    ]
-    head = ("split", "check", "result", "detail")
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(3)]
-    styles = {"passed": "green", "failed": "red", "result": "bold"}
-    lines = []
-    for row in (head, *rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        style = "bold" if row is head else ""
-        middle = (cells[2], styles[row[2]])
-        lines.append(Text.assemble((f"{cells[0]}  {cells[1]}  ", style), middle, (f"  {row[3]}", style)))
-    Console().print(Text("\n").join(lines), soft_wrap=True)
+    split_width = max(map(len, ["split", *(finding.split for finding in findings)]))
+    check_width = max(map(len, ["check", *(finding.check for finding in findings)]))
+    console = Console()
+    console.print(f"[b]{'split':<{split_width}}  {'check':<{check_width}}  result  detail[/b]", soft_wrap=True)
+    for finding in findings:
+        head = f"{finding.split:<{split_width}}  {finding.check:<{check_width}}  "
+        result = ("passed", "green") if finding.passed else ("failed", "red")
+        console.print(Text.assemble(head, result, f"  {finding.detail}"), soft_wrap=True)

@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import json
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
@@ -74,18 +75,10 @@ def parse_docstring_args(docstring: str) -> dict[str, str]:
         >>> parse_docstring_args("Does.\n\nArgs:\n    a: one,\n        or two.\n    b: three.\n\nMore.")
         {'a': 'one, or two.', 'b': 'three.'}
     """
-    _, _, section = docstring.partition("\nArgs:\n")
-    texts: dict[str, str] = {}
-    name = ""
-    for line in section.splitlines():
-        if line and not line.startswith(" "):
-            break  # the next section
-        if line.startswith("     "):
-            texts[name] += f" {line.strip()}"
-        elif line:
-            name, _, text = line.strip().partition(": ")
-            texts[name] = text
-    return texts
+    _, _, rest = docstring.partition("\nArgs:\n")
+    section = re.split(r"^\S", rest, maxsplit=1, flags=re.MULTILINE)[0]  # the next section is not indented
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in entries}
 
 
 def _table(chosen: "Sequence[MethodInfo]", width: int) -> list[str]:

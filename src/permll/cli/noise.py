@@ -1,10 +1,13 @@
 """``permll noise``: create, import and inspect label noise."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from permll.cli.common import AsJson, Root, require_matplotlib, save_figure
 
 if TYPE_CHECKING:
     from permll.noise.corruption import Corruption
@@ -20,7 +23,6 @@ Labels = Annotated[
 ]
 Classes = Annotated[int | None, typer.Option(help="Number of classes. Default: highest label + 1.", min=2)]
 DataSet = Annotated[str | None, typer.Option(help="Built-in data set with the clean labels, instead of --labels.")]
-Root = Annotated[Path | None, typer.Option(help="Folder of the built-in data sets.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
@@ -42,7 +44,7 @@ def make(
     from permll.noise import corrupt
     from permll.noise.class_names import published_class_names
 
-    _require_matplotlib(picture)
+    require_matplotlib(picture)
     clean = _load_clean_labels(labels, data, root, classes, key=key, data_set=data_set)
     data_set = data_set or data
     record = corrupt(clean.labels, name, seed, num_classes=clean.num_classes, data_set=data_set)
@@ -67,7 +69,7 @@ def read(
     """Import noisy labels from a file, write the record and show its statistics."""
     from permll.noise import read_cifar_n, read_noisy_labels
 
-    _require_matplotlib(picture)
+    require_matplotlib(picture)
     if which is not None and key is not None:
         raise ValueError("--which is for CIFAR-N files, --key for other files: give only one of them.")
     is_coarse = data == "cifar100" and which in ("coarse", "noisy_coarse_label")
@@ -83,21 +85,19 @@ def read(
 def inspect(
     file: Annotated[Path, typer.Argument(help="Noise record written by permll noise make or read.")],
     picture: Picture = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the statistics of a noise record."""
     from permll.noise import Corruption
     from permll.noise.summary import summary
 
-    _require_matplotlib(picture)
+    require_matplotlib(picture)
     record = Corruption.load(file)
-    if json:
-        import json as json_module
-
-        typer.echo(json_module.dumps(summary(record), indent=2))
+    if as_json:
+        typer.echo(json.dumps(summary(record), indent=2))
     else:
         _print_record(record)
-    _save_figures(record, picture, file.stem, silent=json)
+    _save_figures(record, picture, file.stem, silent=as_json)
 
 
 @noise.command("list")
@@ -188,22 +188,11 @@ def _print_record(record: "Corruption") -> None:
         typer.echo(text)
 
 
-def _require_matplotlib(picture: Path | None) -> None:
-    """Raise before any work if figures are requested without matplotlib."""
-    if picture is not None:
-        from permll.report.figures.style import require_matplotlib
-
-        require_matplotlib()
-
-
 def _save_figures(record: "Corruption", folder: Path | None, name: str, *, silent: bool = False) -> None:
     if folder is None:
         return
     from permll.noise.class_names import class_names
     from permll.noise.summary import superclass_groups
     from permll.report.figures.noise_matrix import draw_noise
-    from permll.report.figures.style import save
 
-    for path in save(draw_noise(record, class_names(record), superclass_groups(record)), folder, name):
-        if not silent:
-            typer.echo(path)
+    save_figure(draw_noise(record, class_names(record), superclass_groups(record)), folder, name, silent=silent)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from permll.data.readers.inference_inputs import Unlabeled
     from permll.training.predictor import Predictor
-    from permll.training.run import Run
 
 Option = typer.Option
 
@@ -56,7 +55,9 @@ def predict(
     if out is not None and not out.absolute().parent.is_dir():
         raise FileNotFoundError(f"folder {out.absolute().parent} of --out does not exist: create it first.")
     predictor = load_predictor(Run(run))
-    _warn_if_unfinished(Run(run), predictor)
+    if not Run(run).finished:
+        epochs = Run(run).recipe.training.epochs
+        typer.echo(f"{run} is unfinished: using the network after epoch {predictor.epoch} of {epochs}.", err=True)
     samples = read_unlabeled(
         source,
         predictor.input_spec,
@@ -129,14 +130,6 @@ def _device(name: str | None) -> str:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {name!r} is not available: {str(error).splitlines()[0].rstrip('.')}.") from None
     return name
-
-
-def _warn_if_unfinished(run: "Run", predictor: "Predictor") -> None:
-    if not run.finished:
-        epochs = run.recipe.training.epochs
-        typer.echo(
-            f"{run.folder} is unfinished: using the network after epoch {predictor.epoch} of {epochs}.", err=True
-        )
 
 
 def _print_summary(samples: "Unlabeled", probabilities: "Tensor", predictor: "Predictor", out: Path | None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from permll.cli.common import AsJson, terminal_width
+from permll.cli.common import AsJson, require_matplotlib, save_figure, terminal_width
 
 if TYPE_CHECKING:
     from permll.training.run import Run
@@ -31,12 +31,9 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the results of a run; for several runs, means over seeds."""
-    if picture is not None:
-        from permll.report.figures.style import require_matplotlib
-
-        require_matplotlib()
     from permll.report.run_summary import compare, run_facts
 
+    require_matplotlib(picture)
     opened = [_open_run(folder) for folder in dict.fromkeys(runs)]
     facts = [run_facts(run, _protocol(run)) for run in opened]
     groups = compare(facts)
@@ -153,11 +150,8 @@ def _show_several(runs: "Sequence[Run]", facts: Sequence[dict[str, Any]], groups
 
 def _draw(runs: "Sequence[Run]", groups: Sequence[dict[str, Any]], folder: Path, *, silent: bool) -> None:
     from permll.report.figures.curves import draw_curves
-    from permll.report.figures.style import save
 
     metrics = {str(run.folder): run.metrics for run in runs}
     figure = draw_curves({group["label"]: [metrics[name] for name in group["folders"]] for group in groups})
     name = f"{runs[0].folder.resolve().name}-curves" if len(runs) == 1 else "curves"
-    for path in save(figure, folder, name):
-        if not silent:
-            typer.echo(path)
+    save_figure(figure, folder, name, silent=silent)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from permll.findings import Findings
-from permll.review.state import DECIDED, OPEN, STATES, UNSURE
+from permll.review.state import OPEN, STATES
 
 MAX_PAGE_SIZE = 100
 Codes = NDArray[np.uint8]  # (N,) indices into STATES
@@ -73,12 +73,7 @@ class Queue:
         """Return the number of samples in each state; the state of the filter is ignored."""
         any_state = Filter("any", filter_.include_unflagged, filter_.pair)
         counts = np.bincount(codes[self._order][self._mask(any_state, codes)], minlength=len(STATES))
-        return {
-            "total": int(counts.sum()),
-            "decided": int(counts[DECIDED]),
-            "unsure": int(counts[UNSURE]),
-            "open": int(counts[OPEN]),
-        }
+        return {"total": int(counts.sum()), **dict(zip(STATES, counts.tolist(), strict=True))}
 
     def pairs(self, filter_: Filter, codes: Codes, query: str = "", limit: int = 50) -> list[dict[str, Any]]:
         """Return pairs of given and proposed class whose names match a query, the most frequent first."""

@@ -106,10 +106,9 @@ class ReviewSession:
         if verdict == "choose":
             if label not in self.findings.classes:
                 raise ValueError(f"{label!r} is not one of the {len(self.findings.classes)} classes.")
-            verdict = (
-                "accept" if label == finding.proposed_label else "keep" if label == finding.given_label else "choose"
-            )
-        if verdict == "accept" and finding.proposed_label == finding.given_label:
+            same_as: dict[str, Verdict] = {finding.proposed_label: "accept", finding.given_label: "keep"}
+            verdict = same_as.get(label, "choose")
+        elif verdict == "accept" and finding.proposed_label == finding.given_label:
             verdict = "keep"
         label = {"accept": finding.proposed_label, "choose": label}.get(verdict, finding.given_label)
         try:

@@ -1,6 +1,8 @@
 """``apply``: write the data set of a run with corrected labels."""
 
+import json
 import os
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -18,17 +20,18 @@ from permll.cleaning.apply.corrections import (
 from permll.cleaning.apply.csv_writer import write_csv
 from permll.cleaning.apply.image_folder_writer import (
     IMAGE_OUTPUTS,
+    PATH_COLUMN,
     ImageOutput,
     write_image_folder,
     write_image_list,
 )
-from permll.cleaning.apply.label_columns import Changes, write_label_list
-from permll.cleaning.apply.next_steps import train_commands
+from permll.cleaning.apply.label_columns import LABEL, Changes, write_label_list
 from permll.cleaning.apply.output_path import atomic_output, changes_path, check_output_path
 from permll.cleaning.decisions import Decisions
 from permll.cleaning.source import Source, open_source
 from permll.data.readers.raw_data import pluralize
 from permll.findings import Findings
+from permll.training.recipe import DataSection
 from permll.training.run import Run
 from permll.utils.messages import format_list
 
@@ -157,7 +160,7 @@ def execute(planned: Plan, out: Path, images: ImageOutput = "link") -> ApplyResu
         count_sources(planned.corrections),
         changes,
         tuple(_notes(planned, num_copied)),
-        train_commands(planned.run.recipe.data, planned.source, out, images),
+        _train_commands(planned.run.recipe.data, planned.source, out, images),
     )
 
 
@@ -230,3 +233,37 @@ def _notes(planned: Plan, num_copied: int) -> Iterator[str]:
     rare = [name for name in before if after[name] < 2 <= before[name]]
     if rare:
         yield f"Fewer than two samples are left of {format_list(rare, 'class')}."
+
+
+def _train_commands(section: DataSection, source: Source | None, out: Path, images: ImageOutput) -> tuple[str, ...]:
+    """Return the commands that train on ``out``, with the reader options of the run's recipe."""
+    if source is None:
+        return _built_in_commands(section, out) if section.source else ()
+    dropped = ("label", "labels", "split", "ids")
+    options = {name: value for name, value in section.options.items() if name not in dropped and value is not None}
+    label = source.label_column or LABEL
+    if source.is_folder:
+        label = LABEL if images == "csv" else ""
+        options |= {"image": PATH_COLUMN} if images == "csv" else {}
+    elif source.suffix == ".parquet" and source.raw.metadata.get("kind") == "vectors":
+        options["features"] = source.raw.metadata["features"]  # so that the history columns are not features
+    command = ["permll", "train", "--data", _to_argument(out), *(["--label", label] if label else [])]
+    for name, value in options.items():
+        # for text, numbers, booleans and lists, JSON is valid TOML
+        command += ["--set", f"data.options.{name}={json.dumps(value, ensure_ascii=False)}"]
+    return (shlex.join(command),)
+
+
+def _built_in_commands(section: DataSection, out: Path) -> tuple[str, ...]:
+    """Return the commands that read corrected labels of a built-in set as noise, and train with them."""
+    record = out.with_suffix(".npz")
+    root = ["--root", section.root] if section.root else []
+    read = ["permll", "noise", "read", str(out), "--key", LABEL, "--data", section.source, *root, "--out", str(record)]
+    train = ["permll", "train", "--data", section.source, *root, "--noise", _to_argument(record)]
+    return shlex.join(read), shlex.join(train)
+
+
+def _to_argument(path: Path) -> str:
+    """Return a path that cannot be mistaken for the name of a built-in set."""
+    text = str(path)
+    return text if any(character in text for character in "/.\\") else f"./{text}"

@@ -118,17 +118,11 @@ def _correction(findings: Findings, row: int, decision: Decision | None) -> Corr
     if decision is None:
         return Correction(row, finding.id, given, finding.proposed_label, "auto", finding.confidence)
     after = decision.label if decision.verdict in ("accept", "choose") else given
+    source = _VERDICT_SOURCES[decision.verdict]
     probability = findings.class_probs(row).get(after, finding.label_quality if after == given else None)
-    return Correction(
-        row,
-        finding.id,
-        given,
-        after,
-        _VERDICT_SOURCES[decision.verdict],
-        None if probability is None else round(probability, 6),
-        decision.reviewer,
-        decision.at,
-    )
+    if probability is not None:
+        probability = round(probability, 6)
+    return Correction(row, finding.id, given, after, source, probability, decision.reviewer, decision.at)
 
 
 def _check_decisions(findings: Findings, decisions: Mapping[str, Decision]) -> None:

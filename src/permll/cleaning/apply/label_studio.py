@@ -32,30 +32,14 @@ def make_tasks(
         >>> task["data"]["text"], task["predictions"][0]["result"][0]["value"]
         ('win now', {'choices': ['spam']})
     """
-    return [
-        {
-            "data": {
-                **finding._asdict(),
-                "note": f"Given: {finding.given_label}",
-                **_sample_field(kind, sample, root),
-            },
-            "predictions": [
-                {
-                    "model_version": "permll",
-                    "score": finding.confidence,
-                    "result": [
-                        {
-                            "from_name": CONTROL,
-                            "to_name": OBJECT,
-                            "type": "choices",
-                            "value": {"choices": [finding.proposed_label]},
-                        }
-                    ],
-                }
-            ],
-        }
-        for finding, sample in zip(findings, samples, strict=True)
-    ]
+    tasks = []
+    for finding, sample in zip(findings, samples, strict=True):
+        value = {"choices": [finding.proposed_label]}
+        choice = {"from_name": CONTROL, "to_name": OBJECT, "type": "choices", "value": value}
+        prediction = {"model_version": "permll", "score": finding.confidence, "result": [choice]}
+        data = {**finding._asdict(), "note": f"Given: {finding.given_label}", **_sample_field(kind, sample, root)}
+        tasks.append({"data": data, "predictions": [prediction]})
+    return tasks
 
 
 def labeling_config(classes: Sequence[str], kind: SampleKind) -> str:
