@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from permll.cleaning.decisions import DECISIONS_FILE, VERDICTS, ConflictError, Decisions, Entry
+from permll.cleaning.decisions import DECISIONS_FILE, VERDICTS, ConflictError, Decision, Decisions
 
 IDS = st.sampled_from(["a.png", "b/ü.png", "<c>"])
 REVIEWERS = st.sampled_from(["Ada", "Bob"])
@@ -29,7 +29,7 @@ class DecisionMachine(RuleBasedStateMachine):
         self.decisions = Decisions(self.folder.name)
         self.active: list[tuple[str, str, str, str]] = []  # id, verdict, label, reviewer
         self.newest: dict[str, int] = {}
-        self.before: list[Entry] = []
+        self.before: list[Decision] = []
 
     @rule(id=IDS, verdict=st.sampled_from(VERDICTS), label=LABELS, reviewer=REVIEWERS)
     def add(self, id: str, verdict: str, label: str, reviewer: str) -> None:

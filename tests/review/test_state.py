@@ -5,16 +5,16 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permll.cleaning.decisions import Entry, current_decisions
+from permll.cleaning.decisions import Decision, current_decisions
 from permll.review.state import STATES, ReviewState
 
 IDS = ("a", "b", "c")
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> list[Entry]:
+def logs(draw: st.DrawFn) -> list[Decision]:
     """Draw a log as the store could have written it: nothing is taken back twice, and no undo is."""
-    log: list[Entry] = []
+    log: list[Decision] = []
     for number in range(1, draw(st.integers(0, 25)) + 1):
         in_force = [e for e in log if e.takes_back is None and e.number not in {u.takes_back for u in log}]
         if in_force and draw(st.booleans()):
@@ -23,13 +23,13 @@ def logs(draw: st.DrawFn) -> list[Entry]:
         else:
             verdict = draw(st.sampled_from(["accept", "keep", "choose", "unsure"]))
             id = draw(st.sampled_from([*IDS, "of another data set"]))
-            log.append(Entry(number, id, verdict, f"label {number}", "Ada", "2024-05-01", None))
+            log.append(Decision(id, verdict, f"label {number}", "Ada", "2024-05-01", number))
     return log
 
 
 @given(logs(), st.lists(st.integers(0, 25), max_size=4))
 @settings(max_examples=50)
-def test_incremental_update_equals_replay(log: list[Entry], cuts: list[int]) -> None:
+def test_incremental_update_equals_replay(log: list[Decision], cuts: list[int]) -> None:
     state = ReviewState(IDS)
     positions = sorted([0, *(min(cut, len(log)) for cut in cuts), len(log)])
     for start, end in pairwise(positions):

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, get_args
 
 DECISIONS_FILE = "decisions.sqlite"
 SCHEMA_VERSION = 1
@@ -41,8 +41,8 @@ CREATE TRIGGER never_replaced BEFORE INSERT ON entries
 WHEN EXISTS (SELECT 1 FROM entries WHERE number = NEW.number OR takes_back = NEW.takes_back)
 BEGIN SELECT RAISE(ABORT, 'the log is never changed'); END""",
 )
-_LAST_DECISION = """
-SELECT * FROM entries WHERE reviewer = ? AND takes_back IS NULL
+_SELECT = "SELECT id, verdict, label, reviewer, at, number, takes_back FROM entries"
+_LAST_DECISION = f"""{_SELECT} WHERE reviewer = ? AND takes_back IS NULL
 AND NOT EXISTS (SELECT 1 FROM entries AS undo WHERE undo.takes_back = entries.number)
 ORDER BY number DESC LIMIT 1"""
 
@@ -56,45 +56,32 @@ class ConflictError(ValueError):
 
 
 class Decision(NamedTuple):
-    """The decision about the label of a sample.
+    """An entry of the log: a decision about the label of a sample, or the undo of one.
 
     Args:
         id: of the sample.
-        verdict: ``accept`` the proposal, ``keep`` the given label, ``choose`` another one, or ``unsure``.
+        verdict: ``accept`` the proposal, ``keep`` the given label, ``choose`` another one, or ``unsure``; or ``undo``.
         label: the decided label; the given one if unsure.
         reviewer: name of the reviewer.
         at: time, ISO 8601 in UTC.
+        number: of the entry, from 1.
+        takes_back: number of the entry that an ``undo`` takes back.
     """
 
-    id: str
-    verdict: Verdict
-    label: str
-    reviewer: str
-    at: str
-
-
-class Entry(NamedTuple):
-    """A row of the log: a decision, or an ``undo`` of the entry with the number ``takes_back``."""
-
-    number: int
     id: str
     verdict: str
     label: str
     reviewer: str
     at: str
-    takes_back: int | None
-
-    @property
-    def decision(self) -> Decision:
-        """The decision without its number."""
-        return Decision(self.id, cast(Verdict, self.verdict), self.label, self.reviewer, self.at)
+    number: int = 0
+    takes_back: int | None = None
 
 
-def current_decisions(entries: Iterable[Entry]) -> dict[str, Decision]:
+def current_decisions(entries: Iterable[Decision]) -> dict[str, Decision]:
     """Return the current decisions of a log by sample id: for each sample the newest one that is not undone.
 
     Examples:
-        >>> first = Entry(1, "a", "keep", "cat", "Ada", "2024-05-01T10:00:00+00:00", None)
+        >>> first = Decision("a", "keep", "cat", "Ada", "2024-05-01T10:00:00+00:00", number=1)
         >>> current_decisions([first])["a"].label
         'cat'
         >>> current_decisions([first, first._replace(number=2, verdict="undo", takes_back=1)])
@@ -102,7 +89,7 @@ def current_decisions(entries: Iterable[Entry]) -> dict[str, Decision]:
     """
     entries = list(entries)
     undone = {entry.takes_back for entry in entries}
-    return {entry.id: entry.decision for entry in entries if entry.takes_back is None and entry.number not in undone}
+    return {entry.id: entry for entry in entries if entry.takes_back is None and entry.number not in undone}
 
 
 class Decisions:
@@ -160,21 +147,21 @@ class Decisions:
             row = connection.execute(_LAST_DECISION, (reviewer,)).fetchone()
             if row is None:
                 return None
-            entry = Entry(*row)
+            entry = Decision(*row)
             _append(connection, entry.id, "undo", entry.label, reviewer, entry.number)
-        return entry.decision
+        return entry
 
     def current(self) -> dict[str, Decision]:
         """Return the current decisions by sample id."""
         return current_decisions(self.log())
 
-    def log(self, after: int = 0) -> list[Entry]:
+    def log(self, after: int = 0) -> list[Decision]:
         """Return all entries in order, or those with a number above ``after``."""
         if not self.path.exists():  # reading does not create the file
             return []
         with self._connect() as connection:
-            rows = connection.execute("SELECT * FROM entries WHERE number > ? ORDER BY number", (after,)).fetchall()
-        return [Entry(*row) for row in rows]
+            rows = connection.execute(f"{_SELECT} WHERE number > ? ORDER BY number", (after,)).fetchall()
+        return [Decision(*row) for row in rows]
 
     @contextmanager
     def _connect(self) -> Iterator[sqlite3.Connection]:

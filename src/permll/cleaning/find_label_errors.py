@@ -71,12 +71,9 @@ def _encode(
     labels: ArrayLike | Sequence[object], classes: Sequence[str] | None, columns: int
 ) -> tuple[torch.Tensor, tuple[str, ...]]:
     """Return class numbers (N,) and class names."""
-    if classes is not None:
-        given, names = encode_labels(labels, classes)
-    else:
-        given, names = encode_labels(labels)
-        if len(names) < columns and all(name.isdigit() for name in names):  # a class without a label
-            given, names = encode_class_numbers(labels, [str(k) for k in range(columns)])
+    given, names = encode_labels(labels, classes)
+    if classes is None and len(names) < columns and all(name.isdigit() for name in names):  # a class without a label
+        given, names = encode_class_numbers(labels, [str(k) for k in range(columns)])
     if len(names) != columns:
         raise ValueError(
             f"pred_probs has {columns} columns, but the labels have {len(names)} classes: pass classes=[...]."

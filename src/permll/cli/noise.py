@@ -149,29 +149,23 @@ def _finish(record: "Corruption", clean: "CleanLabels", out: Path, picture: Path
     from permll.noise.class_names import with_class_names
 
     record = with_class_names(record, clean.classes)
-    written = _write(record, out, force)
+    is_new = force or not out.exists()
+    if is_new:
+        record.save(out)
+    elif not _contains(out, record):
+        raise ValueError(f"{out} exists with other content: write to another file, or add --force.")
     _print_record(record)
     _save_figures(record, picture, out.stem)
-    typer.echo(f"{'wrote' if written else 'unchanged:'} {out}")
+    typer.echo(f"{'wrote' if is_new else 'unchanged:'} {out}")
 
 
-def _write(record: "Corruption", out: Path, force: bool) -> bool:
-    """Write the record unless the file holds it already; raise if the file holds anything else."""
+def _contains(file: Path, record: "Corruption") -> bool:
     from permll.noise import Corruption
 
-    if out.exists() and not force:
-        try:
-            existing = Corruption.load(out)
-        except ValueError:
-            existing = None
-        if existing is None or not _is_same(existing, record):
-            raise ValueError(f"{out} exists with other content: write to another file, or add --force.")
+    try:
+        a, b = Corruption.load(file), record
+    except ValueError:
         return False
-    record.save(out)
-    return True
-
-
-def _is_same(a: "Corruption", b: "Corruption") -> bool:
     same_facts = (a.num_classes, a.seed, a.noise, a.hash) == (b.num_classes, b.seed, b.noise, b.hash)
     return same_facts and len(a.clean) == len(b.clean) and bool((a.clean == b.clean).all())
 

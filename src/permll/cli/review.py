@@ -1,7 +1,5 @@
 """``permll review``: review flagged labels in the browser."""
 
-import csv
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -50,9 +48,10 @@ def review(
 
 
 def _print_log(run: Path) -> None:
-    from permll.cleaning.decisions import Decisions, Entry
+    from permll.cleaning.decisions import Decisions
     from permll.training.run import Run
+    from permll.utils.files import to_csv
 
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(Entry._fields)
-    writer.writerows(Decisions(Run.open(run).folder).log())
+    columns = ("number", "id", "verdict", "label", "reviewer", "at", "takes_back")
+    rows = [[getattr(entry, name) for name in columns] for entry in Decisions(Run.open(run).folder).log()]
+    typer.echo(to_csv([columns, *rows]), nl=False)

@@ -32,38 +32,28 @@ CROSS_ORIGIN = "the request does not come from the page of this review; nothing 
 NOT_JSON = "requests that change something must be JSON."
 
 
-def host_name(host: str) -> str:
-    """Return the name in a Host header, without its port.
-
-    Examples:
-        >>> host_name("localhost:8000"), host_name("[::1]:80"), host_name("Example.org.")
-        ('localhost', '::1', 'example.org')
-    """
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-    except ValueError:
-        return ""
-    return name.rstrip(".")
-
-
 def is_allowed_host(host: str, bound: str) -> bool:
     """Return whether a Host header names this machine, for a server bound to an address.
 
     A server bound to all addresses also allows IP addresses, which cannot be rebound, and the machine's host name.
 
     Examples:
-        >>> is_allowed_host("127.0.0.1:8000", "127.0.0.1"), is_allowed_host("evil.example", "127.0.0.1")
-        (True, False)
+        >>> [is_allowed_host(host, "127.0.0.1") for host in ("127.0.0.1:8000", "[::1]:80", "evil.example")]
+        [True, True, False]
         >>> is_allowed_host("192.168.1.7:8000", "0.0.0.0"), is_allowed_host("evil.example", "0.0.0.0")
         (True, False)
     """
-    name = host_name(host)
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")  # without the port
+    except ValueError:
+        return False
     if name in (*LOOPBACK_NAMES, bound.casefold()):
         return bool(name)
-    if not _is_ip_address(bound) or not ipaddress.ip_address(bound).is_unspecified:
+    bound_address = _parse_ip_address(bound)
+    if bound_address is None or not bound_address.is_unspecified:
         return False
     machine = socket.gethostname().casefold()
-    return _is_ip_address(name) or name in (machine, f"{machine}.local")
+    return _parse_ip_address(name) is not None or name in (machine, f"{machine}.local")
 
 
 class LocalOnlyMiddleware(BaseHTTPMiddleware):
@@ -125,9 +115,8 @@ def _is_same_origin(request: Request) -> bool:
     return site == "same-origin" and headers.get("origin", "").casefold() in allowed
 
 
-def _is_ip_address(host: str) -> bool:
+def _parse_ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(host)
+        return ipaddress.ip_address(host)
     except ValueError:
-        return False
-    return True
+        return None

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from permll.cleaning.decisions import Decision, Entry, current_decisions
+from permll.cleaning.decisions import Decision, current_decisions
 
 OPEN, DECIDED, UNSURE = 0, 1, 2
 STATES = ("open", "decided", "unsure")
@@ -25,19 +25,19 @@ class ReviewState:
 
     Examples:
         >>> state = ReviewState(["a", "b"])
-        >>> state.update([Entry(1, "b", "keep", "cat", "Ada", "2024-05-01T10:00:00+00:00", None)])
+        >>> state.update([Decision("b", "keep", "cat", "Ada", "2024-05-01T10:00:00+00:00", number=1)])
         >>> state.codes.tolist(), state.newest.tolist(), state.last_entry
         ([0, 1], [0, 1], 1)
     """
 
     def __init__(self, ids: Sequence[str]) -> None:
         self.rows = {id: row for row, id in enumerate(ids)}
-        self._history: dict[int, list[Entry]] = defaultdict(list)
+        self._history: dict[int, list[Decision]] = defaultdict(list)
         self.codes = np.full(len(ids), OPEN, np.uint8)
         self.newest = np.zeros(len(ids), np.int64)
         self.last_entry = 0
 
-    def update(self, entries: Iterable[Entry]) -> None:
+    def update(self, entries: Iterable[Decision]) -> None:
         """Apply new entries of the log, in order."""
         for entry in entries:
             self.last_entry = entry.number
@@ -53,6 +53,6 @@ class ReviewState:
         """Return the newest decision of a row that was not undone; None if there is none."""
         return next(iter(current_decisions(self.history(row)).values()), None)
 
-    def history(self, row: int) -> list[Entry]:
+    def history(self, row: int) -> list[Decision]:
         """Return all entries about a row, in order."""
         return self._history.get(row, [])
