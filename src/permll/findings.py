@@ -224,8 +224,9 @@ class Findings:
         """
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
+        arrays: dict[str, Any] = {name: np.asarray(getattr(self, name)) for name in self._array_fields()}
         with atomic_write(folder / ARRAYS_FILE) as file:
-            np.savez_compressed(file, **{name: np.asarray(getattr(self, name)) for name in self._array_fields()})
+            np.savez_compressed(file, **arrays)
         self._save_json(folder, complete=False)
         with atomic_write(folder / CSV_FILE) as file:
             file.write(to_csv([Finding._fields]).encode())
@@ -247,11 +248,11 @@ class Findings:
         if not (folder / JSON_FILE).is_file() or not (folder / ARRAYS_FILE).is_file():
             raise FileNotFoundError(f"{folder} has no findings: permll clean DATA --out {folder} makes them.")
         with np.load(folder / ARRAYS_FILE, allow_pickle=False) as saved:
-            ids, classes, *arrays = (saved[name] for name in cls._array_fields())
+            values: dict[str, Any] = {name: saved[name] for name in cls._array_fields()}
+        values |= {name: tuple(values[name].tolist()) for name in ("ids", "classes")}
         content = json.loads((folder / JSON_FILE).read_text())
         duplicates = tuple(map(tuple, content["duplicates"]))
-        names = tuple(ids.tolist()), tuple(classes.tolist())
-        return cls(*names, *arrays, content["threshold"], duplicates, content["metadata"])
+        return cls(**values, threshold=content["threshold"], duplicates=duplicates, metadata=content["metadata"])
 
     @classmethod
     def _array_fields(cls) -> list[str]:

@@ -20,13 +20,7 @@ MAX_THUMBNAIL_BYTES = 48 * 2**10  # keeps the page below 10 MB
 
 
 def make_report(run: Run, findings: Findings, data: LabeledData) -> str:
-    """Return the page of a run's findings as HTML.
-
-    Args:
-        run: the run.
-        findings: its findings.
-        data: its samples in any order, not encoded; one that is missing is not shown.
-    """
+    """Return the page of a run's findings as HTML; ``data`` are its samples in any order, and some may be missing."""
     return findings_page(
         findings,
         previews(findings, data),

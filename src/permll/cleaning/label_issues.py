@@ -74,20 +74,11 @@ def noise_estimates(
 
 
 def find_label_issues(
-    trainer: "Trainer",
-    run: "Run",
-    averager: PredictionAverager,
-    data: LabeledData,
-    threshold: float,
+    trainer: "Trainer", run: "Run", averager: PredictionAverager, data: LabeledData, threshold: float
 ) -> tuple[Findings, list[NoiseEstimate]]:
     """Return the findings and noise estimates at the end of a training; a collective call.
 
-    Args:
-        trainer: at its end.
-        run: its run.
-        averager: with the predictions of all epochs.
-        data: all samples as they were read, in any order.
-        threshold: see ``Findings``.
+    ``averager`` has the predictions of all epochs, and ``data`` all samples as they were read, in any order.
     """
     fitted = estimate_posterior(averager)
     estimates = noise_estimates(averager, fitted, data.classes)

@@ -139,11 +139,7 @@ def _separate_labels(labels: Any) -> Any:
 def _check_unchanged(source: Source, findings: Findings, folder: Path, known: set[str] | None) -> Source:
     """Return the source with the rows of the findings only; refuse it if samples or labels changed.
 
-    Args:
-        source: as it is now.
-        findings: about the source as it was.
-        folder: of the run.
-        known: ids of all samples of the run; None if it used a part of the source.
+    ``known`` are the ids of all samples of the run in ``folder``; None if it used a part of the source.
     """
     given = {name: findings.classes[k] for name, k in zip(findings.ids, findings.given_labels.tolist(), strict=True)}
     current = {name: source.row_classes[row] for name, row in source.rows.items()}

@@ -93,14 +93,8 @@ class ReviewSession:
     def decide(self, row: int, verdict: Verdict, label: str, reviewer: str, *, last_entry: int) -> int:
         """Record a decision and return the number of its entry.
 
-        Choosing the proposed label is recorded as accept, choosing the given label as keep.
-
-        Args:
-            row: row of the sample.
-            verdict: verdict of the reviewer.
-            label: chosen label; ignored for other verdicts than ``choose``.
-            reviewer: name of the reviewer.
-            last_entry: newest entry about the sample that the reviewer has seen; a newer one raises ``ConflictError``.
+        Choosing the proposed label is recorded as accept, choosing the given label as keep; other verdicts ignore
+        ``label``. An entry newer than ``last_entry``, the newest that the reviewer has seen, raises ``ConflictError``.
         """
         finding = self.findings[row]
         if verdict == "choose":
