@@ -14,7 +14,7 @@ from permll.data.streams import Batch, Stream
 from permll.data.transforms.image_transforms import Transform
 from permll.distributed.network import BatchCoupling, batch_coupling_as
 from permll.distributed.process_group import ProcessGroup
-from permll.distributed.reduce import make_reducer
+from permll.distributed.reduce import Reducer
 from permll.distributed.sharding import Placement, PlacementMode, placement_scope, should_shard
 from permll.layer.validation import NonFiniteLogitsError
 from permll.methods._base import FitInfo, Method, Stage, TrainPass
@@ -96,7 +96,7 @@ class Trainer:
         with placement_scope(Placement(self.group, self.sharded)):
             method.on_fit_start(info)
         self.stages = Stages(method, epochs, optimizer, schedule or {"kind": "constant"}, fabric, fresh, self.group)
-        self.reducer = make_reducer(method.networks, self.group, self.batch_coupling)
+        self.reducer = Reducer(method.networks, self.group, self.batch_coupling)
 
     # Training
 
@@ -147,33 +147,30 @@ class Trainer:
     def _train_step(self, train_pass: TrainPass, batches: dict[str, Batch]) -> None:
         moving = tuple(self.optimizers) if train_pass.networks is None else train_pass.networks
         self.stages.set_rates(moving, self.epoch + self.fraction)
-        for name in moving:
-            self.optimizers[name].zero_grad()
-        self.reducer.before_forward(moving, batches)
+        optimizers = {name: self.optimizers[name] for name in moving}
+        for optimizer in optimizers.values():
+            optimizer.zero_grad()
+        rows = next(iter(batches.values())).global_size
+        self.reducer.before_forward(moving, rows)
         on_device = {name: batch.to(self.fabric.device) for name, batch in batches.items()}
         try:
             losses: Tensor = getattr(self.method, train_pass.loss)(**on_device)
         except NonFiniteLogitsError as error:
             self._raise_not_finite(error.rows, "logits", batches)
-        loss = self.reducer.mean(losses, batches)
+        loss = self.reducer.mean(losses, rows)
         value = loss.item()
         if not math.isfinite(value):
-            rows = (~losses.detach().isfinite()).nonzero().flatten() if losses.ndim else torch.empty(0)
-            self._raise_not_finite(rows, "loss", batches)
+            bad_rows = (~losses.detach().isfinite()).nonzero().flatten() if losses.ndim else torch.empty(0)
+            self._raise_not_finite(bad_rows, "loss", batches)
         if moving:
             self.fabric.backward(loss)
-        parameters = {name: self._parameters(name) for name in moving}
         value, self.save_now = self.reducer.after_backward(
-            parameters, value, stop=self._stop_requested, save=self.is_save_due()
+            optimizers, value, stop=self._stop_requested, save=self.is_save_due()
         )
-        for name in moving:
-            self.optimizers[name].step()
+        for optimizer in optimizers.values():
+            optimizer.step()
         self.method.on_step_end()
         self.step, self.loss, self._epoch_steps = self.step + 1, self.loss + value, self._epoch_steps + 1
-
-    def _parameters(self, name: str) -> Iterator[nn.Parameter]:
-        for group in self.optimizers[name].param_groups:
-            yield from group["params"]
 
     def _raise_not_finite(self, rows: Tensor, what: str, batches: dict[str, Batch]) -> NoReturn:
         fitting = [batch for batch in batches.values() if len(rows) == 0 or rows.max() < len(batch.index)]
