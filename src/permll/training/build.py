@@ -15,6 +15,7 @@ from permll.training.recipe import USER_NETWORK, Recipe
 from permll.training.stages import NetworkFactory
 from permll.training.trainer import Trainer
 from permll.training.views import build_views
+from permll.utils.messages import first_line
 
 Network = nn.Module | Callable[[], nn.Module]
 
@@ -110,8 +111,9 @@ def _check_network(network: nn.Module, prepared: PreparedData, views: Mapping[st
         with torch.no_grad():
             shape = tuple(network.eval()(x).shape)
     except RuntimeError as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"the network does not accept samples of shape {tuple(x.shape[1:])}: {reason}.") from None
+        raise ValueError(
+            f"the network does not accept samples of shape {tuple(x.shape[1:])}: {first_line(error)}."
+        ) from None
     finally:
         network.train(was_training)
     expected = (2, prepared.train.num_classes)

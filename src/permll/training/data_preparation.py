@@ -11,12 +11,15 @@ from permll.data.dataset import LabeledData
 from permll.data.encoding import Encoder, encode
 from permll.data.inputs import Images, LazyImages
 from permll.data.loading import load
+from permll.data.readers.image_files import load_small_images
 from permll.data.registry import DATASETS
 from permll.data.splits import stratified_split
 from permll.noise.apply_noise import with_noise
 from permll.noise.corruption import Corruption
-from permll.training.feature_cache import decode_small, load_encoder, resolve_features, with_cache
+from permll.training.feature_cache import load_encoder, resolve_features, with_cache
+from permll.training.model_card import read_encoder
 from permll.training.recipe import DataSection, Recipe
+from permll.training.run import GivenLabels, Run
 from permll.utils.messages import format_list
 
 
@@ -49,20 +52,11 @@ class PreparedData:
     section: DataSection | None = None
 
 
-@dataclass(frozen=True)
-class PreviousSplit:
-    """Split and encoder of a run that resumes: sample ids, since the data may be reordered or extended."""
-
-    train: tuple[str, ...]
-    validation: tuple[str, ...]
-    encoder: Encoder | None
-
-
 def prepare_data(
     recipe: Recipe,
     data: LabeledData | None = None,
     test: LabeledData | None = None,
-    previous: PreviousSplit | None = None,
+    previous: Run | None = None,
     *,
     features: Path | None = None,
     notify: Callable[[str], None] | None = None,
@@ -73,7 +67,7 @@ def prepare_data(
         recipe: the recipe.
         data: training data, instead of those that the recipe names.
         test: test data, instead of those that the recipe names.
-        previous: split of a run that resumes.
+        previous: a run that resumes: its split and its encoder are used again.
         features: folder in which slow encoders cache their features.
         notify: called with a sentence about the data and the chosen encoder.
     """
@@ -83,12 +77,15 @@ def prepare_data(
     samples = load(section.source, root=section.root, **section.options) if data is None else data
     section = resolve_features(recipe, samples.inputs, notify)
     samples = _resize(samples, recipe, section)
-    train, validation = _split(samples, section) if previous is None else _split_again(samples, section, previous)
+    if previous is None:
+        train, validation = _split(samples, section)
+    else:
+        train, validation = _split_again(samples, section, previous.labels)
     if test is None and data is None:
         test = _load_test(section, notify)
     channels = train.inputs.pixels.shape[1] if isinstance(train.inputs, Images) else None
-    encoder = previous.encoder if previous is not None and previous.encoder is not None else load_encoder(section)
-    train, encoder = encode(train, encoder=with_cache(encoder, features))
+    saved_encoder = None if previous is None else read_encoder(previous)
+    train, encoder = encode(train, encoder=with_cache(saved_encoder or load_encoder(section), features))
     validation, test = (
         part if part is None else encode(_resize(part, recipe, section, channels), encoder=encoder)[0]
         for part in (validation, test)
@@ -110,10 +107,18 @@ def prepare_data(
 
 
 def _resize(data: LabeledData, recipe: Recipe, section: DataSection, channels: int | None = None) -> LabeledData:
-    """Return image files in the size of the recipe."""
-    if recipe.views.resize and isinstance(data.inputs, LazyImages):
-        data = data.with_inputs(data.inputs.resize(recipe.views.resize))
-    return decode_small(data, section.pixels, channels) if section.pixels else data
+    """Return image files in the size of the recipe; small ones as pixels, with the channels of the training images."""
+    if not isinstance(data.inputs, LazyImages):
+        return data
+    images = data.inputs.resize(recipe.views.resize) if recipe.views.resize else data.inputs
+    if not section.pixels:
+        return data.with_inputs(images)
+    inputs = load_small_images(images.resize(section.pixels, "stretch"), data.ids, section.pixels)
+    if isinstance(inputs, Images) and channels == 3:
+        inputs = Images(inputs.pixels.expand(-1, 3, -1, -1).contiguous())
+    if channels == 1 and inputs.batch(torch.arange(1)).shape[1] != 1:
+        raise ValueError("the training images are gray, but some validation or test images have colors.")
+    return data.with_inputs(inputs)
 
 
 def _add_noise(prepared: PreparedData, section: DataSection, samples: LabeledData) -> PreparedData:
@@ -167,19 +172,19 @@ def _split(samples: LabeledData, section: DataSection) -> tuple[LabeledData, Lab
 
 
 def _split_again(
-    samples: LabeledData, section: DataSection, previous: PreviousSplit
+    samples: LabeledData, section: DataSection, previous: GivenLabels
 ) -> tuple[LabeledData, LabeledData | None]:
-    """Repeat a split, in the same order; new samples are appended to the training ones."""
+    """Repeat a split by sample ids, in the same order; new samples are appended to the training ones."""
     row = {name: row for row, name in enumerate(samples.ids)}
-    train = [row[name] for name in previous.train if name in row]
+    train = [row[name] for name in previous.ids if name in row]
     if section.train is None:
-        previous_ids = {*previous.train, *previous.validation}
+        previous_ids = {*previous.ids, *previous.validation_ids}
         train += [number for name, number in row.items() if name not in previous_ids]
     validation: LabeledData | None = None
     if isinstance(section.validation, str):
         validation = _load_split(section, section.validation)
     elif section.validation is not None:
-        rows = [row[name] for name in previous.validation if name in row]
+        rows = [row[name] for name in previous.validation_ids if name in row]
         validation = samples.take(rows) if rows else None
     return samples.take(train), validation
 

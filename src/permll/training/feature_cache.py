@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from permll.data.dataset import LabeledData
 from permll.data.encoding import Arrays, Encoder, from_arrays
-from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
-from permll.data.readers.image_files import SMALL_IMAGE_SIZE, load_small_images
+from permll.data.inputs import Inputs, LazyImages, Texts, Vectors
+from permll.data.readers.image_files import SMALL_IMAGE_SIZE
 from permll.data.readers.input_spec import describe_inputs, input_kind
 from permll.data.sample_digests import sample_digests
 from permll.networks.backbone import Backbone, find_cached_backbone
@@ -54,24 +53,6 @@ def resolve_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], Non
     if notify is not None and recipe.network.name == AUTO and isinstance(inputs, LazyImages | Texts):
         notify(_describe_choice(section, inputs))
     return section
-
-
-def decode_small(data: LabeledData, size: int, channels: int | None = None) -> LabeledData:
-    """Return image files as pixels of ``size`` x ``size``, in memory if they fit, else decoded when needed.
-
-    Args:
-        data: other inputs are returned unchanged.
-        size: pixels of a side.
-        channels: channels of the training images; default: 1 if all images are gray, else 3.
-    """
-    if not isinstance(data.inputs, LazyImages):
-        return data
-    inputs = load_small_images(data.inputs.resize(size, "stretch"), data.ids, size)
-    if isinstance(inputs, Images) and channels == 3:
-        inputs = Images(inputs.pixels.expand(-1, 3, -1, -1).contiguous())
-    if channels == 1 and inputs.batch(torch.arange(1)).shape[1] != 1:
-        raise ValueError("the training images are gray, but some validation or test images have colors.")
-    return data.with_inputs(inputs)
 
 
 def load_encoder(section: DataSection) -> Backbone | SentenceEncoder | None:

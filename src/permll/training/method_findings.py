@@ -1,7 +1,5 @@
 """Findings of a training: the corrected labels and label quality of its method, and noise estimates."""
 
-from typing import TYPE_CHECKING
-
 from permll.findings import Findings
 from permll.training.noise_estimate import (
     NoiseEstimate,
@@ -10,15 +8,13 @@ from permll.training.noise_estimate import (
     by_mixture,
     write_noise_estimates,
 )
-
-if TYPE_CHECKING:
-    from permll.training.run import Run
-    from permll.training.trainer import Trainer
+from permll.training.run import Run
+from permll.training.trainer import Trainer
 
 _MIN_PROB = 1e-12
 
 
-def save_method_findings(trainer: "Trainer", run: "Run") -> None:
+def save_method_findings(trainer: Trainer, run: Run) -> None:
     """Write the findings of the method, and noise estimates, into the folder of a run at the end of training."""
     data = trainer.data
     corrected, quality = (values.cpu() for values in trainer.method.labels_and_quality(trainer.predict_logits))

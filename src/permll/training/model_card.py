@@ -26,8 +26,6 @@ MODEL_CARD, ENCODER = "network.json", "encoder.npz"
 
 def write_model_card(run: Run, trainer: "Trainer", prepared: "PreparedData") -> None:
     """Write ``network.json`` and, with an encoder, ``encoder.npz``: all that inference needs beside the weights."""
-    if not trainer.group.is_main:
-        return
     recipe, view, inputs = run.recipe, trainer.views["plain"], prepared.train.inputs
     resized = {"image_size": recipe.data.pixels} if recipe.data.pixels else {}
     input_spec = InputSpec.of(prepared.train, prepared.encoder, recipe.data.options | resized)

@@ -12,7 +12,6 @@ A user's file overrides both, and single values override everything.
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from permll.training.recipe import Recipe, parse_recipe
 from permll.utils.messages import did_you_mean
 
 Content = dict[str, Any]
+_FOLDER = Path(__file__).parents[1] / "recipes"  # of the built-in recipes
 _METHODS = "methods/"
 
 
@@ -135,13 +135,5 @@ def _unflatten(changes: Mapping[str, Any]) -> list[Content]:
     return contents
 
 
-def _built_in_files() -> dict[str, Any]:
-    return dict(_walk(resources.files("permll") / "recipes", ""))
-
-
-def _walk(folder: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _walk(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(".toml"):
-            yield prefix + entry.name.removesuffix(".toml"), entry
+def _built_in_files() -> dict[str, Path]:
+    return {path.relative_to(_FOLDER).with_suffix("").as_posix(): path for path in _FOLDER.rglob("*.toml")}

@@ -10,7 +10,6 @@ from permll.evaluation.evaluator import Evaluator
 from permll.training.callbacks import Callback
 from permll.training.checkpoint import Checkpoints
 from permll.training.data_preparation import PreparedData
-from permll.training.method_findings import save_method_findings
 from permll.training.model_card import write_model_card
 from permll.training.recipe import Recipe
 from permll.training.run import Run
@@ -57,7 +56,7 @@ def run_training(
     prepared: PreparedData,
     trainer: Trainer,
     callbacks: list[Callback],
-    save_findings: SaveFindings = save_method_findings,
+    save_findings: SaveFindings,
 ) -> None:
     """Train to the end. SIGINT and SIGTERM save after the current step, and raise ``KeyboardInterrupt``."""
     evaluator = Evaluator(
@@ -87,7 +86,7 @@ def run_training(
             **trainer.method.metrics(),
         }
         if len(trainer.stages.plan) > 1:
-            metrics["stage"] = trainer.stages.at(trainer.epoch - 1).name
+            metrics["stage"] = trainer.stages.plan[trainer.stages.number].name
         if trainer.epoch % recipe.training.evaluate_every == 0 or trainer.epoch == trainer.epochs:
             metrics |= evaluator.evaluate(trainer.method, trainer.predict, trainer.predict_logits, trainer.data)
         if group.is_main:

@@ -1,6 +1,8 @@
 """Stages of a training: initial weights, optimizers and learning rates of each, and the best weights so far."""
 
+import bisect
 import copy
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from permll.distributed.network import DistributedNetwork
 from permll.distributed.process_group import ProcessGroup
 from permll.methods._base import Method, PredictLogits, Stage
 from permll.training.optimizers import build_optimizer
-from permll.training.schedule import first_beta, learning_rate
+from permll.training.schedule import learning_rate, milestones_in_epochs
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -52,13 +54,14 @@ class Stages:
         self.optimizers: dict[str, Any] = {}
         self._build_optimizers()
 
-    def at(self, epoch: int) -> Stage:
-        """Return the stage of an epoch; after the last epoch, the last stage."""
-        return self.plan[self._number_at(epoch)]
+    def number_at(self, epoch: int) -> int:
+        """Return the number of the stage of an epoch; after the last epoch, of the last stage."""
+        ends = list(itertools.accumulate(stage.epochs for stage in self.plan))
+        return min(bisect.bisect_right(ends, epoch), len(self.plan) - 1)
 
     def enter(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Start the stage of an epoch, unless it is the current one."""
-        number = self._number_at(epoch)
+        number = self.number_at(epoch)
         if number == self.number:
             return
         stage = self.plan[number]
@@ -73,9 +76,10 @@ class Stages:
         stage = self.plan[self.number]
         stage_epoch = epoch - sum(previous.epochs for previous in self.plan[: self.number])
         schedule = {**self._schedule, **stage.schedule}
-        beta1 = first_beta(
-            stage_epoch, stage.epochs, milestones=schedule.get("milestones", ()), beta1=schedule.pop("beta1", None)
-        )
+        beta1 = schedule.pop("beta1", None)
+        starts = milestones_in_epochs(schedule.get("milestones", ()), stage.epochs)
+        if not starts or stage_epoch < starts[0]:
+            beta1 = None  # the optimizer's own
         factor = learning_rate(stage_epoch, stage.epochs, **schedule)
         for name in names:
             for group, rate in zip(self.optimizers[name].param_groups, self._rates[name], strict=True):
@@ -112,14 +116,6 @@ class Stages:
         if state["number"] != self.number:
             self.number = state["number"]
             self._build_optimizers()
-
-    def _number_at(self, epoch: int) -> int:
-        end = 0
-        for number, stage in enumerate(self.plan):
-            end += stage.epochs
-            if epoch < end:
-                return number
-        return len(self.plan) - 1
 
     def _initial_weights(self, stage: Stage, number: int) -> Mapping[str, Mapping[str, Tensor]]:
         if stage.weights == "best":

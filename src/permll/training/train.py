@@ -17,10 +17,10 @@ from permll.methods._registry import method_name
 from permll.training.auto_recipe import fill_auto_settings, match_run
 from permll.training.build import Network, build_trainer
 from permll.training.callbacks import Callback, check_callbacks
-from permll.training.data_preparation import PreviousSplit, prepare_data
+from permll.training.data_preparation import prepare_data
 from permll.training.feature_cache import FEATURES_FOLDER
 from permll.training.method_findings import save_method_findings
-from permll.training.model_card import class_name, read_encoder
+from permll.training.model_card import class_name
 from permll.training.progress import default_callbacks
 from permll.training.recipe import USER_NETWORK, ComponentSection, Recipe
 from permll.training.recipe_files import resolve_recipe
@@ -121,6 +121,11 @@ def train_recipe(
         save_findings: writes the findings at the end of training.
     """
     active = check_callbacks(callbacks)
+
+    def notify(text: str) -> None:
+        for callback in active:
+            callback.on_message(text)
+
     if run.exists:
         recipe = match_run(recipe, run)
     if run.finished and data is None:
@@ -131,9 +136,9 @@ def train_recipe(
             recipe,
             data,
             test,
-            _previous_split(run),
+            run if run.exists else None,
             features=run.folder / FEATURES_FOLDER,
-            notify=None if run.exists else lambda text: _notify(active, text),
+            notify=None if run.exists else notify,
         )
         if run.finished:
             if not run.check_data(prepared.train, prepared.validation):
@@ -149,15 +154,3 @@ def train_recipe(
 
 def _to_data(data: Any, recipe: Recipe) -> LabeledData:
     return data if isinstance(data, LabeledData) else load(data, **recipe.data.options)
-
-
-def _previous_split(run: Run) -> PreviousSplit | None:
-    if not run.exists:
-        return None
-    labels = run.labels
-    return PreviousSplit(labels.ids, labels.validation_ids, read_encoder(run))
-
-
-def _notify(callbacks: Iterable[Callback], text: str) -> None:
-    for callback in callbacks:
-        callback.on_message(text)

@@ -17,7 +17,7 @@ from permll.distributed.process_group import ProcessGroup
 from permll.distributed.reduce import Reducer
 from permll.distributed.sharding import Placement, PlacementMode, placement_scope, should_shard
 from permll.layer.validation import NonFiniteLogitsError
-from permll.methods._base import FitInfo, Method, Stage, TrainPass
+from permll.methods._base import FitInfo, Method, TrainPass
 from permll.training.checkpoint import load_state
 from permll.training.optimizers import load_optimizer_state, optimizer_state
 from permll.training.stages import Stages
@@ -189,11 +189,6 @@ class Trainer:
         return self.stages.optimizers
 
     @property
-    def stage(self) -> Stage:
-        """The stage of the next step."""
-        return self.stages.at(self.epoch)
-
-    @property
     def mean_loss(self) -> float:
         """The mean loss of the current epoch so far."""
         return self.loss / max(self._epoch_steps, 1)
@@ -258,6 +253,9 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the next step depends on; of sharded per-sample state, this process's rows."""
+        random = {"cpu": torch.get_rng_state()}
+        if self.fabric.device.type == "cuda":
+            random["device"] = torch.cuda.get_rng_state(self.fabric.device)
         return {
             "epoch": self.epoch,
             "pass_number": self.pass_number,
@@ -270,7 +268,7 @@ class Trainer:
             "stage": self.stages.state_dict(),
             "pass": None if self._pass is None else train_pass_state(self._pass),
             "streams": {name: stream.state_dict() for name, stream in self._streams.items()},
-            "random": self._random_state(),
+            "random": random,
             "precision": self.fabric.strategy.precision.state_dict(),
             "parts": self.group.size if self.sharded else 1,
         }
@@ -298,12 +296,6 @@ class Trainer:
         if "device" in state["random"] and self.fabric.device.type == "cuda":
             torch.cuda.set_rng_state(state["random"]["device"], self.fabric.device)
         self.fabric.strategy.precision.load_state_dict(state["precision"])
-
-    def _random_state(self) -> dict[str, Tensor]:
-        state = {"cpu": torch.get_rng_state()}
-        if self.fabric.device.type == "cuda":
-            state["device"] = torch.cuda.get_rng_state(self.fabric.device)
-        return state
 
 
 def restart_epoch(state: Mapping[str, Any]) -> dict[str, Any]:
