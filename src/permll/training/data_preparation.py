@@ -25,40 +25,25 @@ from permll.utils.messages import format_list
 
 @dataclass(frozen=True, eq=False)
 class PreparedData:
-    """Data of a training.
+    """Data of a training."""
 
-    Args:
-        train: training data with given labels.
-        validation: held-out data with labels as noisy as those, or None.
-        test: test data, or None.
-        noise: record of the noise that was added to ``train``, or None.
-        clean: (N,) labels of ``train`` before noise was added, or None if unknown; for evaluation only.
-        clean_validation: (n,) the same for ``validation``.
-        encoder: encoder of texts, tables or images, or None.
-        trusted: (N,) mask of training samples whose labels are known to be correct, or None.
-        validation_is_clean: whether ``validation`` is an official split with verified labels; for evaluation only.
-        section: data section of the recipe, with the settings that were chosen by the data.
-    """
-
-    train: LabeledData
-    validation: LabeledData | None = None
+    train: LabeledData  # with given labels
+    validation: LabeledData | None = None  # held out, with labels as noisy as those
     test: LabeledData | None = None
-    noise: Corruption | None = None
-    clean: Tensor | None = None
-    clean_validation: Tensor | None = None
-    encoder: Encoder | None = None
-    trusted: Tensor | None = None
-    validation_is_clean: bool = False
-    section: DataSection | None = None
+    noise: Corruption | None = None  # record of the noise that was added to train
+    clean: Tensor | None = None  # (N,) labels of train before noise was added, if known; for evaluation only
+    clean_validation: Tensor | None = None  # (n,) the same for validation
+    encoder: Encoder | None = None  # of texts, tables or images
+    trusted: Tensor | None = None  # (N,) mask of training samples whose labels are known to be correct
+    validation_is_clean: bool = False  # whether it is an official split with verified labels; for evaluation only
+    section: DataSection | None = None  # of the recipe, with the settings that were chosen by the data
 
 
 def prepare_data(
     recipe: Recipe,
     data: LabeledData | None = None,
     test: LabeledData | None = None,
-    previous: Run | None = None,
-    *,
-    features: Path | None = None,
+    run: Run | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> PreparedData:
     """Load, split and encode the data of a recipe, and add label noise.
@@ -67,8 +52,7 @@ def prepare_data(
         recipe: the recipe.
         data: training data, instead of those that the recipe names.
         test: test data, instead of those that the recipe names.
-        previous: a run that resumes: its split and its encoder are used again.
-        features: folder in which slow encoders cache their features.
+        run: in its folder, slow encoders cache their features; one that resumes keeps its split and its encoder.
         notify: called with a sentence about the data and the chosen encoder.
     """
     section = recipe.data
@@ -77,15 +61,16 @@ def prepare_data(
     samples = load(section.source, root=section.root, **section.options) if data is None else data
     section = resolve_features(recipe, samples.inputs, notify)
     samples = _resize(samples, recipe, section)
-    if previous is None:
-        train, validation = _split(samples, section)
+    if run is not None and run.exists:
+        train, validation = _split_again(samples, section, run.labels)
+        encoder = read_encoder(run) or load_encoder(section)
     else:
-        train, validation = _split_again(samples, section, previous.labels)
+        train, validation = _split(samples, section)
+        encoder = load_encoder(section)
     if test is None and data is None:
         test = _load_test(section, notify)
     channels = train.inputs.pixels.shape[1] if isinstance(train.inputs, Images) else None
-    saved_encoder = None if previous is None else read_encoder(previous)
-    train, encoder = encode(train, encoder=with_cache(saved_encoder or load_encoder(section), features))
+    train, encoder = encode(train, encoder=with_cache(encoder, run))
     validation, test = (
         part if part is None else encode(_resize(part, recipe, section, channels), encoder=encoder)[0]
         for part in (validation, test)

@@ -24,6 +24,7 @@ from permll.data.sample_digests import sample_digests
 from permll.networks.backbone import Backbone, find_cached_backbone
 from permll.networks.sentence_encoder import SentenceEncoder
 from permll.training.recipe import AUTO, DataSection, Recipe
+from permll.training.run import Run
 from permll.utils.files import atomic_write
 from permll.utils.progress_bar import progress
 
@@ -70,11 +71,11 @@ def encoder_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Encoder:
     return SentenceEncoder.from_arrays(arrays) if kind == SentenceEncoder.kind else from_arrays(arrays)
 
 
-def with_cache(encoder: Encoder | None, folder: Path | None, *, write: bool = True) -> Encoder | None:
-    """Return the encoder, with a cache if it is a slow one."""
-    if folder is None or not isinstance(encoder, Backbone | SentenceEncoder):
+def with_cache(encoder: Encoder | None, run: Run | None, *, write: bool = True) -> Encoder | None:
+    """Return the encoder, with a cache in the folder of a run if it is a slow one."""
+    if run is None or not isinstance(encoder, Backbone | SentenceEncoder):
         return encoder
-    return CachedEncoder(encoder, folder, write=write)
+    return CachedEncoder(encoder, run.folder / FEATURES_FOLDER, write=write)
 
 
 class CachedEncoder:

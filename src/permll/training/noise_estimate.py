@@ -106,10 +106,10 @@ def estimate_noise(
     return estimates[name]
 
 
-def by_likelihood(log_p: Tensor, labels: Tensor, classes: tuple[str, ...], by: str = "held_out") -> NoiseEstimate:
+def by_likelihood(log_p: Tensor, labels: Tensor, classes: tuple[str, ...]) -> NoiseEstimate:
     """Return the estimate under which the labels (N,) are most likely, given log probabilities (N, c)."""
     fit = fit_joint(log_p, labels)
-    return from_joint(fit.joint, fit.error, classes, by, len(labels))
+    return from_joint(fit.joint, fit.error, classes, "held_out", len(labels))
 
 
 def from_joint(joint: Tensor, error: float, classes: tuple[str, ...], by: str, rows: int) -> NoiseEstimate:

@@ -23,7 +23,7 @@ from permll.methods._features import logits_and_features
 from permll.methods._registry import find_method
 from permll.networks import build_network
 from permll.training.export.transforms import transform_from_steps
-from permll.training.feature_cache import FEATURES_FOLDER, with_cache
+from permll.training.feature_cache import with_cache
 from permll.training.model_card import class_name, read_encoder, read_model_card
 from permll.training.recipe import USER_NETWORK
 from permll.training.run import Run
@@ -140,7 +140,7 @@ def load_predictor(run: Run | Path | str, network: nn.Module | None = None) -> P
     for name, module in method.networks.items():
         _load_weights(module, best["networks"][name], run)
     method.eval().requires_grad_(False)
-    encoder = with_cache(read_encoder(run), run.folder / FEATURES_FOLDER, write=False)
+    encoder = with_cache(read_encoder(run), run, write=False)
     input_spec = InputSpec.from_dict(card["input_spec"], encoder)
     view = transform_from_steps(card["view"])
     return Predictor(method, view, tuple(card["classes"]), input_spec, card, best["epoch"])

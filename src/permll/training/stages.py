@@ -11,35 +11,31 @@ import torch
 from torch import Tensor, nn
 
 from permll.distributed.network import DistributedNetwork
-from permll.distributed.process_group import ProcessGroup
 from permll.methods._base import Method, PredictLogits, Stage
 from permll.training.optimizers import build_optimizer
 from permll.training.schedule import learning_rate, milestones_in_epochs
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
+    from permll.training.trainer import Trainer
 
 METHOD_OPTIMIZER = "own"  # name of the optimizer of parameters outside the networks
 NetworkFactory = Callable[[str, int], nn.Module]
 
 
 class Stages:
-    """The stages of a method, and the optimizers of the current one. For the arguments see ``Trainer``."""
+    """The stages of a trainer's method, and the optimizers of the current one. For the arguments see ``Trainer``."""
 
     def __init__(
         self,
-        method: Method,
-        epochs: int,
+        trainer: "Trainer",
         optimizer: Mapping[str, Any],
         schedule: Mapping[str, Any],
-        fabric: "Fabric",
         fresh: NetworkFactory | None,
-        group: ProcessGroup,
     ) -> None:
-        self.method, self.fabric = method, fabric
-        self.plan = method.stages(epochs)
-        if sum(stage.epochs for stage in self.plan) != epochs:
-            raise ValueError(f"the stages of the method do not sum to {epochs} epochs: {self.plan}.")
+        self.method, self.fabric = method, fabric = trainer.method, trainer.fabric
+        self.plan = method.stages(trainer.epochs)
+        if sum(stage.epochs for stage in self.plan) != trainer.epochs:
+            raise ValueError(f"the stages of the method do not sum to {trainer.epochs} epochs: {self.plan}.")
         self._optimizer, self._schedule, self._fresh = dict(optimizer), dict(schedule), fresh
         self.number = 0
         self.best: dict[str, Any] | None = None  # score and networks
@@ -47,9 +43,10 @@ class Stages:
         self._initial = _copy_weights(method) if needs_initial else {}
         for name in method.network_names:
             network = method.networks[name]
-            method.networks[name] = (
-                fabric.setup_module(network) if group.is_single else DistributedNetwork(network, fabric, group)
-            )
+            if trainer.group.is_single:
+                method.networks[name] = fabric.setup_module(network)
+            else:
+                method.networks[name] = DistributedNetwork(network, fabric, trainer.group)
         fabric.to_device(method)
         self.optimizers: dict[str, Any] = {}
         self._build_optimizers()

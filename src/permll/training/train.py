@@ -18,14 +18,12 @@ from permll.training.auto_recipe import fill_auto_settings, match_run
 from permll.training.build import Network, build_trainer
 from permll.training.callbacks import Callback, check_callbacks
 from permll.training.data_preparation import prepare_data
-from permll.training.feature_cache import FEATURES_FOLDER
-from permll.training.method_findings import save_method_findings
 from permll.training.model_card import class_name
 from permll.training.progress import default_callbacks
 from permll.training.recipe import USER_NETWORK, ComponentSection, Recipe
 from permll.training.recipe_files import resolve_recipe
 from permll.training.run import Run, default_folder
-from permll.training.runner import SaveFindings, run_training, start_or_resume
+from permll.training.runner import SaveFindings, run_training, save_method_findings, start_or_resume
 
 
 def train(
@@ -132,14 +130,7 @@ def train_recipe(
         return run
     with torch.random.fork_rng(devices=[]):
         run.check_folder()
-        prepared = prepare_data(
-            recipe,
-            data,
-            test,
-            run if run.exists else None,
-            features=run.folder / FEATURES_FOLDER,
-            notify=None if run.exists else notify,
-        )
+        prepared = prepare_data(recipe, data, test, run, None if run.exists else notify)
         if run.finished:
             if not run.check_data(prepared.train, prepared.validation):
                 raise ValueError(f"{run.folder} is finished, and was trained on other samples: choose another folder.")

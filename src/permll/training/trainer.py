@@ -21,7 +21,7 @@ from permll.methods._base import FitInfo, Method, TrainPass
 from permll.training.checkpoint import load_state
 from permll.training.optimizers import load_optimizer_state, optimizer_state
 from permll.training.stages import Stages
-from permll.training.train_streams import find_view, open_streams, train_pass_from_state, train_pass_state
+from permll.training.train_streams import open_stream, open_streams, train_pass_from_state, train_pass_state
 from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Trainer:
         self.batch_coupling: BatchCoupling = "none" if self.sharded else method.batch_coupling
         with placement_scope(Placement(self.group, self.sharded)):
             method.on_fit_start(info)
-        self.stages = Stages(method, epochs, optimizer, schedule or {"kind": "constant"}, fabric, fresh, self.group)
+        self.stages = Stages(self, optimizer, schedule or {"kind": "constant"}, fresh)
         self.reducer = Reducer(method.networks, self.group, self.batch_coupling)
 
     # Training
@@ -210,12 +210,11 @@ class Trainer:
         held_out: bool = False,
     ) -> Tensor:
         """Return logits (N, c) of a network in evaluation mode, on training or held-out rows; see ``PredictLogits``."""
-        if held_out and self.validation is None:
+        data = self.validation if held_out else self.data
+        if data is None:
             raise ValueError("there are no held-out rows: set data.validation.")
-        module, data = self.method.networks[network], self.validation if held_out else self.data
-        assert data is not None
         with self.stages.best_weights(network) if best else nullcontext():
-            return self.evaluate(module, data, view, rows)
+            return self.evaluate(self.method.networks[network], data, view, rows)
 
     def predict(self, data: LabeledData) -> Tensor:
         """Return the method's predicted probabilities (N, c)."""
@@ -228,18 +227,8 @@ class Trainer:
         """Return a function of all rows, or of ``rows``, in evaluation mode; a collective call."""
         was_training = self.method.training
         self.method.eval()
-        stream = Stream(
-            data,
-            4 * self.batch_size,
-            views={view: find_view(self.views, view)},
-            order="sequential",
-            rows=rows,
-            seed=self.seed,
-            name="scan",  # part of the random seed: a random view draws the same in every version
-            rank=self.group.rank,
-            world_size=self.group.size,
-            workers=self.workers,
-        )
+        # The name is part of the random seed: a random view draws the same in every version.
+        stream = open_stream(self, data, 4 * self.batch_size, (view,), name="scan", order="sequential", rows=rows)
         stream.seek(self.epoch)  # a random view draws differently in every epoch
         with batch_coupling_as(self.method.networks, "none"):
             outputs = [
