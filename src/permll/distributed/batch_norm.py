@@ -51,8 +51,7 @@ class SyncBatchNorm(_BatchNorm):
         count, mean, variance = _statistics(input.detach())
         if self.training and self.track_running_stats:
             self._update_running_stats(count, mean, variance)
-        normalized: Tensor = _Normalize.apply(input, weight, bias, mean, variance, count, self.eps)
-        return normalized
+        return _Normalize.apply(input, weight, bias, mean, variance, count, self.eps)
 
     @torch.no_grad()
     def _update_running_stats(self, count: float, mean: Tensor, variance: Tensor) -> None:

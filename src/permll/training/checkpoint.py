@@ -36,8 +36,7 @@ def load_state(path: Path) -> dict[str, Any]:
     try:
         with safe_open(path, framework="pt") as file:
             outline = json.loads((file.metadata() or {})["permll"])
-            state: dict[str, Any] = _join_tensors(outline, file.get_tensor)
-            return state
+            return _join_tensors(outline, file.get_tensor)
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a checkpoint, or is damaged: {error}.") from None
 

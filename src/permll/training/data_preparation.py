@@ -67,6 +67,8 @@ def prepare_data(
     else:
         train, validation = _split(samples, section)
         encoder = load_encoder(section)
+    if isinstance(section.validation, str):
+        validation = _load_split(section, section.validation)
     if test is None and data is None:
         test = _load_test(section, notify)
     channels = train.inputs.pixels.shape[1] if isinstance(train.inputs, Images) else None
@@ -108,25 +110,23 @@ def _resize(data: LabeledData, recipe: Recipe, section: DataSection, channels: i
 
 def _add_noise(prepared: PreparedData, section: DataSection, samples: LabeledData) -> PreparedData:
     """Add noise to the training labels and, unless the validation split is a clean one, to its labels."""
-    train, validation, trusted = prepared.train, prepared.validation, prepared.trusted
-    clean = train.labels
+    train, validation, clean = prepared.train, prepared.validation, prepared.train.labels
+    clean_validation = None if validation is None else validation.labels
+    has_noisy_validation = not prepared.validation_is_clean
     record = _record_for_all(section.noise, samples, train)
     if record is not None:  # a record for the data before the split
         noisy = dict(zip(samples.ids, record.labels_for(samples.labels.numpy()).tolist(), strict=True))
         train = train.relabel([noisy[name] for name in train.ids])
+        if validation is not None and has_noisy_validation:
+            validation = validation.relabel([noisy[name] for name in validation.ids])
     else:
         train, record = with_noise(train, section.noise, section.noise_seed)
-    if trusted is not None:
-        train = train.relabel(clean.where(trusted, train.labels))
+        if validation is not None and has_noisy_validation:
+            validation, _ = with_noise(validation, section.noise, section.noise_seed + 1)
+    if prepared.trusted is not None:
+        train = train.relabel(clean.where(prepared.trusted, train.labels))
         if len(record.clean) == len(train):
             record = replace(record, noisy=train.labels.numpy())
-    clean_validation = prepared.clean_validation
-    if validation is not None and not prepared.validation_is_clean:
-        clean_validation = validation.labels
-        if len(record.clean) == len(samples) != len(train):
-            validation = validation.relabel([noisy[name] for name in validation.ids])
-        else:
-            validation, _ = with_noise(validation, section.noise, section.noise_seed + 1)
     return replace(
         prepared, train=train, validation=validation, noise=record, clean=clean, clean_validation=clean_validation
     )
@@ -144,9 +144,7 @@ def _record_for_all(noise: str, samples: LabeledData, train: LabeledData) -> Cor
 def _split(samples: LabeledData, section: DataSection) -> tuple[LabeledData, LabeledData | None]:
     """Hold out the validation samples, then draw the training samples from the rest."""
     validation = None
-    if isinstance(section.validation, str):
-        validation = _load_split(section, section.validation)
-    elif section.validation is not None:
+    if isinstance(section.validation, int | float):
         parts = stratified_split(samples.labels, section.validation, section.split_seed)
         validation = samples.take(parts.validation).with_metadata(split="validation", split_how=parts.metadata)
         samples = samples.take(parts.train).with_metadata(split_how=parts.metadata)
@@ -165,13 +163,9 @@ def _split_again(
     if section.train is None:
         previous_ids = {*previous.ids, *previous.validation_ids}
         train += [number for name, number in row.items() if name not in previous_ids]
-    validation: LabeledData | None = None
-    if isinstance(section.validation, str):
-        validation = _load_split(section, section.validation)
-    elif section.validation is not None:
-        rows = [row[name] for name in previous.validation_ids if name in row]
-        validation = samples.take(rows) if rows else None
-    return samples.take(train), validation
+    held_out = [row[name] for name in previous.validation_ids if name in row]
+    has_held_out = held_out and isinstance(section.validation, int | float)
+    return samples.take(train), samples.take(held_out) if has_held_out else None
 
 
 def _load_split(section: DataSection, split: str) -> LabeledData:

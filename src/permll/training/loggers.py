@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +12,7 @@ from permll.training.run import Run
 from permll.training.trainer import Trainer
 from permll.utils.messages import unknown_name
 
-_GROUPS = ("test", "noisy_validation", "clean_validation", "correction", "detection")
+_GROUP = re.compile("^(test|noisy_validation|clean_validation|correction|detection)_")
 
 
 def make_logger(name: str) -> Callback:
@@ -35,18 +36,14 @@ def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
         {'loss': 0.5, 'test/accuracy': 0.75}
     """
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float) and name != "epoch"}
-    return {_grouped_name(name): float(value) for name, value in numbers.items()}
+    return {_GROUP.sub(r"\1/", name): float(value) for name, value in numbers.items()}
 
 
 class TensorBoardLogger(Callback):
     """Writes events to the folder ``tensorboard`` of the run: ``tensorboard --logdir RUNS``."""
 
     def __init__(self) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise _missing("TensorBoard", "tensorboard") from error
-        self._open: Callable[..., Any] = SummaryWriter
+        self._open = _import("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
         self._writer: Any = None
 
     def on_train_start(self, trainer: Trainer, run: Run) -> None:  # noqa: ARG002
@@ -75,10 +72,7 @@ class WandbLogger(Callback):
     """Logs to the W&B project ``permll``, or ``WANDB_PROJECT``; ``WANDB_MODE=offline`` logs to the run's folder."""
 
     def __init__(self) -> None:
-        try:
-            self._init: Callable[..., Any] = importlib.import_module("wandb").init
-        except ImportError as error:
-            raise _missing("W&B", "wandb") from error
+        self._init = _import("wandb", "W&B", "wandb").init
         self._run: Any = None
 
     def on_train_start(self, trainer: Trainer, run: Run) -> None:  # noqa: ARG002
@@ -113,10 +107,8 @@ class WandbLogger(Callback):
 LOGGERS: dict[str, Callable[[], Callback]] = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger}
 
 
-def _grouped_name(name: str) -> str:
-    group = next((group for group in _GROUPS if name.startswith(f"{group}_")), None)
-    return name if group is None else f"{group}/{name.removeprefix(f'{group}_')}"
-
-
-def _missing(what: str, package: str) -> ImportError:
-    return ImportError(f"logging to {what} needs {package}: pip install 'permll[track]'")
+def _import(module: str, what: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"logging to {what} needs {package}: pip install 'permll[track]'") from error

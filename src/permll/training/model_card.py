@@ -55,8 +55,7 @@ def read_model_card(run: Run) -> dict[str, Any]:
             f"{run.folder} has no {MODEL_CARD}: permll train {run.folder} writes it if the run is not finished; "
             "otherwise train it again."
         )
-    card: dict[str, Any] = json.loads((run.folder / MODEL_CARD).read_text())
-    return card
+    return json.loads((run.folder / MODEL_CARD).read_text())
 
 
 def read_encoder(run: Run) -> Encoder | None:

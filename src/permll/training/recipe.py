@@ -191,8 +191,7 @@ class Recipe(Section):
         """Return the recipe as a TOML file."""
         import tomli_w
 
-        content: str = tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
-        return content
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
 
 def recipe_diff(one: Recipe, other: Recipe) -> str:

@@ -14,8 +14,7 @@ from permll.data.readers.options import ReadKeywords, check_keywords
 from permll.distributed.launch import lost_rank_errors
 from permll.methods._base import Method
 from permll.methods._registry import method_name
-from permll.training.auto_recipe import fill_auto_settings, match_run
-from permll.training.build import Network, build_trainer
+from permll.training.build import Network, build_trainer, fill_auto_settings, match_run
 from permll.training.callbacks import Callback, check_callbacks
 from permll.training.data_preparation import prepare_data
 from permll.training.model_card import class_name

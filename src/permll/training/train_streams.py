@@ -20,6 +20,8 @@ def open_streams(train_pass: TrainPass, trainer: "Trainer") -> dict[str, Stream]
     The first stream has one epoch for each epoch of the trainer. The others may repeat within an epoch, so each epoch
     of the trainer has its own random series.
     """
+    if trainer.batch_coupling == "none" and len(train_pass.streams) > 1 and not trainer.group.is_single:
+        raise ValueError("with several processes and batch_coupling 'none', a pass must have one stream.")
     streams: dict[str, Stream] = {}
     for name, spec in train_pass.streams.items():
         unique = f"{trainer.pass_number}/{name}" if not streams else f"{trainer.epoch}/{trainer.pass_number}/{name}"
