@@ -25,7 +25,7 @@ def run_baseline(name: str, data: LabeledData, epochs: int, **settings: Any) -> 
     """Return a trainer at the end of its stage ``baseline``."""
     trainer = build_trainer(name, data, settings, epochs=epochs)
     for _ in trainer.each_epoch():
-        if trainer.stage.name != "baseline":
+        if trainer.stages.plan[trainer.stages.number_at(trainer.epoch)].name != "baseline":
             break
     return trainer
 

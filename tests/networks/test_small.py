@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from permll.networks.cnn import SmallCNN
+from permll.networks.cnn import CNN7, CNN9, SmallCNN
 from permll.networks.mlp import MLP
-from permll.networks.plain_cnn import CNN7, CNN9
 from permll.networks.preact import wide_resnet16_8
 
 

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from permll.data import Batch, LabeledData
+from permll.distributed.process_group import ProcessGroup
 from permll.methods import METHODS, Method, StreamSpec, TrainPass
 from permll.methods.ce import CrossEntropy
 from permll.training import Run, trainer
 from permll.training.schedule import learning_rate
 from permll.training.train import train
+from permll.training.train_streams import open_streams
 from permll.training.trainer import NotFiniteError, Trainer
 from tests.helpers.toy_training import (
     StopAfter,
@@ -323,3 +325,12 @@ def test_findings_are_sorted_by_quality(tmp_path: Path) -> None:
     assert changed == run.metrics[-1]["correction_changed"]
     with pytest.raises(FileNotFoundError, match="has no findings yet: permll train"):
         _ = Run(tmp_path / "none").findings
+
+
+def test_several_streams_need_batch_coupling_with_several_processes() -> None:
+    two_streams = TrainPass({"batch": StreamSpec(), "other": StreamSpec()})
+    trainer = build_trainer("ce", points())
+    assert list(open_streams(two_streams, trainer)) == ["batch", "other"]
+    trainer.group = ProcessGroup(rank=0, size=2)
+    with pytest.raises(ValueError, match="several processes and batch_coupling 'none', a pass must have one stream"):
+        open_streams(two_streams, trainer)

@@ -14,28 +14,19 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from permll.distributed.process_group import all_gather
 
 
-def convert_batch_norm(network: nn.Module, device: torch.device) -> nn.Module:
+def convert_batch_norm(module: nn.Module, device: torch.device) -> nn.Module:
     """Return the network with synchronized batch norms; the state dict is unchanged."""
     if device.type == "cuda":
-        return nn.SyncBatchNorm.convert_sync_batchnorm(network)
-    return _convert(network)
-
-
-def _convert(module: nn.Module) -> nn.Module:
-    if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
+        return nn.SyncBatchNorm.convert_sync_batchnorm(module)
+    if isinstance(module, _BatchNorm):
         synced = SyncBatchNorm(
             module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats
         )
-        synced.train(module.training)
-        for name, parameter in module._parameters.items():
-            synced._parameters[name] = parameter  # the same tensors: an optimizer may hold them already
-        for name, buffer in module._buffers.items():
-            synced._buffers[name] = buffer
-        return synced
+        synced._parameters.update(module._parameters)  # the same tensors: an optimizer may hold them already
+        synced._buffers.update(module._buffers)
+        return synced.train(module.training)
     for name, child in module.named_children():
-        converted = _convert(child)
-        if converted is not child:
-            setattr(module, name, converted)
+        module.add_module(name, convert_batch_norm(child, device))
     return module
 
 
@@ -60,8 +51,7 @@ class SyncBatchNorm(_BatchNorm):
         count, mean, variance = _statistics(input.detach())
         if self.training and self.track_running_stats:
             self._update_running_stats(count, mean, variance)
-        normalized: Tensor = _Normalize.apply(input, weight, bias, mean, variance, count, self.eps)
-        return normalized
+        return _Normalize.apply(input, weight, bias, mean, variance, count, self.eps)
 
     @torch.no_grad()
     def _update_running_stats(self, count: float, mean: Tensor, variance: Tensor) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 PROCESS_TIMEOUT = timedelta(minutes=10)  # the slowest process may be writing a checkpoint while the others wait
+_CONNECTION_WORDS = ("connection", "gloo", "nccl", "peer", "socket", "timed out")  # of errors
 
 
 def launch_fabric(
@@ -47,7 +48,9 @@ def launch_fabric(
     """
     from lightning_fabric import Fabric
 
-    devices, num_nodes = _requested_processes(devices, num_nodes)
+    if "TORCHELASTIC_RUN_ID" in os.environ:  # what torchrun has started
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        num_nodes = int(os.environ["WORLD_SIZE"]) // devices
     fabric = Fabric(
         accelerator=accelerator,
         devices=devices,
@@ -74,14 +77,6 @@ def _leave() -> None:
     """Leave the process group: a connection that breaks while this process exits would abort it."""
     if dist.is_initialized():
         dist.destroy_process_group()
-
-
-def _requested_processes(devices: int | str, num_nodes: int) -> tuple[int | str, int]:
-    """Return devices and nodes; under torchrun, what it has started."""
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return devices, num_nodes
-    local, world = int(os.environ["LOCAL_WORLD_SIZE"]), int(os.environ["WORLD_SIZE"])
-    return local, world // local
 
 
 def _strategy(name: str, devices: int | str, nodes: int) -> Any:
@@ -122,17 +117,12 @@ def lost_rank_errors(group: ProcessGroup, folder: Path) -> Iterator[None]:
     """Replace a connection error by one sentence: another process is gone."""
     try:
         yield
-    except (RuntimeError, dist.DistError) as error:
-        if group.is_single or isinstance(error, LostRankError) or not _is_connection_error(error):
+    except RuntimeError as error:
+        message = str(error).lower()
+        is_lost = isinstance(error, dist.DistError) or any(word in message for word in _CONNECTION_WORDS)
+        if group.is_single or not is_lost:
             raise
         raise LostRankError(
             f"rank {group.rank} of {group.size} lost contact with another process; see its log. permll train {folder} "
             "--devices 1 resumes from the last checkpoint, with this or any other number of processes."
         ) from error
-
-
-def _is_connection_error(error: BaseException) -> bool:
-    message = str(error).lower()
-    return isinstance(error, dist.DistError) or any(
-        word in message for word in ("connection", "gloo", "nccl", "peer", "socket", "timed out")
-    )

@@ -62,8 +62,7 @@ class DistributedNetwork(nn.Module):
         try:
             # Without a backward pass there is nothing to reduce, and DDP would refuse the next forward.
             with nullcontext() if training else self._fabric.no_backward_sync(self.network):
-                logits: Tensor = self.network(x)
-                return logits
+                return self.network(x)
         finally:
             self._random = torch.get_rng_state()
             torch.set_rng_state(outside)

@@ -55,8 +55,7 @@ class ProcessGroup:
         """
         if self.is_single:
             return local
-        gathered: Tensor = _GatherRows.apply(local, total, self.rank, self.size)
-        return gathered
+        return _GatherRows.apply(local, total, self.rank, self.size)
 
     def all_reduce(self, values: Tensor) -> Tensor:
         """Return the sum over the processes, without a gradient."""

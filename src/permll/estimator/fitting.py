@@ -16,8 +16,7 @@ from permll.data.transforms.image_transforms import Transform
 from permll.findings import Findings
 from permll.methods._base import Method
 from permll.methods._registry import find_method
-from permll.training.auto_recipe import fill_auto_settings
-from permll.training.build import build_trainer
+from permll.training.build import build_trainer, fill_auto_settings
 from permll.training.callbacks import Callback
 from permll.training.data_preparation import prepare_data
 from permll.training.recipe import Recipe

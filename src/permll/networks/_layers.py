@@ -1,8 +1,22 @@
-"""Layers of the built-in convolutional networks, and their initialization."""
+"""Parts of the built-in networks, and their initialization."""
 
 from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
+
+
+class FeatureClassifier(nn.Module):
+    """Base of the built-in networks: ``features``, then a linear ``head``."""
+
+    head: nn.Linear
+
+    def features(self, x: Tensor) -> Tensor:
+        """Return the inputs of the head, (B, d)."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits (B, c)."""
+        return self.head(self.features(x))
 
 
 def conv3x3(in_channels: int, out_channels: int, stride: int = 1) -> nn.Conv2d:
@@ -50,11 +64,6 @@ def init_he_normal(net: nn.Module) -> None:
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-
-
-def global_average_pool(x: Tensor) -> Tensor:
-    """Return the mean (B, C) of each channel of (B, C, H, W)."""
-    return x.mean(dim=(2, 3))
 
 
 def check_widths(widths: Sequence[int], min_count: int) -> tuple[int, ...]:

@@ -1,15 +1,15 @@
 """Registry of the networks, by name. The module of a network is imported when it is built."""
 
 import importlib
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from permll.networks._options import check_options, option_names
-from permll.utils.messages import unknown_name
+from permll.utils.messages import did_you_mean, unknown_name
 
 if TYPE_CHECKING:
     from torch import nn
@@ -71,8 +71,8 @@ NETWORKS: Mapping[str, NetworkInfo] = {
             "images",
             "permll.networks.preact:wide_resnet16_8",
         ),
-        NetworkInfo("cnn7", "JoCoR's CNN, 0.52 million parameters", "images", "permll.networks.plain_cnn:CNN7"),
-        NetworkInfo("cnn9", "Co-teaching's CNN, 4.4 million parameters", "images", "permll.networks.plain_cnn:CNN9"),
+        NetworkInfo("cnn7", "JoCoR's CNN, 0.52 million parameters", "images", "permll.networks.cnn:CNN7"),
+        NetworkInfo("cnn9", "Co-teaching's CNN, 4.4 million parameters", "images", "permll.networks.cnn:CNN9"),
     )
 }
 
@@ -115,11 +115,20 @@ def build_network(
             raise ValueError(f"{argument} must be an integer >= {minimum}, got {number!r}.")
     if not isinstance(pretrained, bool | str | Path):
         raise TypeError(f"pretrained must be True, False or a path, got {pretrained!r}.")
-    build = _build_vision if name.partition(":")[0] in ("timm", "torchvision") else _build_built_in
+    is_vision = name.partition(":")[0] in ("timm", "torchvision")
+    if not is_vision and name not in NETWORKS:
+        raise ValueError(unknown_name("network", name, [*NETWORKS, "timm:NAME", "torchvision:NAME"]))
+    if len(shape) != 3 and (is_vision or NETWORKS[name].inputs == "images"):
+        raise ValueError(f"{name} takes images of shape (C, H, W), not vectors of {shape[0]} features: use mlp.")
     # Independent of the caller's default device; torch.manual_seed would also seed other devices.
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(int(seed))
-        net = build(name, shape, int(num_classes), pretrained is True, options)
+        if is_vision:
+            from permll.networks.timm_torchvision import build_vision_network
+
+            net = build_vision_network(name, shape, int(num_classes), pretrained is True, options)
+        else:
+            net = _build_built_in(NETWORKS[name], shape, int(num_classes), pretrained is True, options)
     if not isinstance(pretrained, bool):
         from permll.networks.weights import load_weights, read_weights
 
@@ -127,34 +136,30 @@ def build_network(
     return net
 
 
+def check_options(network: str, options: Iterable[str], build: Callable[..., Any]) -> None:
+    """Raise TypeError for the first of ``options`` that is not a parameter of ``build`` with a default.
+
+    Examples:
+        >>> check_options("sort", ["revers"], sorted)
+        Traceback (most recent call last):
+        TypeError: sort has no option 'revers', did you mean reverse? It takes key, reverse.
+    """
+    parameters = inspect.signature(build).parameters.values()
+    known = [one.name for one in parameters if one.default is not one.empty]
+    for option in options:
+        if option not in known:
+            hint = did_you_mean(option, known) or "."
+            raise TypeError(f"{network} has no option {option!r}{hint} It takes {', '.join(known) or 'none'}.")
+
+
 def _build_built_in(
-    name: str, shape: tuple[int, ...], num_classes: int, pretrained: bool, options: Mapping[str, Any]
+    info: NetworkInfo, shape: tuple[int, ...], num_classes: int, pretrained: bool, options: Mapping[str, Any]
 ) -> "nn.Module":
-    if name not in NETWORKS:
-        raise ValueError(unknown_name("network", name, [*NETWORKS, "timm:NAME", "torchvision:NAME"]))
-    info = NETWORKS[name]
     if pretrained:
-        raise ValueError(f"{name} has no published weights: set pretrained to a file, or use a network of timm.")
-    if info.inputs == "images":
-        _check_images(name, shape)
+        raise ValueError(f"{info.name} has no published weights: set pretrained to a file, or use a network of timm.")
     build = info.load()
-    check_options(name, options, option_names(build))
+    check_options(info.name, options, build)
     return build(prod(shape) if info.inputs == "vectors" else shape[0], num_classes, **options)
-
-
-def _build_vision(
-    name: str, shape: tuple[int, ...], num_classes: int, pretrained: bool, options: Mapping[str, Any]
-) -> "nn.Module":
-    from permll.networks.timm_torchvision import build_vision_network
-
-    _check_images(name, shape)
-    channels, height, width = shape
-    return build_vision_network(name, (channels, height, width), num_classes, pretrained, options)
-
-
-def _check_images(name: str, shape: tuple[int, ...]) -> None:
-    if len(shape) != 3:
-        raise ValueError(f"{name} takes images of shape (C, H, W), not vectors of {shape[0]} features: use mlp.")
 
 
 def _check_shape(input_shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from permll.data.encoding import Arrays, json_to_array
 from permll.data.inputs import Images, Inputs, LazyImages, Vectors
-from permll.networks._options import first_line
 from permll.networks.timm_torchvision import import_library, unknown_model
 from permll.networks.weights import load_weights, read_weights
+from permll.utils.messages import first_line
 
 PREFIX = "timm:"
 PREFERRED_BACKBONES = (  # in this order: good features in a short time

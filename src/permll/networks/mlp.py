@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from permll.networks._layers import check_widths
+from permll.networks._layers import FeatureClassifier, check_widths
 from permll.utils.validation import check_range
 
 
-class MLP(nn.Module):
+class MLP(FeatureClassifier):
     """Linear layer, batch norm, ReLU and dropout for each width, then a linear head.
 
     Args:
@@ -45,9 +45,5 @@ class MLP(nn.Module):
         self.head = nn.Linear(in_features, num_classes)
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the inputs of the head, (B, last width)."""
+        """Return the inputs of the head, (B, last width), of samples (B, ...), which are flattened."""
         return self.hidden(x.flatten(1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits (B, c) of inputs (B, ...), which are flattened."""
-        return self.head(self.features(x))

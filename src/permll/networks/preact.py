@@ -29,13 +29,7 @@ from functools import partial
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from permll.networks._layers import (
-    build_stages,
-    conv1x1,
-    conv3x3,
-    global_average_pool,
-    init_he_normal,
-)
+from permll.networks._layers import FeatureClassifier, build_stages, conv1x1, conv3x3, init_he_normal
 from permll.networks.resnet import THIN, WIDE
 from permll.utils.validation import check_range
 
@@ -69,7 +63,7 @@ class PreActBlock(nn.Module):
         return self.conv2(self.dropout(inner)) + self.shortcut(u if self.activated_shortcut else x)
 
 
-class PreActResNet(nn.Module):
+class PreActResNet(FeatureClassifier):
     """Stem, stages of ``PreActBlock``, global average pooling, linear head.
 
     Args:
@@ -95,22 +89,17 @@ class PreActResNet(nn.Module):
         super().__init__()
         check_range("[0, 1)", dropout=dropout)
         width = widths[0] if stem is None else stem
-        first, last = conv3x3(in_channels, width), _activation(widths[-1])
-        self.stem = nn.Sequential(first, *_activation(width)) if dividemix else nn.Sequential(first)
+        self.stem = nn.Sequential(conv3x3(in_channels, width), *(_activation(width) if dividemix else []))
         block = partial(PreActBlock, activated_shortcut=dividemix, dropout=dropout)
         self.stages = nn.Sequential(*build_stages(block, blocks, widths, width))
-        self.last = nn.Identity() if dividemix else nn.Sequential(*last)
+        self.last = nn.Identity() if dividemix else nn.Sequential(*_activation(widths[-1]))
         self.head = nn.Linear(widths[-1], num_classes)
         if not dividemix:
             init_he_normal(self)
 
     def features(self, x: Tensor) -> Tensor:
         """Return the inputs of the head, (B, last width)."""
-        return global_average_pool(self.last(self.stages(self.stem(x))))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits (B, c) of images (B, C, H, W)."""
-        return self.head(self.features(x))
+        return self.last(self.stages(self.stem(x))).mean((2, 3))
 
 
 def preact_resnet18(in_channels: int, num_classes: int) -> PreActResNet:

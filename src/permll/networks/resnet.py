@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from permll.networks._layers import build_stages, conv1x1, conv3x3, global_average_pool, init_he_normal
+from permll.networks._layers import FeatureClassifier, build_stages, conv1x1, conv3x3, init_he_normal
 
 THIN = (16, 32, 64)
 WIDE = (64, 128, 256, 512)
@@ -39,7 +39,7 @@ class BasicBlock(nn.Module):
         return relu(self.bn2(self.conv2(inner)) + self.shortcut(x), inplace=True)
 
 
-class ResNet(nn.Module):
+class ResNet(FeatureClassifier):
     """Stem, stages of ``BasicBlock``, global average pooling, linear head.
 
     Args:
@@ -58,11 +58,7 @@ class ResNet(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the inputs of the head, (B, last width)."""
-        return global_average_pool(self.stages(self.stem(x)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits (B, c) of images (B, C, H, W)."""
-        return self.head(self.features(x))
+        return self.stages(self.stem(x)).mean((2, 3))
 
 
 def resnet8(in_channels: int, num_classes: int) -> ResNet:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from permll.data.encoding import Arrays, json_to_array
 from permll.data.inputs import Inputs, Texts, Vectors
-from permll.networks._options import first_line
+from permll.utils.messages import first_line
 
 _SENTENCE = "The label of this sentence is wrong."
 

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from permll.networks._options import check_options, first_line, option_names
+from permll.networks._registry import check_options
 from permll.networks.weights import load_weights
-from permll.utils.messages import did_you_mean
+from permll.utils.messages import did_you_mean, first_line
 
-Shape = tuple[int, int, int]
+Shape = tuple[int, ...]
 
 # Options of the libraries that arguments of build_network replace.
 _REPLACED = {
@@ -46,7 +46,7 @@ def build_vision_network(
     except TypeError:
         if options:
             plain = build(name, shape, num_classes, False, {})
-            check_options(name, options, option_names(type(plain)))
+            check_options(name, options, type(plain))
         raise
     _check_output(net, name, shape, num_classes)
     return net

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from permll.utils.messages import format_list
@@ -75,7 +76,10 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     if not Path(path).is_file():
         raise FileNotFoundError(f"no weights file at {path}: pass a .safetensors file or a saved state dict.")
     try:
-        state = _read_file(Path(path))
+        if Path(path).suffix == ".safetensors":
+            state: Any = load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise ValueError(
             f"{path} cannot be read as weights: pass a .safetensors file, or a file that "
@@ -89,14 +93,6 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     if all(name.startswith("module.") for name in state):
         return {name.removeprefix("module."): tensor for name, tensor in state.items()}
     return dict(state)
-
-
-def _read_file(path: Path) -> Any:
-    if path.suffix == ".safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
-    return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def _missing(expected: Shapes, given: Shapes) -> set[str]:

@@ -1,13 +1,11 @@
 """``Callback``: hooks into a training, for progress bars, loggers and user code."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from permll.training.run import Run
+from permll.training.trainer import Trainer
 from permll.utils.messages import did_you_mean
-
-if TYPE_CHECKING:
-    from permll.training.run import Run
-    from permll.training.trainer import Trainer
 
 
 class Callback:
@@ -23,16 +21,16 @@ class Callback:
     def on_message(self, text: str) -> None:
         """Receive a sentence about the data: how they were read, and which encoder and network were chosen."""
 
-    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
+    def on_train_start(self, trainer: Trainer, run: Run) -> None:
         """Run before the first step, after a checkpoint was loaded."""
 
-    def on_step_end(self, trainer: "Trainer") -> None:
+    def on_step_end(self, trainer: Trainer) -> None:
         """Run after every optimizer step."""
 
-    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
+    def on_epoch_end(self, trainer: Trainer, metrics: Mapping[str, Any]) -> None:
         """Run after every epoch, its evaluation and its checkpoint."""
 
-    def on_train_end(self, run: "Run") -> None:
+    def on_train_end(self, run: Run) -> None:
         """Run when training ends, finished or not."""
 
 

@@ -36,8 +36,7 @@ def load_state(path: Path) -> dict[str, Any]:
     try:
         with safe_open(path, framework="pt") as file:
             outline = json.loads((file.metadata() or {})["permll"])
-            state: dict[str, Any] = _join_tensors(outline, file.get_tensor)
-            return state
+            return _join_tensors(outline, file.get_tensor)
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(f"{path} is not a checkpoint, or is damaged: {error}.") from None
 
@@ -51,6 +50,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._best = folder / "best.safetensors"
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
         """Write a checkpoint, and remove all but the two newest."""
@@ -98,10 +98,6 @@ class Checkpoints:
     def best(self) -> dict[str, Any] | None:
         """Return ``"epoch"`` and ``"networks"`` of ``save_best``, None if it was not called."""
         return load_state(self._best) if self._best.is_file() else None
-
-    @property
-    def _best(self) -> Path:
-        return self.folder / "best.safetensors"
 
 
 def _split_tensors(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

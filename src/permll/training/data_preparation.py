@@ -11,60 +11,39 @@ from permll.data.dataset import LabeledData
 from permll.data.encoding import Encoder, encode
 from permll.data.inputs import Images, LazyImages
 from permll.data.loading import load
+from permll.data.readers.image_files import load_small_images
 from permll.data.registry import DATASETS
 from permll.data.splits import stratified_split
 from permll.noise.apply_noise import with_noise
 from permll.noise.corruption import Corruption
-from permll.training.feature_cache import decode_small, load_encoder, resolve_features, with_cache
+from permll.training.feature_cache import load_encoder, resolve_features, with_cache
+from permll.training.model_card import read_encoder
 from permll.training.recipe import DataSection, Recipe
+from permll.training.run import GivenLabels, Run
 from permll.utils.messages import format_list
 
 
 @dataclass(frozen=True, eq=False)
 class PreparedData:
-    """Data of a training.
+    """Data of a training."""
 
-    Args:
-        train: training data with given labels.
-        validation: held-out data with labels as noisy as those, or None.
-        test: test data, or None.
-        noise: record of the noise that was added to ``train``, or None.
-        clean: (N,) labels of ``train`` before noise was added, or None if unknown; for evaluation only.
-        clean_validation: (n,) the same for ``validation``.
-        encoder: encoder of texts, tables or images, or None.
-        trusted: (N,) mask of training samples whose labels are known to be correct, or None.
-        validation_is_clean: whether ``validation`` is an official split with verified labels; for evaluation only.
-        section: data section of the recipe, with the settings that were chosen by the data.
-    """
-
-    train: LabeledData
-    validation: LabeledData | None = None
+    train: LabeledData  # with given labels
+    validation: LabeledData | None = None  # held out, with labels as noisy as those
     test: LabeledData | None = None
-    noise: Corruption | None = None
-    clean: Tensor | None = None
-    clean_validation: Tensor | None = None
-    encoder: Encoder | None = None
-    trusted: Tensor | None = None
-    validation_is_clean: bool = False
-    section: DataSection | None = None
-
-
-@dataclass(frozen=True)
-class PreviousSplit:
-    """Split and encoder of a run that resumes: sample ids, since the data may be reordered or extended."""
-
-    train: tuple[str, ...]
-    validation: tuple[str, ...]
-    encoder: Encoder | None
+    noise: Corruption | None = None  # record of the noise that was added to train
+    clean: Tensor | None = None  # (N,) labels of train before noise was added, if known; for evaluation only
+    clean_validation: Tensor | None = None  # (n,) the same for validation
+    encoder: Encoder | None = None  # of texts, tables or images
+    trusted: Tensor | None = None  # (N,) mask of training samples whose labels are known to be correct
+    validation_is_clean: bool = False  # whether it is an official split with verified labels; for evaluation only
+    section: DataSection | None = None  # of the recipe, with the settings that were chosen by the data
 
 
 def prepare_data(
     recipe: Recipe,
     data: LabeledData | None = None,
     test: LabeledData | None = None,
-    previous: PreviousSplit | None = None,
-    *,
-    features: Path | None = None,
+    run: Run | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> PreparedData:
     """Load, split and encode the data of a recipe, and add label noise.
@@ -73,8 +52,7 @@ def prepare_data(
         recipe: the recipe.
         data: training data, instead of those that the recipe names.
         test: test data, instead of those that the recipe names.
-        previous: split of a run that resumes.
-        features: folder in which slow encoders cache their features.
+        run: in its folder, slow encoders cache their features; one that resumes keeps its split and its encoder.
         notify: called with a sentence about the data and the chosen encoder.
     """
     section = recipe.data
@@ -83,12 +61,18 @@ def prepare_data(
     samples = load(section.source, root=section.root, **section.options) if data is None else data
     section = resolve_features(recipe, samples.inputs, notify)
     samples = _resize(samples, recipe, section)
-    train, validation = _split(samples, section) if previous is None else _split_again(samples, section, previous)
+    if run is not None and run.exists:
+        train, validation = _split_again(samples, section, run.labels)
+        encoder = read_encoder(run) or load_encoder(section)
+    else:
+        train, validation = _split(samples, section)
+        encoder = load_encoder(section)
+    if isinstance(section.validation, str):
+        validation = _load_split(section, section.validation)
     if test is None and data is None:
         test = _load_test(section, notify)
     channels = train.inputs.pixels.shape[1] if isinstance(train.inputs, Images) else None
-    encoder = previous.encoder if previous is not None and previous.encoder is not None else load_encoder(section)
-    train, encoder = encode(train, encoder=with_cache(encoder, features))
+    train, encoder = encode(train, encoder=with_cache(encoder, run))
     validation, test = (
         part if part is None else encode(_resize(part, recipe, section, channels), encoder=encoder)[0]
         for part in (validation, test)
@@ -110,33 +94,39 @@ def prepare_data(
 
 
 def _resize(data: LabeledData, recipe: Recipe, section: DataSection, channels: int | None = None) -> LabeledData:
-    """Return image files in the size of the recipe."""
-    if recipe.views.resize and isinstance(data.inputs, LazyImages):
-        data = data.with_inputs(data.inputs.resize(recipe.views.resize))
-    return decode_small(data, section.pixels, channels) if section.pixels else data
+    """Return image files in the size of the recipe; small ones as pixels, with the channels of the training images."""
+    if not isinstance(data.inputs, LazyImages):
+        return data
+    images = data.inputs.resize(recipe.views.resize) if recipe.views.resize else data.inputs
+    if not section.pixels:
+        return data.with_inputs(images)
+    inputs = load_small_images(images.resize(section.pixels, "stretch"), data.ids, section.pixels)
+    if isinstance(inputs, Images) and channels == 3:
+        inputs = Images(inputs.pixels.expand(-1, 3, -1, -1).contiguous())
+    if channels == 1 and inputs.batch(torch.arange(1)).shape[1] != 1:
+        raise ValueError("the training images are gray, but some validation or test images have colors.")
+    return data.with_inputs(inputs)
 
 
 def _add_noise(prepared: PreparedData, section: DataSection, samples: LabeledData) -> PreparedData:
     """Add noise to the training labels and, unless the validation split is a clean one, to its labels."""
-    train, validation, trusted = prepared.train, prepared.validation, prepared.trusted
-    clean = train.labels
+    train, validation, clean = prepared.train, prepared.validation, prepared.train.labels
+    clean_validation = None if validation is None else validation.labels
+    has_noisy_validation = not prepared.validation_is_clean
     record = _record_for_all(section.noise, samples, train)
     if record is not None:  # a record for the data before the split
         noisy = dict(zip(samples.ids, record.labels_for(samples.labels.numpy()).tolist(), strict=True))
         train = train.relabel([noisy[name] for name in train.ids])
+        if validation is not None and has_noisy_validation:
+            validation = validation.relabel([noisy[name] for name in validation.ids])
     else:
         train, record = with_noise(train, section.noise, section.noise_seed)
-    if trusted is not None:
-        train = train.relabel(clean.where(trusted, train.labels))
+        if validation is not None and has_noisy_validation:
+            validation, _ = with_noise(validation, section.noise, section.noise_seed + 1)
+    if prepared.trusted is not None:
+        train = train.relabel(clean.where(prepared.trusted, train.labels))
         if len(record.clean) == len(train):
             record = replace(record, noisy=train.labels.numpy())
-    clean_validation = prepared.clean_validation
-    if validation is not None and not prepared.validation_is_clean:
-        clean_validation = validation.labels
-        if len(record.clean) == len(samples) != len(train):
-            validation = validation.relabel([noisy[name] for name in validation.ids])
-        else:
-            validation, _ = with_noise(validation, section.noise, section.noise_seed + 1)
     return replace(
         prepared, train=train, validation=validation, noise=record, clean=clean, clean_validation=clean_validation
     )
@@ -154,9 +144,7 @@ def _record_for_all(noise: str, samples: LabeledData, train: LabeledData) -> Cor
 def _split(samples: LabeledData, section: DataSection) -> tuple[LabeledData, LabeledData | None]:
     """Hold out the validation samples, then draw the training samples from the rest."""
     validation = None
-    if isinstance(section.validation, str):
-        validation = _load_split(section, section.validation)
-    elif section.validation is not None:
+    if isinstance(section.validation, int | float):
         parts = stratified_split(samples.labels, section.validation, section.split_seed)
         validation = samples.take(parts.validation).with_metadata(split="validation", split_how=parts.metadata)
         samples = samples.take(parts.train).with_metadata(split_how=parts.metadata)
@@ -167,21 +155,17 @@ def _split(samples: LabeledData, section: DataSection) -> tuple[LabeledData, Lab
 
 
 def _split_again(
-    samples: LabeledData, section: DataSection, previous: PreviousSplit
+    samples: LabeledData, section: DataSection, previous: GivenLabels
 ) -> tuple[LabeledData, LabeledData | None]:
-    """Repeat a split, in the same order; new samples are appended to the training ones."""
+    """Repeat a split by sample ids, in the same order; new samples are appended to the training ones."""
     row = {name: row for row, name in enumerate(samples.ids)}
-    train = [row[name] for name in previous.train if name in row]
+    train = [row[name] for name in previous.ids if name in row]
     if section.train is None:
-        previous_ids = {*previous.train, *previous.validation}
+        previous_ids = {*previous.ids, *previous.validation_ids}
         train += [number for name, number in row.items() if name not in previous_ids]
-    validation: LabeledData | None = None
-    if isinstance(section.validation, str):
-        validation = _load_split(section, section.validation)
-    elif section.validation is not None:
-        rows = [row[name] for name in previous.validation if name in row]
-        validation = samples.take(rows) if rows else None
-    return samples.take(train), validation
+    held_out = [row[name] for name in previous.validation_ids if name in row]
+    has_held_out = held_out and isinstance(section.validation, int | float)
+    return samples.take(train), samples.take(held_out) if has_held_out else None
 
 
 def _load_split(section: DataSection, split: str) -> LabeledData:

@@ -16,15 +16,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from permll.data.dataset import LabeledData
 from permll.data.encoding import Arrays, Encoder, from_arrays
-from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
-from permll.data.readers.image_files import SMALL_IMAGE_SIZE, load_small_images
+from permll.data.inputs import Inputs, LazyImages, Texts, Vectors
+from permll.data.readers.image_files import SMALL_IMAGE_SIZE
 from permll.data.readers.input_spec import describe_inputs, input_kind
 from permll.data.sample_digests import sample_digests
 from permll.networks.backbone import Backbone, find_cached_backbone
 from permll.networks.sentence_encoder import SentenceEncoder
 from permll.training.recipe import AUTO, DataSection, Recipe
+from permll.training.run import Run
 from permll.utils.files import atomic_write
 from permll.utils.progress_bar import progress
 
@@ -56,24 +56,6 @@ def resolve_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], Non
     return section
 
 
-def decode_small(data: LabeledData, size: int, channels: int | None = None) -> LabeledData:
-    """Return image files as pixels of ``size`` x ``size``, in memory if they fit, else decoded when needed.
-
-    Args:
-        data: other inputs are returned unchanged.
-        size: pixels of a side.
-        channels: channels of the training images; default: 1 if all images are gray, else 3.
-    """
-    if not isinstance(data.inputs, LazyImages):
-        return data
-    inputs = load_small_images(data.inputs.resize(size, "stretch"), data.ids, size)
-    if isinstance(inputs, Images) and channels == 3:
-        inputs = Images(inputs.pixels.expand(-1, 3, -1, -1).contiguous())
-    if channels == 1 and inputs.batch(torch.arange(1)).shape[1] != 1:
-        raise ValueError("the training images are gray, but some validation or test images have colors.")
-    return data.with_inputs(inputs)
-
-
 def load_encoder(section: DataSection) -> Backbone | SentenceEncoder | None:
     """Return the encoder that a recipe names, if any."""
     if section.backbone:
@@ -89,11 +71,11 @@ def encoder_from_arrays(arrays: Mapping[str, NDArray[Any]]) -> Encoder:
     return SentenceEncoder.from_arrays(arrays) if kind == SentenceEncoder.kind else from_arrays(arrays)
 
 
-def with_cache(encoder: Encoder | None, folder: Path | None, *, write: bool = True) -> Encoder | None:
-    """Return the encoder, with a cache if it is a slow one."""
-    if folder is None or not isinstance(encoder, Backbone | SentenceEncoder):
+def with_cache(encoder: Encoder | None, run: Run | None, *, write: bool = True) -> Encoder | None:
+    """Return the encoder, with a cache in the folder of a run if it is a slow one."""
+    if run is None or not isinstance(encoder, Backbone | SentenceEncoder):
         return encoder
-    return CachedEncoder(encoder, folder, write=write)
+    return CachedEncoder(encoder, run.folder / FEATURES_FOLDER, write=write)
 
 
 class CachedEncoder:

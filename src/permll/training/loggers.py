@@ -2,19 +2,17 @@
 
 import importlib
 import os
+import re
 import uuid
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from permll.training.callbacks import Callback
+from permll.training.run import Run
+from permll.training.trainer import Trainer
 from permll.utils.messages import unknown_name
 
-if TYPE_CHECKING:
-    from permll.training.run import Run
-    from permll.training.trainer import Trainer
-
-_GROUPS = ("test", "noisy_validation", "clean_validation", "correction", "detection")
+_GROUP = re.compile("^(test|noisy_validation|clean_validation|correction|detection)_")
 
 
 def make_logger(name: str) -> Callback:
@@ -38,39 +36,31 @@ def scalars(metrics: Mapping[str, Any]) -> dict[str, float]:
         {'loss': 0.5, 'test/accuracy': 0.75}
     """
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float) and name != "epoch"}
-    return {_grouped_name(name): float(value) for name, value in numbers.items()}
+    return {_GROUP.sub(r"\1/", name): float(value) for name, value in numbers.items()}
 
 
 class TensorBoardLogger(Callback):
     """Writes events to the folder ``tensorboard`` of the run: ``tensorboard --logdir RUNS``."""
 
     def __init__(self) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise _missing("TensorBoard", "tensorboard") from error
-        self._open: Callable[..., Any] = SummaryWriter
+        self._open = _import("torch.utils.tensorboard", "TensorBoard", "tensorboard").SummaryWriter
         self._writer: Any = None
 
-    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
+    def on_train_start(self, trainer: Trainer, run: Run) -> None:  # noqa: ARG002
         """Write all epochs again; events of an earlier process are hidden, since some epochs may be repeated."""
-        if not trainer.group.is_main:
-            return
         self._writer = self._open(str(run.folder / "tensorboard"), purge_step=0)
         toml = "\n".join(f"    {line}" for line in run.recipe.to_toml().splitlines())
         self._writer.add_text("recipe", toml, 0)
         for metrics in run.metrics:
             self._write(metrics)
 
-    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: Trainer, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Write the epoch."""
-        if self._writer is not None:
-            self._write(metrics)
+        self._write(metrics)
 
-    def on_train_end(self, run: "Run") -> None:  # noqa: ARG002
+    def on_train_end(self, run: Run) -> None:  # noqa: ARG002
         """Close the file."""
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
 
     def _write(self, metrics: Mapping[str, Any]) -> None:
         for name, value in scalars(metrics).items():
@@ -82,21 +72,18 @@ class WandbLogger(Callback):
     """Logs to the W&B project ``permll``, or ``WANDB_PROJECT``; ``WANDB_MODE=offline`` logs to the run's folder."""
 
     def __init__(self) -> None:
-        try:
-            self._init: Callable[..., Any] = importlib.import_module("wandb").init
-        except ImportError as error:
-            raise _missing("W&B", "wandb") from error
+        self._init = _import("wandb", "W&B", "wandb").init
         self._run: Any = None
 
-    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
+    def on_train_start(self, trainer: Trainer, run: Run) -> None:  # noqa: ARG002
         """Open the W&B run, or resume it, and add the epochs that it lacks."""
-        if not trainer.group.is_main:
-            return
-        recipe = run.recipe
+        recipe, id_file = run.recipe, run.folder / "wandb-id.txt"
+        if not id_file.is_file():
+            id_file.write_text(f"{uuid.uuid4().hex[:16]}\n")
         self._run = self._init(
             project=os.environ.get("WANDB_PROJECT", "permll"),
             name=run.folder.name,
-            id=_wandb_id(run.folder / "wandb-id.txt"),
+            id=id_file.read_text().strip(),  # drawn once: a resumed run is the same W&B run
             resume="allow",
             dir=run.folder,
             config={**recipe.model_dump(mode="json"), "recipe_hash": recipe.hash},
@@ -105,15 +92,12 @@ class WandbLogger(Callback):
             if metrics["epoch"] >= self._run.step:
                 self._run.log(scalars(metrics), step=metrics["epoch"])
 
-    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: Trainer, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Log the epoch."""
-        if self._run is not None:
-            self._run.log(scalars(metrics), step=metrics["epoch"])
+        self._run.log(scalars(metrics), step=metrics["epoch"])
 
-    def on_train_end(self, run: "Run") -> None:
+    def on_train_end(self, run: Run) -> None:
         """Add the results of a finished run, and close."""
-        if self._run is None:
-            return
         if run.finished:
             numbers = {name: value for name, value in run.result.items() if isinstance(value, float)}
             self._run.summary.update({f"reported/{name}": value for name, value in numbers.items()})
@@ -123,17 +107,8 @@ class WandbLogger(Callback):
 LOGGERS: dict[str, Callable[[], Callback]] = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger}
 
 
-def _grouped_name(name: str) -> str:
-    group = next((group for group in _GROUPS if name.startswith(f"{group}_")), None)
-    return name if group is None else f"{group}/{name.removeprefix(f'{group}_')}"
-
-
-def _wandb_id(path: Path) -> str:
-    """Return the W&B id of a run, drawn once, so that a resumed run is the same W&B run."""
-    if not path.is_file():
-        path.write_text(f"{uuid.uuid4().hex[:16]}\n")
-    return path.read_text().strip()
-
-
-def _missing(what: str, package: str) -> ImportError:
-    return ImportError(f"logging to {what} needs {package}: pip install 'permll[track]'")
+def _import(module: str, what: str, package: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"logging to {what} needs {package}: pip install 'permll[track]'") from error

@@ -26,8 +26,6 @@ MODEL_CARD, ENCODER = "network.json", "encoder.npz"
 
 def write_model_card(run: Run, trainer: "Trainer", prepared: "PreparedData") -> None:
     """Write ``network.json`` and, with an encoder, ``encoder.npz``: all that inference needs beside the weights."""
-    if not trainer.group.is_main:
-        return
     recipe, view, inputs = run.recipe, trainer.views["plain"], prepared.train.inputs
     resized = {"image_size": recipe.data.pixels} if recipe.data.pixels else {}
     input_spec = InputSpec.of(prepared.train, prepared.encoder, recipe.data.options | resized)
@@ -57,8 +55,7 @@ def read_model_card(run: Run) -> dict[str, Any]:
             f"{run.folder} has no {MODEL_CARD}: permll train {run.folder} writes it if the run is not finished; "
             "otherwise train it again."
         )
-    card: dict[str, Any] = json.loads((run.folder / MODEL_CARD).read_text())
-    return card
+    return json.loads((run.folder / MODEL_CARD).read_text())
 
 
 def read_encoder(run: Run) -> Encoder | None:

@@ -6,7 +6,7 @@ compares them with the truth. The first of ``ESTIMATORS`` that a run has is its 
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,15 +106,16 @@ def estimate_noise(
     return estimates[name]
 
 
-def by_likelihood(log_p: Tensor, labels: Tensor, classes: tuple[str, ...], by: str = "held_out") -> NoiseEstimate:
+def by_likelihood(log_p: Tensor, labels: Tensor, classes: tuple[str, ...]) -> NoiseEstimate:
     """Return the estimate under which the labels (N,) are most likely, given log probabilities (N, c)."""
     fit = fit_joint(log_p, labels)
-    return from_joint(fit.joint, fit.error, classes, by, len(labels))
+    return from_joint(fit.joint, fit.error, classes, "held_out", len(labels))
 
 
 def from_joint(joint: Tensor, error: float, classes: tuple[str, ...], by: str, rows: int) -> NoiseEstimate:
     """Return the estimate of a fitted joint distribution (c, c) whose noise rate has a standard error."""
-    return _estimate(noise_rate_from_joint(joint), error, joint, classes, by, rows)
+    rate = noise_rate_from_joint(joint)
+    return NoiseEstimate(rate, _interval(rate, error), joint, classes, by, rows)
 
 
 def by_corrected_labels(class_probs: Tensor, labels: Tensor, classes: tuple[str, ...]) -> NoiseEstimate:
@@ -129,12 +130,15 @@ def by_mixture(log_p: Tensor, labels: Tensor, classes: tuple[str, ...]) -> Noise
     """Return the rate of a two-component mixture of the losses of training rows, given log probabilities (N, c)."""
     rate = noise_rate_from_mixture(log_p, labels)
     error = math.sqrt(rate * (1 - rate) / len(labels))
-    return _estimate(rate, error, None, classes, "mixture", len(labels))
+    return NoiseEstimate(rate, _interval(rate, error), None, classes, "mixture", len(labels))
 
 
 def write_noise_estimates(folder: Path, estimates: Iterable[NoiseEstimate]) -> None:
     """Write the estimates of a run into its folder."""
-    content = {estimate.by: _to_json(estimate) for estimate in estimates}
+    content = {}
+    for estimate in estimates:
+        joint = None if estimate.joint is None else estimate.joint.tolist()
+        content[estimate.by] = {**vars(estimate), "joint": joint}
     atomic_write_text(folder / NOISE_ESTIMATE, json.dumps(content) + "\n")
 
 
@@ -156,22 +160,8 @@ def _checked(
     return probabilities, given.long()
 
 
-def _estimate(
-    rate: float, error: float, joint: Tensor | None, classes: tuple[str, ...], by: str, rows: int
-) -> NoiseEstimate:
-    interval = max(rate - NORMAL_QUANTILE * error, 0.0), min(rate + NORMAL_QUANTILE * error, 1.0)
-    return NoiseEstimate(rate, interval, joint, classes, by, rows)
-
-
-def _to_json(estimate: NoiseEstimate) -> dict[str, Any]:
-    joint = None if estimate.joint is None else estimate.joint.tolist()
-    return {**vars(estimate), "joint": joint}
-
-
-def _from_json(entry: Mapping[str, Any]) -> NoiseEstimate:
-    joint = None if entry["joint"] is None else torch.tensor(entry["joint"], dtype=torch.float64)
-    low, high = entry["interval"]
-    return NoiseEstimate(entry["rate"], (low, high), joint, tuple(entry["classes"]), entry["by"], entry["rows"])
+def _interval(rate: float, error: float) -> tuple[float, float]:
+    return max(rate - NORMAL_QUANTILE * error, 0.0), min(rate + NORMAL_QUANTILE * error, 1.0)
 
 
 def _read(run: Run) -> dict[str, NoiseEstimate]:
@@ -180,4 +170,9 @@ def _read(run: Run) -> dict[str, NoiseEstimate]:
         raise FileNotFoundError(f"{run.folder} is not a run: pass a folder that permll train or permll clean made.")
     if not path.is_file():
         raise FileNotFoundError(f"{run.folder} has no noise estimate yet: permll train {run.folder} resumes it.")
-    return {name: _from_json(entry) for name, entry in json.loads(path.read_text()).items()}
+    estimates = {}
+    for name, entry in json.loads(path.read_text()).items():
+        joint = None if entry["joint"] is None else torch.tensor(entry["joint"], dtype=torch.float64)
+        saved = {"interval": tuple(entry["interval"]), "joint": joint, "classes": tuple(entry["classes"])}
+        estimates[name] = NoiseEstimate(**(entry | saved))
+    return estimates

@@ -23,7 +23,7 @@ from permll.methods._features import logits_and_features
 from permll.methods._registry import find_method
 from permll.networks import build_network
 from permll.training.export.transforms import transform_from_steps
-from permll.training.feature_cache import FEATURES_FOLDER, with_cache
+from permll.training.feature_cache import with_cache
 from permll.training.model_card import class_name, read_encoder, read_model_card
 from permll.training.recipe import USER_NETWORK
 from permll.training.run import Run
@@ -126,18 +126,21 @@ def load_predictor(run: Run | Path | str, network: nn.Module | None = None) -> P
     state = run.checkpoints.newest()
     if state is None:
         raise FileNotFoundError(f"{run.folder} has no checkpoint yet: permll train {run.folder} resumes it.")
-    method = find_method(card["method"]).build(**run.recipe.method.settings)
+    recipe = run.recipe
+    method = find_method(card["method"]).build(**recipe.method.settings)
     with torch.random.fork_rng(devices=[]):
         for name in card["networks"]:
             method.networks[name] = _build_network(card, network)
         if type(method).predict is not Method.predict:  # it may depend on more than the networks
-            method.on_fit_start(_fit_info(run))
+            labels, training = run.labels, recipe.training
+            steps = num_batches(len(labels.ids), training.resolved_batch_size)
+            method.on_fit_start(FitInfo(labels.labels, labels.ids, len(labels.classes), training.epochs, steps))
             method.load_extra_state(state["method"])
     best = run.checkpoints.best() or state
     for name, module in method.networks.items():
         _load_weights(module, best["networks"][name], run)
     method.eval().requires_grad_(False)
-    encoder = with_cache(read_encoder(run), run.folder / FEATURES_FOLDER, write=False)
+    encoder = with_cache(read_encoder(run), run, write=False)
     input_spec = InputSpec.from_dict(card["input_spec"], encoder)
     view = transform_from_steps(card["view"])
     return Predictor(method, view, tuple(card["classes"]), input_spec, card, best["epoch"])
@@ -176,10 +179,3 @@ def _load_weights(module: nn.Module, weights: Mapping[str, Tensor], run: Run) ->
             f"the weights of {run.folder} do not fit this {class_name(module)}: {reason}; pass the network that was "
             "trained to load_predictor(run, network)."
         ) from None
-
-
-def _fit_info(run: Run) -> FitInfo:
-    """Return the ``FitInfo`` of the start of training."""
-    labels, training = run.labels, run.recipe.training
-    steps = num_batches(len(labels.ids), training.resolved_batch_size)
-    return FitInfo(labels.labels, labels.ids, len(labels.classes), training.epochs, steps)

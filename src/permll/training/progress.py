@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from permll.training.callbacks import Callback
+from permll.training.run import Run
+from permll.training.trainer import Trainer
 from permll.utils.progress_bar import rich_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from permll.training.run import Run
-    from permll.training.trainer import Trainer
-
 
 class JsonLog(Callback):
     """Prints the metrics of every epoch as a line of JSON to stdout."""
 
-    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
+    def on_epoch_end(self, trainer: Trainer, metrics: Mapping[str, Any]) -> None:  # noqa: ARG002
         """Print the metrics."""
         print(json.dumps(metrics), flush=True)  # noqa: T201
 
@@ -30,7 +29,7 @@ class TextLog(Callback):
         """Print the message."""
         print(text, file=sys.stderr, flush=True)  # noqa: T201
 
-    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
+    def on_epoch_end(self, trainer: Trainer, metrics: Mapping[str, Any]) -> None:
         """Print the main metrics."""
         self.on_message(f"epoch {trainer.epoch} of {trainer.epochs}: {format_metrics(metrics)}")
 
@@ -38,9 +37,9 @@ class TextLog(Callback):
 class ProgressBar(TextLog):
     """Progress bar with the main metrics of the last epoch."""
 
-    _bar: "Progress | None" = None
+    _bar: "Progress"
 
-    def on_train_start(self, trainer: "Trainer", run: "Run") -> None:
+    def on_train_start(self, trainer: Trainer, run: Run) -> None:
         """Open the bar at the current epoch."""
         from rich.progress import MofNCompleteColumn, TextColumn
 
@@ -49,20 +48,17 @@ class ProgressBar(TextLog):
         self._task = self._bar.add_task(run.folder.name, total=trainer.epochs, completed=trainer.epoch, metrics=metrics)
         self._bar.start()
 
-    def on_step_end(self, trainer: "Trainer") -> None:
+    def on_step_end(self, trainer: Trainer) -> None:
         """Move the bar."""
-        assert self._bar is not None
         self._bar.update(self._task, completed=trainer.epoch + trainer.fraction)
 
-    def on_epoch_end(self, trainer: "Trainer", metrics: Mapping[str, Any]) -> None:
+    def on_epoch_end(self, trainer: Trainer, metrics: Mapping[str, Any]) -> None:
         """Move the bar and show the metrics."""
-        assert self._bar is not None
         self._bar.update(self._task, completed=trainer.epoch, metrics=format_metrics(metrics))
 
-    def on_train_end(self, run: "Run") -> None:  # noqa: ARG002
-        """Close the bar, if it is open."""
-        if self._bar is not None:
-            self._bar.stop()
+    def on_train_end(self, run: Run) -> None:  # noqa: ARG002
+        """Close the bar."""
+        self._bar.stop()
 
 
 def default_callbacks() -> list[Callback]:

@@ -191,8 +191,7 @@ class Recipe(Section):
         """Return the recipe as a TOML file."""
         import tomli_w
 
-        content: str = tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
-        return content
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
 
 
 def recipe_diff(one: Recipe, other: Recipe) -> str:
@@ -237,12 +236,8 @@ def _suggest_key(location: tuple[Any, ...]) -> str:
     suggestion = did_you_mean(word, model.model_fields)
     if suggestion or len(location) > 1:
         return suggestion
-    sections = {name: field.annotation for name, field in Recipe.model_fields.items()}
-    keys = {
-        key: f"{name}.{key}"
-        for name, section in sections.items()
-        if isinstance(section, type) and issubclass(section, BaseModel)
-        for key in section.model_fields
-    } | {"lr": "optimizer.lr", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay"}
+    keys = {"lr": "optimizer.lr", "momentum": "optimizer.momentum", "weight_decay": "optimizer.weight_decay"}
+    for name, section in Recipe.model_fields.items():
+        keys |= {key: f"{name}.{key}" for key in getattr(section.annotation, "model_fields", ())}
     key = did_you_mean(word, keys).removeprefix(", did you mean ").rstrip("?")
     return f", did you mean {keys[key]}?" if key else ""

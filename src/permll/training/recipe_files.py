@@ -12,7 +12,6 @@ A user's file overrides both, and single values override everything.
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from permll.training.recipe import Recipe, parse_recipe
 from permll.utils.messages import did_you_mean
 
 Content = dict[str, Any]
+_FOLDER = Path(__file__).parents[1] / "recipes"  # of the built-in recipes
 _METHODS = "methods/"
 
 
@@ -73,21 +73,17 @@ def method_overrides(method: str) -> Content:
 def _read_with_bases(name: str) -> tuple[list[Content], list[Content]]:
     """Return the contents of a recipe and of its bases, bases first: of built-in files, and of user files."""
     files = _built_in_files()
-    path = Path(name).expanduser()
     is_built_in = name in files and not name.startswith(_METHODS)
-    if is_built_in:
-        text = files[name].read_text()
-    elif path.suffix == ".toml" and path.is_file():
-        text = path.read_text()
-    else:
-        if path.exists() and path.suffix != ".toml":
-            raise ValueError(f"{name} is not a recipe or a run; to train on it as data: permll train --data {name}")
+    path = files[name] if is_built_in else Path(name).expanduser()
+    if path.exists() and path.suffix != ".toml":
+        raise ValueError(f"{name} is not a recipe or a run; to train on it as data: permll train --data {name}")
+    if path.suffix != ".toml" or not path.is_file():
         raise ValueError(
             f"{name!r} is not a recipe, a .toml file or a run{did_you_mean(name, recipe_names()) or '.'} See permll "
             "recipes list."
         )
     try:
-        content = tomllib.loads(text)
+        content = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name} is not valid TOML: {error}.") from None
     content.pop("format", None)  # of a run's recipe.toml
@@ -135,13 +131,5 @@ def _unflatten(changes: Mapping[str, Any]) -> list[Content]:
     return contents
 
 
-def _built_in_files() -> dict[str, Any]:
-    return dict(_walk(resources.files("permll") / "recipes", ""))
-
-
-def _walk(folder: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _walk(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(".toml"):
-            yield prefix + entry.name.removesuffix(".toml"), entry
+def _built_in_files() -> dict[str, Path]:
+    return {path.relative_to(_FOLDER).with_suffix("").as_posix(): path for path in _FOLDER.rglob("*.toml")}

@@ -106,8 +106,7 @@ class Run:
         """The results of a finished run."""
         if not self.finished:
             raise FileNotFoundError(f"{self.folder} is not finished: permll train {self.folder} resumes it.")
-        result: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
-        return result
+        return json.loads((self.folder / "result.json").read_text())
 
     @property
     def findings(self) -> "Findings":

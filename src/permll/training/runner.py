@@ -7,16 +7,18 @@ from typing import Any
 from torch import Tensor
 
 from permll.evaluation.evaluator import Evaluator
+from permll.findings import Findings
 from permll.training.callbacks import Callback
 from permll.training.checkpoint import Checkpoints
 from permll.training.data_preparation import PreparedData
-from permll.training.method_findings import save_method_findings
 from permll.training.model_card import write_model_card
+from permll.training.noise_estimate import by_corrected_labels, by_likelihood, by_mixture, write_noise_estimates
 from permll.training.recipe import Recipe
 from permll.training.run import Run
 from permll.training.signals import graceful_shutdown
 from permll.training.trainer import NotFiniteError, Trainer, restart_epoch
 
+_MIN_PROB = 1e-12  # of a class, for logarithms
 SaveFindings = Callable[[Trainer, Run], None]  # writes the findings of a finished training; a collective call
 
 
@@ -57,7 +59,7 @@ def run_training(
     prepared: PreparedData,
     trainer: Trainer,
     callbacks: list[Callback],
-    save_findings: SaveFindings = save_method_findings,
+    save_findings: SaveFindings,
 ) -> None:
     """Train to the end. SIGINT and SIGTERM save after the current step, and raise ``KeyboardInterrupt``."""
     evaluator = Evaluator(
@@ -87,7 +89,7 @@ def run_training(
             **trainer.method.metrics(),
         }
         if len(trainer.stages.plan) > 1:
-            metrics["stage"] = trainer.stages.at(trainer.epoch - 1).name
+            metrics["stage"] = trainer.stages.plan[trainer.stages.number].name
         if trainer.epoch % recipe.training.evaluate_every == 0 or trainer.epoch == trainer.epochs:
             metrics |= evaluator.evaluate(trainer.method, trainer.predict, trainer.predict_logits, trainer.data)
         if group.is_main:
@@ -131,6 +133,32 @@ def save_checkpoint(checkpoints: Checkpoints, trainer: Trainer) -> None:
         trainer.group.barrier()
     if trainer.group.is_main:
         checkpoints.save(trainer.step, state)
+
+
+def save_method_findings(trainer: Trainer, run: Run) -> None:
+    """Write the findings of the method, and noise estimates, into the folder of a run at the end of training."""
+    data = trainer.data
+    corrected, quality = (values.cpu() for values in trainer.method.labels_and_quality(trainer.predict_logits))
+    estimates = []
+    if trainer.validation is not None:
+        log_p = trainer.predict(trainer.validation).cpu().clamp_min(_MIN_PROB).log()
+        estimates.append(by_likelihood(log_p, trainer.validation.labels, data.classes))
+    estimates.append(by_corrected_labels(corrected, data.labels, data.classes))
+    log_p = trainer.predict(data).cpu().clamp_min(_MIN_PROB).log()
+    estimates.append(by_mixture(log_p, data.labels, data.classes))
+    if not trainer.group.is_main:
+        return
+    write_noise_estimates(run.folder, estimates)
+    findings = Findings.from_posterior(
+        data.ids,
+        data.classes,
+        data.labels.numpy(),
+        corrected.numpy(),
+        label_quality=quality.numpy(),
+        reasons=(corrected.argmax(1) != data.labels).numpy(),
+        metadata={"method": run.recipe.method.name, "run": str(run.folder), "noise": estimates[0].summary()},
+    )
+    findings.save(run.folder)
 
 
 def _check_weights(trainer: Trainer) -> None:

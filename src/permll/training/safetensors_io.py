@@ -58,15 +58,5 @@ def chunks(tensor: Tensor, size: int = CHUNK_SIZE) -> Iterator[Tensor]:
         >>> [len(chunk) for chunk in chunks(torch.zeros(5, 2), size=16)]
         [16, 16, 8]
     """
-    if tensor.ndim == 0:
-        tensor = tensor[None]
-    if tensor.numel() == 0:
-        return
-    row = tensor[0].numel() * tensor.element_size()
-    if row > size and tensor.ndim > 1:
-        for part in tensor:
-            yield from chunks(part, size)
-        return
-    rows = max(size // row, 1)
-    for start in range(0, len(tensor), rows):
-        yield tensor[start : start + rows].cpu().contiguous().flatten().view(torch.uint8)
+    for part in tensor.flatten().split(max(size // tensor.element_size(), 1)):  # flatten copies only strided tensors
+        yield part.cpu().view(torch.uint8)

@@ -45,32 +45,13 @@ def learning_rate(
         return ramp
     if kind == "cosine":
         return ramp * (final + (1 - final) * (1 + math.cos(math.pi * math.floor(epoch) / epochs)) / 2)
-    starts = _in_epochs(milestones, epochs)
+    starts = milestones_in_epochs(milestones, epochs)
     if kind == "linear":
         first = min(starts[0] if starts else 0.0, epochs - 1)
         return ramp * (final + (1 - final) * min((epochs - math.floor(epoch)) / (epochs - first), 1.0))
     return ramp * float(gamma ** sum(epoch >= start for start in starts))
 
 
-def first_beta(
-    epoch: float, epochs: int, *, milestones: Sequence[float] = (), beta1: float | None = None
-) -> float | None:
-    """Return Adam's first decay rate at ``epoch``, None where it is the optimizer's.
-
-    Args:
-        epoch: epochs done, with their fraction.
-        epochs: number of epochs.
-        milestones: epochs; values below 1 are fractions of all epochs.
-        beta1: value from the first milestone on.
-
-    Examples:
-        >>> first_beta(79.9, 200, milestones=(80,), beta1=0.1)
-        >>> first_beta(80, 200, milestones=(80,), beta1=0.1)
-        0.1
-    """
-    starts = _in_epochs(milestones, epochs)
-    return beta1 if starts and epoch >= starts[0] else None
-
-
-def _in_epochs(milestones: Sequence[float], epochs: int) -> list[float]:
+def milestones_in_epochs(milestones: Sequence[float], epochs: int) -> list[float]:
+    """Return milestones as epochs; values below 1 are fractions of all epochs."""
     return [milestone * epochs if 0 < milestone < 1 else milestone for milestone in milestones]

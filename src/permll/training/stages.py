@@ -1,6 +1,8 @@
 """Stages of a training: initial weights, optimizers and learning rates of each, and the best weights so far."""
 
+import bisect
 import copy
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -9,35 +11,31 @@ import torch
 from torch import Tensor, nn
 
 from permll.distributed.network import DistributedNetwork
-from permll.distributed.process_group import ProcessGroup
 from permll.methods._base import Method, PredictLogits, Stage
 from permll.training.optimizers import build_optimizer
-from permll.training.schedule import first_beta, learning_rate
+from permll.training.schedule import learning_rate, milestones_in_epochs
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
+    from permll.training.trainer import Trainer
 
 METHOD_OPTIMIZER = "own"  # name of the optimizer of parameters outside the networks
 NetworkFactory = Callable[[str, int], nn.Module]
 
 
 class Stages:
-    """The stages of a method, and the optimizers of the current one. For the arguments see ``Trainer``."""
+    """The stages of a trainer's method, and the optimizers of the current one. For the arguments see ``Trainer``."""
 
     def __init__(
         self,
-        method: Method,
-        epochs: int,
+        trainer: "Trainer",
         optimizer: Mapping[str, Any],
         schedule: Mapping[str, Any],
-        fabric: "Fabric",
         fresh: NetworkFactory | None,
-        group: ProcessGroup,
     ) -> None:
-        self.method, self.fabric = method, fabric
-        self.plan = method.stages(epochs)
-        if sum(stage.epochs for stage in self.plan) != epochs:
-            raise ValueError(f"the stages of the method do not sum to {epochs} epochs: {self.plan}.")
+        self.method, self.fabric = method, fabric = trainer.method, trainer.fabric
+        self.plan = method.stages(trainer.epochs)
+        if sum(stage.epochs for stage in self.plan) != trainer.epochs:
+            raise ValueError(f"the stages of the method do not sum to {trainer.epochs} epochs: {self.plan}.")
         self._optimizer, self._schedule, self._fresh = dict(optimizer), dict(schedule), fresh
         self.number = 0
         self.best: dict[str, Any] | None = None  # score and networks
@@ -45,20 +43,22 @@ class Stages:
         self._initial = _copy_weights(method) if needs_initial else {}
         for name in method.network_names:
             network = method.networks[name]
-            method.networks[name] = (
-                fabric.setup_module(network) if group.is_single else DistributedNetwork(network, fabric, group)
-            )
+            if trainer.group.is_single:
+                method.networks[name] = fabric.setup_module(network)
+            else:
+                method.networks[name] = DistributedNetwork(network, fabric, trainer.group)
         fabric.to_device(method)
         self.optimizers: dict[str, Any] = {}
         self._build_optimizers()
 
-    def at(self, epoch: int) -> Stage:
-        """Return the stage of an epoch; after the last epoch, the last stage."""
-        return self.plan[self._number_at(epoch)]
+    def number_at(self, epoch: int) -> int:
+        """Return the number of the stage of an epoch; after the last epoch, of the last stage."""
+        ends = list(itertools.accumulate(stage.epochs for stage in self.plan))
+        return min(bisect.bisect_right(ends, epoch), len(self.plan) - 1)
 
     def enter(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Start the stage of an epoch, unless it is the current one."""
-        number = self._number_at(epoch)
+        number = self.number_at(epoch)
         if number == self.number:
             return
         stage = self.plan[number]
@@ -73,9 +73,10 @@ class Stages:
         stage = self.plan[self.number]
         stage_epoch = epoch - sum(previous.epochs for previous in self.plan[: self.number])
         schedule = {**self._schedule, **stage.schedule}
-        beta1 = first_beta(
-            stage_epoch, stage.epochs, milestones=schedule.get("milestones", ()), beta1=schedule.pop("beta1", None)
-        )
+        beta1 = schedule.pop("beta1", None)
+        starts = milestones_in_epochs(schedule.get("milestones", ()), stage.epochs)
+        if not starts or stage_epoch < starts[0]:
+            beta1 = None  # the optimizer's own
         factor = learning_rate(stage_epoch, stage.epochs, **schedule)
         for name in names:
             for group, rate in zip(self.optimizers[name].param_groups, self._rates[name], strict=True):
@@ -112,14 +113,6 @@ class Stages:
         if state["number"] != self.number:
             self.number = state["number"]
             self._build_optimizers()
-
-    def _number_at(self, epoch: int) -> int:
-        end = 0
-        for number, stage in enumerate(self.plan):
-            end += stage.epochs
-            if epoch < end:
-                return number
-        return len(self.plan) - 1
 
     def _initial_weights(self, stage: Stage, number: int) -> Mapping[str, Mapping[str, Tensor]]:
         if stage.weights == "best":

@@ -14,18 +14,15 @@ from permll.data.readers.options import ReadKeywords, check_keywords
 from permll.distributed.launch import lost_rank_errors
 from permll.methods._base import Method
 from permll.methods._registry import method_name
-from permll.training.auto_recipe import fill_auto_settings, match_run
-from permll.training.build import Network, build_trainer
+from permll.training.build import Network, build_trainer, fill_auto_settings, match_run
 from permll.training.callbacks import Callback, check_callbacks
-from permll.training.data_preparation import PreviousSplit, prepare_data
-from permll.training.feature_cache import FEATURES_FOLDER
-from permll.training.method_findings import save_method_findings
-from permll.training.model_card import class_name, read_encoder
+from permll.training.data_preparation import prepare_data
+from permll.training.model_card import class_name
 from permll.training.progress import default_callbacks
 from permll.training.recipe import USER_NETWORK, ComponentSection, Recipe
 from permll.training.recipe_files import resolve_recipe
 from permll.training.run import Run, default_folder
-from permll.training.runner import SaveFindings, run_training, start_or_resume
+from permll.training.runner import SaveFindings, run_training, save_method_findings, start_or_resume
 
 
 def train(
@@ -121,20 +118,18 @@ def train_recipe(
         save_findings: writes the findings at the end of training.
     """
     active = check_callbacks(callbacks)
+
+    def notify(text: str) -> None:
+        for callback in active:
+            callback.on_message(text)
+
     if run.exists:
         recipe = match_run(recipe, run)
     if run.finished and data is None:
         return run
     with torch.random.fork_rng(devices=[]):
         run.check_folder()
-        prepared = prepare_data(
-            recipe,
-            data,
-            test,
-            _previous_split(run),
-            features=run.folder / FEATURES_FOLDER,
-            notify=None if run.exists else lambda text: _notify(active, text),
-        )
+        prepared = prepare_data(recipe, data, test, run, None if run.exists else notify)
         if run.finished:
             if not run.check_data(prepared.train, prepared.validation):
                 raise ValueError(f"{run.folder} is finished, and was trained on other samples: choose another folder.")
@@ -149,15 +144,3 @@ def train_recipe(
 
 def _to_data(data: Any, recipe: Recipe) -> LabeledData:
     return data if isinstance(data, LabeledData) else load(data, **recipe.data.options)
-
-
-def _previous_split(run: Run) -> PreviousSplit | None:
-    if not run.exists:
-        return None
-    labels = run.labels
-    return PreviousSplit(labels.ids, labels.validation_ids, read_encoder(run))
-
-
-def _notify(callbacks: Iterable[Callback], text: str) -> None:
-    for callback in callbacks:
-        callback.on_message(text)

@@ -1,10 +1,10 @@
-"""Data streams of a ``TrainPass``, and a pass as a checkpoint holds it."""
+"""Data streams of a trainer, and a ``TrainPass`` as a checkpoint holds it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from permll.data.dataset import LabeledData
 from permll.data.streams import Sharding, Stream
-from permll.data.transforms.image_transforms import Transform
 from permll.methods._base import BatchCoupling, StreamSpec, TrainPass
 
 if TYPE_CHECKING:
@@ -20,24 +20,22 @@ def open_streams(train_pass: TrainPass, trainer: "Trainer") -> dict[str, Stream]
     The first stream has one epoch for each epoch of the trainer. The others may repeat within an epoch, so each epoch
     of the trainer has its own random series.
     """
+    if trainer.batch_coupling == "none" and len(train_pass.streams) > 1 and not trainer.group.is_single:
+        raise ValueError("with several processes and batch_coupling 'none', a pass must have one stream.")
     streams: dict[str, Stream] = {}
     for name, spec in train_pass.streams.items():
-        number = trainer.pass_number
-        unique = f"{number}/{name}" if not streams else f"{trainer.epoch}/{number}/{name}"
-        stream = Stream(
+        unique = f"{trainer.pass_number}/{name}" if not streams else f"{trainer.epoch}/{trainer.pass_number}/{name}"
+        stream = open_stream(
+            trainer,
             trainer.data,
             max(round(trainer.batch_size * spec.batch_factor), 2 * trainer.group.size),
-            views={view: find_view(trainer.views, view) for view in spec.views},
+            spec.views,
+            name=unique,
             order=spec.order,
             rows=spec.rows,
             draws=spec.draws,
-            seed=trainer.seed,
-            name=unique,
-            rank=trainer.group.rank,
-            world_size=trainer.group.size,
             sharding=SHARES[trainer.batch_coupling],
             shard_by_index=trainer.sharded,
-            workers=trainer.workers,
         )
         if spec.labels is not None:
             stream.balance(spec.labels)
@@ -46,12 +44,24 @@ def open_streams(train_pass: TrainPass, trainer: "Trainer") -> dict[str, Stream]
     return streams
 
 
-def find_view(views: Mapping[str, Transform], name: str) -> Transform:
-    """Return the transform of a view; ``"weak:2"`` is a second draw of ``"weak"``."""
-    base = name.partition(":")[0]
-    if base not in views:
-        raise ValueError(f"the method asks for the view {base!r}, but there are {', '.join(views)}.")
-    return views[base]
+def open_stream(trainer: "Trainer", data: LabeledData, batch_size: int, views: Iterable[str], **options: Any) -> Stream:
+    """Return a stream of the trainer's views; ``"weak:2"`` is a second draw of ``"weak"``."""
+    transforms = {}
+    for view in views:
+        base = view.partition(":")[0]
+        if base not in trainer.views:
+            raise ValueError(f"the method asks for the view {base!r}, but there are {', '.join(trainer.views)}.")
+        transforms[view] = trainer.views[base]
+    return Stream(
+        data,
+        batch_size,
+        views=transforms,
+        seed=trainer.seed,
+        rank=trainer.group.rank,
+        world_size=trainer.group.size,
+        workers=trainer.workers,
+        **options,
+    )
 
 
 def train_pass_state(train_pass: TrainPass) -> dict[str, Any]:

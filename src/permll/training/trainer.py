@@ -14,14 +14,14 @@ from permll.data.streams import Batch, Stream
 from permll.data.transforms.image_transforms import Transform
 from permll.distributed.network import BatchCoupling, batch_coupling_as
 from permll.distributed.process_group import ProcessGroup
-from permll.distributed.reduce import make_reducer
+from permll.distributed.reduce import Reducer
 from permll.distributed.sharding import Placement, PlacementMode, placement_scope, should_shard
 from permll.layer.validation import NonFiniteLogitsError
-from permll.methods._base import FitInfo, Method, Stage, TrainPass
+from permll.methods._base import FitInfo, Method, TrainPass
 from permll.training.checkpoint import load_state
 from permll.training.optimizers import load_optimizer_state, optimizer_state
 from permll.training.stages import Stages
-from permll.training.train_streams import find_view, open_streams, train_pass_from_state, train_pass_state
+from permll.training.train_streams import open_stream, open_streams, train_pass_from_state, train_pass_state
 from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ class Trainer:
         self.batch_coupling: BatchCoupling = "none" if self.sharded else method.batch_coupling
         with placement_scope(Placement(self.group, self.sharded)):
             method.on_fit_start(info)
-        self.stages = Stages(method, epochs, optimizer, schedule or {"kind": "constant"}, fabric, fresh, self.group)
-        self.reducer = make_reducer(method.networks, self.group, self.batch_coupling)
+        self.stages = Stages(self, optimizer, schedule or {"kind": "constant"}, fresh)
+        self.reducer = Reducer(method.networks, self.group, self.batch_coupling)
 
     # Training
 
@@ -147,33 +147,30 @@ class Trainer:
     def _train_step(self, train_pass: TrainPass, batches: dict[str, Batch]) -> None:
         moving = tuple(self.optimizers) if train_pass.networks is None else train_pass.networks
         self.stages.set_rates(moving, self.epoch + self.fraction)
-        for name in moving:
-            self.optimizers[name].zero_grad()
-        self.reducer.before_forward(moving, batches)
+        optimizers = {name: self.optimizers[name] for name in moving}
+        for optimizer in optimizers.values():
+            optimizer.zero_grad()
+        rows = next(iter(batches.values())).global_size
+        self.reducer.before_forward(moving, rows)
         on_device = {name: batch.to(self.fabric.device) for name, batch in batches.items()}
         try:
             losses: Tensor = getattr(self.method, train_pass.loss)(**on_device)
         except NonFiniteLogitsError as error:
             self._raise_not_finite(error.rows, "logits", batches)
-        loss = self.reducer.mean(losses, batches)
+        loss = self.reducer.mean(losses, rows)
         value = loss.item()
         if not math.isfinite(value):
-            rows = (~losses.detach().isfinite()).nonzero().flatten() if losses.ndim else torch.empty(0)
-            self._raise_not_finite(rows, "loss", batches)
+            bad_rows = (~losses.detach().isfinite()).nonzero().flatten() if losses.ndim else torch.empty(0)
+            self._raise_not_finite(bad_rows, "loss", batches)
         if moving:
             self.fabric.backward(loss)
-        parameters = {name: self._parameters(name) for name in moving}
         value, self.save_now = self.reducer.after_backward(
-            parameters, value, stop=self._stop_requested, save=self.is_save_due()
+            optimizers, value, stop=self._stop_requested, save=self.is_save_due()
         )
-        for name in moving:
-            self.optimizers[name].step()
+        for optimizer in optimizers.values():
+            optimizer.step()
         self.method.on_step_end()
         self.step, self.loss, self._epoch_steps = self.step + 1, self.loss + value, self._epoch_steps + 1
-
-    def _parameters(self, name: str) -> Iterator[nn.Parameter]:
-        for group in self.optimizers[name].param_groups:
-            yield from group["params"]
 
     def _raise_not_finite(self, rows: Tensor, what: str, batches: dict[str, Batch]) -> NoReturn:
         fitting = [batch for batch in batches.values() if len(rows) == 0 or rows.max() < len(batch.index)]
@@ -190,11 +187,6 @@ class Trainer:
     def optimizers(self) -> Mapping[str, Any]:
         """One for each network, and ``"own"`` for other parameters of the method."""
         return self.stages.optimizers
-
-    @property
-    def stage(self) -> Stage:
-        """The stage of the next step."""
-        return self.stages.at(self.epoch)
 
     @property
     def mean_loss(self) -> float:
@@ -218,12 +210,11 @@ class Trainer:
         held_out: bool = False,
     ) -> Tensor:
         """Return logits (N, c) of a network in evaluation mode, on training or held-out rows; see ``PredictLogits``."""
-        if held_out and self.validation is None:
+        data = self.validation if held_out else self.data
+        if data is None:
             raise ValueError("there are no held-out rows: set data.validation.")
-        module, data = self.method.networks[network], self.validation if held_out else self.data
-        assert data is not None
         with self.stages.best_weights(network) if best else nullcontext():
-            return self.evaluate(module, data, view, rows)
+            return self.evaluate(self.method.networks[network], data, view, rows)
 
     def predict(self, data: LabeledData) -> Tensor:
         """Return the method's predicted probabilities (N, c)."""
@@ -236,18 +227,8 @@ class Trainer:
         """Return a function of all rows, or of ``rows``, in evaluation mode; a collective call."""
         was_training = self.method.training
         self.method.eval()
-        stream = Stream(
-            data,
-            4 * self.batch_size,
-            views={view: find_view(self.views, view)},
-            order="sequential",
-            rows=rows,
-            seed=self.seed,
-            name="scan",  # part of the random seed: a random view draws the same in every version
-            rank=self.group.rank,
-            world_size=self.group.size,
-            workers=self.workers,
-        )
+        # The name is part of the random seed: a random view draws the same in every version.
+        stream = open_stream(self, data, 4 * self.batch_size, (view,), name="scan", order="sequential", rows=rows)
         stream.seek(self.epoch)  # a random view draws differently in every epoch
         with batch_coupling_as(self.method.networks, "none"):
             outputs = [
@@ -261,6 +242,9 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that the next step depends on; of sharded per-sample state, this process's rows."""
+        random = {"cpu": torch.get_rng_state()}
+        if self.fabric.device.type == "cuda":
+            random["device"] = torch.cuda.get_rng_state(self.fabric.device)
         return {
             "epoch": self.epoch,
             "pass_number": self.pass_number,
@@ -273,7 +257,7 @@ class Trainer:
             "stage": self.stages.state_dict(),
             "pass": None if self._pass is None else train_pass_state(self._pass),
             "streams": {name: stream.state_dict() for name, stream in self._streams.items()},
-            "random": self._random_state(),
+            "random": random,
             "precision": self.fabric.strategy.precision.state_dict(),
             "parts": self.group.size if self.sharded else 1,
         }
@@ -301,12 +285,6 @@ class Trainer:
         if "device" in state["random"] and self.fabric.device.type == "cuda":
             torch.cuda.set_rng_state(state["random"]["device"], self.fabric.device)
         self.fabric.strategy.precision.load_state_dict(state["precision"])
-
-    def _random_state(self) -> dict[str, Tensor]:
-        state = {"cpu": torch.get_rng_state()}
-        if self.fabric.device.type == "cuda":
-            state["device"] = torch.cuda.get_rng_state(self.fabric.device)
-        return state
 
 
 def restart_epoch(state: Mapping[str, Any]) -> dict[str, Any]:

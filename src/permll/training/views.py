@@ -1,7 +1,5 @@
 """Views: the transforms of a training, built from the section ``views`` of a recipe."""
 
-from collections.abc import Callable, Mapping
-
 from permll.data.inputs import Images, Inputs, LazyImages, Vectors
 from permll.data.transforms import defaults
 from permll.data.transforms.image_transforms import (
@@ -30,11 +28,13 @@ def build_views(inputs: Inputs, section: ViewsSection) -> dict[str, Transform]:
     """
     views = dict(defaults.default_views(inputs)) if section.weak is None or section.strong is None else {}
     normalize = _build_normalize(inputs, section)
+    center_crop = [CenterCrop(section.crop)] if section.crop and not isinstance(inputs, Vectors) else []
     if section.weak is not None:
-        views["plain"] = Compose(*_center_crop(inputs, section), normalize)
-        views["weak"] = _build_chain(section.weak, inputs, section, normalize)
-    if section.strong is not None:
-        views["strong"] = _build_chain(section.strong, inputs, section, normalize)
+        views["plain"] = Compose(*center_crop, normalize)
+    for view, names in (("weak", section.weak), ("strong", section.strong)):
+        if names is not None:
+            before, after = _build_transforms(names, inputs, section)
+            views[view] = Compose(*(before or center_crop), normalize, *after)
     return views
 
 
@@ -48,28 +48,24 @@ def _build_normalize(inputs: Inputs, section: ViewsSection) -> Transform:
     return defaults.IMAGENET if isinstance(inputs, LazyImages) else defaults.identity
 
 
-def _center_crop(inputs: Inputs, section: ViewsSection) -> list[Transform]:
-    return [CenterCrop(section.crop)] if section.crop and not isinstance(inputs, Vectors) else []
-
-
-def _build_chain(names: list[str], inputs: Inputs, section: ViewsSection, normalize: Transform) -> Transform:
-    """Return the named transforms in their order, those of raw pixels before normalization and the others after it."""
+def _build_transforms(
+    names: list[str], inputs: Inputs, section: ViewsSection
+) -> tuple[list[Transform], list[Transform]]:
+    """Return the named transforms in their order: those of raw pixels, before normalization, and those after it."""
     size = inputs.pixels.shape[2] if isinstance(inputs, Images) else section.crop or 224
-    before: Mapping[str, Callable[[], Transform]] = {
-        "crop": lambda: (
-            RandomCrop(section.crop) if section.crop else RandomCrop(padding=section.padding, mode=section.padding_mode)
-        ),
-        "flip": RandomHorizontalFlip,
-        "randaugment": RandAugment,
-        "autoaugment": AutoAugment,
+    crop = RandomCrop(section.crop) if section.crop else RandomCrop(padding=section.padding, mode=section.padding_mode)
+    before: dict[str, Transform] = {
+        "crop": crop,
+        "flip": RandomHorizontalFlip(),
+        "randaugment": RandAugment(),
+        "autoaugment": AutoAugment(),
     }
-    after: Mapping[str, Callable[[], Transform]] = {
-        "cutout": lambda: Cutout(size // 2),
-        "jitter": lambda: GaussianNoise(0.1),
-        "drop": lambda: FeatureDropout(0.2, inputs.features if isinstance(inputs, Vectors) else None),
+    after: dict[str, Transform] = {
+        "cutout": Cutout(size // 2),
+        "jitter": GaussianNoise(0.1),
+        "drop": FeatureDropout(0.2, inputs.features if isinstance(inputs, Vectors) else None),
     }
     for name in names:
         if name not in before and name not in after:
             raise ValueError(unknown_name("transform of a view", name, [*before, *after]))
-    first = [before[name]() for name in names if name in before] or _center_crop(inputs, section)
-    return Compose(*first, normalize, *(after[name]() for name in names if name in after))
+    return [before[name] for name in names if name in before], [after[name] for name in names if name in after]

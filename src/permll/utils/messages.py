@@ -1,4 +1,4 @@
-"""Parts of error messages: lists of names, and suggestions for misspelled ones."""
+"""Parts of error messages: lists of names, suggestions for misspelled ones, and reasons."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -44,6 +44,16 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     return f"unknown {kind} {name!r}{did_you_mean(name, names) or '.'} Choose from {', '.join(names)}."
+
+
+def first_line(error: Exception) -> str:
+    r"""Return the first line of an error's message without its period, or its type.
+
+    Examples:
+        >>> first_line(ValueError("Wrong size.\nMore."))
+        'Wrong size'
+    """
+    return str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
 
 
 def _short(name: str) -> str:

@@ -1,24 +1,17 @@
 """Progress bars on a terminal, drawn with rich; without a terminal nothing is printed."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
 
-class Advance(Protocol):
-    """Function that moves a progress bar."""
-
-    def __call__(self, steps: int = 1) -> None:
-        """Add ``steps`` to the completed ones."""
-
-
 @contextmanager
-def progress(description: str, total: int | None, *, unit: str = "", done: int = 0) -> Iterator[Advance]:
-    """Show a progress bar with count and remaining time while the block runs.
+def progress(description: str, total: int | None, *, unit: str = "", done: int = 0) -> Iterator[Callable[..., None]]:
+    """Show a progress bar with count and remaining time while the block runs, and yield ``advance(steps=1)``.
 
     Args:
         description: text beside the bar.

@@ -16,6 +16,7 @@ from permll.methods._base import Method
 from permll.training.export.transforms import Preprocessing
 from permll.training.predictor import Predictor
 from permll.utils.files import atomic_path, atomic_write
+from permll.utils.messages import first_line
 
 
 class Classifier(nn.Module):
@@ -55,9 +56,8 @@ def trace(predictor: Predictor) -> ExportedProgram:
             if unused:
                 program = _export(module, predictor)
     except Exception as error:  # code of a user's network can raise anything
-        reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise ValueError(
-            f"the network cannot be exported as a graph: {reason}; export its weights only, with "
+            f"the network cannot be exported as a graph: {first_line(error)}; export its weights only, with "
             "formats=['safetensors']."
         ) from error
     for node in program.graph.nodes:
