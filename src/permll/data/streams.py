@@ -1,5 +1,6 @@
 """``Stream``: batches of transformed samples; deterministic, resumable, divided between processes."""
 
+import functools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -223,19 +224,36 @@ class Stream:
 
     def _iterate(self, batches: tuple[Tensor, ...], start: int) -> Iterator[Batch]:
         """Yield the batches from ``start`` on, built here or in workers."""
-        builder = _BatchBuilder(self, batches)
-        steps = range(start, len(batches))
+        steps, build = range(start, len(batches)), functools.partial(self._build, batches, self._epoch)
         if self.workers == 0 or isinstance(self.data.inputs, Images | Vectors):
-            return map(builder.__getitem__, steps)
+            return map(build, steps)
         loader: torch.utils.data.DataLoader[Batch] = torch.utils.data.DataLoader(
-            builder,  # type: ignore[arg-type]
-            sampler=steps,
+            steps,  # type: ignore[arg-type]
             batch_size=None,
+            collate_fn=build,
             num_workers=min(self.workers, len(steps)),
-            collate_fn=_no_collate,  # type: ignore[arg-type]
             generator=torch.Generator(),  # the default draws from the global generator, which dropout uses
         )
         return iter(loader)
+
+    def _build(self, batches: tuple[Tensor, ...], epoch: int, step: int) -> Batch:
+        """Return the part of a batch that belongs to this process."""
+        index = batches[step]
+        global_size = len(index)
+        positions = step * self.batch_size + torch.arange(global_size)
+        local: slice | Tensor = slice(self.rank, None, self.world_size)
+        if self.world_size == 1 or self.sharding == "nothing":
+            local = slice(None)
+        elif self.shard_by_index:
+            local = index % self.world_size == self.rank
+        raw = self.data.inputs.batch(index[local])
+        views = {
+            name: view(raw, visit_keys(self._seed, epoch, name, positions[local])) for name, view in self.views.items()
+        }
+        if self.sharding == "rows":
+            index, positions = index[local], positions[local]
+        keys = visit_keys(self._seed, epoch, "", positions)
+        return Batch(index, self.data.labels[index], views, keys, global_size)
 
     def _validate(self, draws: int | None) -> None:
         if self.order not in get_args(Order):
@@ -255,41 +273,3 @@ class Stream:
             raise ValueError("rows must be unique.")
         if self.seed < 0:
             raise ValueError(f"the seed must not be negative, got {self.seed}.")
-
-
-def _no_collate(batch: Batch) -> Batch:
-    return batch
-
-
-class _BatchBuilder:
-    """Step -> batch of this process; picklable, for workers."""
-
-    def __init__(self, stream: Stream, batches: tuple[Tensor, ...]) -> None:
-        self.inputs, self.labels, self.views = stream.data.inputs, stream.data.labels, stream.views
-        self.batches, self.batch_size, self.seed, self.epoch = batches, stream.batch_size, stream._seed, stream.epoch
-        self.rank, self.world_size = stream.rank, stream.world_size
-        self.sharding, self.shard_by_index = stream.sharding, stream.shard_by_index
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, step: int) -> Batch:
-        index = self.batches[step]
-        global_size = len(index)
-        positions = step * self.batch_size + torch.arange(global_size)
-        local = self._local_rows(index)
-        raw = self.inputs.batch(index[local])
-        views = {
-            name: view(raw, visit_keys(self.seed, self.epoch, name, positions[local]))
-            for name, view in self.views.items()
-        }
-        if self.sharding == "rows":
-            index, positions = index[local], positions[local]
-        return Batch(index, self.labels[index], views, visit_keys(self.seed, self.epoch, "", positions), global_size)
-
-    def _local_rows(self, index: Tensor) -> slice | Tensor:
-        if self.world_size == 1 or self.sharding == "nothing":
-            return slice(None)
-        if self.shard_by_index:
-            return index % self.world_size == self.rank
-        return slice(self.rank, None, self.world_size)

@@ -11,16 +11,15 @@ import torch
 from permll.cleaning.source_data import source_path
 from permll.data.decoding import find_unreadable
 from permll.data.inputs import LazyImages, Texts
+from permll.data.labels import to_list
 from permll.data.readers.arrays import open_arrays
-from permll.data.readers.assemble import assemble, to_list
+from permll.data.readers.assemble import assemble
 from permll.data.readers.options import ReadOptions, parse_options
 from permll.data.readers.raw_data import RawData
 from permll.data.readers.read import read_raw
 from permll.findings import Findings
 from permll.training.run import Run
 from permll.utils.messages import format_list
-
-_DEFAULTS = {"features": None, "rare": "refuse", "check": True, "skip_unreadable": False, "image_size": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +85,7 @@ def open_source(run: Run, findings: Findings) -> Source | None:
 
 def _read(path: Path, options: Mapping[str, Any]) -> Source:
     """Read all rows and their classes; images are not decoded."""
-    parsed = parse_options(**{**_DEFAULTS, **options, "labels": _separate_labels(options.get("labels"))})
+    parsed = parse_options(**{**options, "labels": _separate_labels(options.get("labels"))})
     raw = read_raw(path, parsed)
     numbers = Texts(tuple(map(str, range(len(raw.inputs)))))  # row numbers instead of samples, to see which rows stay
     with warnings.catch_warnings():

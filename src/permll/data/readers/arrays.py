@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from permll.data.inputs import Inputs, LazyImages, Texts, Vectors
+from permll.data.labels import RowRefs
 from permll.data.readers.image_files import ItemOpener, are_image_paths, image_files, is_image
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.pixels import ROUNDED, from_fractions, from_uint8, has_image_shape
-from permll.data.readers.raw_data import RawData, RowRefs, default_ids
+from permll.data.readers.raw_data import RawData, default_ids
 from permll.utils.messages import did_you_mean, format_list
 
 Array = NDArray[Any]
@@ -25,9 +26,7 @@ LABEL_NAMES = ("y", "labels", "label", "targets")
 def read_arrays(arrays: Mapping[str, Any], options: ReadOptions, where: str, metadata: dict[str, Any]) -> RawData:
     """Read named arrays: features or texts, labels, and optionally ids and class names."""
     options.reject("image", source="arrays")
-    options.reject_both("features", "text")
-    options.reject_both("label", "labels")
-    options.reject_both("id", "ids")
+    options.reject_both()
     if options.features is not None and len(options.features) > 1:
         raise ValueError(f"{where} must be read with one feature array, got features={list(options.features)}.")
     feature = options.text or (

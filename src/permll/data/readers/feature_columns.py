@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from permll.data.labels import RowRefs
 from permll.data.readers.csv_types import find_missing_words, find_non_numeric
-from permll.data.readers.raw_data import RowRefs, left_out_entry
+from permll.data.readers.raw_data import left_out_entry
 from permll.utils.messages import format_list
 
 if TYPE_CHECKING:

@@ -45,9 +45,7 @@ class RowOpener:
 def read_huggingface(dataset: Any, options: ReadOptions) -> RawData:
     """Read a ``datasets.Dataset``."""
     _check_type(dataset)
-    options.reject_both("text", "image", "features")
-    options.reject_both("label", "labels")
-    options.reject_both("id", "ids")
+    options.reject_both()
     dataset = dataset.with_format(None)
     kinds = {name: type(feature).__name__ for name, feature in dataset.features.items()}
     for name in (options.label, options.text, options.image, options.id, *(options.features or ())):

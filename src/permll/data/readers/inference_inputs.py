@@ -13,8 +13,7 @@ from torch.utils.data import Dataset
 from permll.data.decoding import DecodedImages, FileOpener, decode_images
 from permll.data.encoding import NumericColumn, TableEncoder
 from permll.data.inputs import Images, Inputs, LazyImages, Table
-from permll.data.labels import is_missing
-from permll.data.readers.assemble import to_list
+from permll.data.labels import is_missing, to_list
 from permll.data.readers.image_files import SUFFIXES, check_readable
 from permll.data.readers.image_folder import list_images
 from permll.data.readers.input_spec import INPUT_OPTIONS, InputSpec, describe_inputs, input_kind

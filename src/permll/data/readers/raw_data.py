@@ -5,36 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from permll.data.inputs import Inputs
-from permll.utils.messages import format_list
+from permll.data.labels import RowRefs
 
 _MAX_NAMES = 1000  # in an entry of ``left_out``; its count is complete
-
-
-@dataclass(frozen=True)
-class RowRefs:
-    """Names of the rows in error messages: ids, or line numbers of a file.
-
-    Examples:
-        >>> RowRefs([2, 3, 5], "line").format_list([0, 2])
-        '2 lines (2, 5)'
-        >>> RowRefs(["a", "b"]).name(1), RowRefs([2, 3], "line").name(1)
-        ('b', 'line 3')
-    """
-
-    names: Sequence[object]
-    noun: str = "row"
-
-    def format_list(self, rows: Sequence[int]) -> str:
-        """Return the count and the first names of ``rows``."""
-        return format_list([self.names[row] for row in rows], self.noun)
-
-    def name(self, row: int) -> str:
-        """Return the name of one row."""
-        return f"line {self.names[row]}" if self.noun == "line" else str(self.names[row])
-
-    def take(self, rows: Sequence[int]) -> "RowRefs":
-        """Return the names at ``rows``."""
-        return RowRefs([self.names[row] for row in rows], self.noun)
 
 
 @dataclass(frozen=True, eq=False)

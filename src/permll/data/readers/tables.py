@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from permll.data.inputs import Inputs, LazyImages, Table, Texts, Vectors
+from permll.data.labels import RowRefs
 from permll.data.readers.arrays import to_finite_float32
 from permll.data.readers.assemble import with_labels
 from permll.data.readers.csv_reader import Cells, header_hint, read_csv
@@ -17,7 +18,7 @@ from permll.data.readers.feature_columns import drop_apply_columns, to_features
 from permll.data.readers.image_files import image_files
 from permll.data.readers.infer_columns import infer_columns
 from permll.data.readers.options import ReadOptions
-from permll.data.readers.raw_data import RawData, RowRefs, default_ids
+from permll.data.readers.raw_data import RawData, default_ids
 from permll.utils.messages import did_you_mean, format_list
 
 if TYPE_CHECKING:
@@ -102,9 +103,7 @@ def read_frame(
         ids: default ids; default row numbers.
         cells: the CSV file, if the columns are still text.
     """
-    options.reject_both("text", "image", "features")
-    options.reject_both("label", "labels")
-    options.reject_both("id", "ids")
+    options.reject_both()
     if len(frame) == 0:
         raise ValueError(f"{where} has no rows.")
     names = default_ids(len(frame)) if ids is None else ids

@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, Subset, TensorDataset
 
 from permll.data.inputs import Inputs, Items, LazyImages, Texts
+from permll.data.labels import to_list
 from permll.data.readers.arrays import to_inputs
-from permll.data.readers.assemble import to_list
 from permll.data.readers.image_files import ItemOpener, is_image
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.pixels import has_image_shape
@@ -37,7 +37,7 @@ def read_torch_dataset(dataset: Any, options: ReadOptions) -> RawData:
     if isinstance(dataset, IterableDataset):
         raise ValueError("an IterableDataset has no positions: use a dataset with a length and items.")
     options.reject("id", source="a PyTorch dataset: use ids=")
-    options.reject_both("label", "labels")
+    options.reject_both()
     base, rows = unwrap_subsets(dataset)
     if not rows:
         raise ValueError(f"the {type(dataset).__name__} is empty.")
