@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from permll.data.pickles import read_torch
-from permll.noise._paths import require_file
 from permll.noise.class_maps import CIFAR100_SUPERCLASSES
-from permll.noise.corruption import Corruption, Labels, read_labels
+from permll.noise.corruption import Corruption, Labels, read_labels, require_file
 from permll.utils.messages import did_you_mean, format_list
 
 TRAIN_SIZE = 50_000  # the published noise rates refer to the full training set
