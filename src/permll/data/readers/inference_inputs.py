@@ -183,7 +183,7 @@ def _cast_like_training(
     """Return the columns with their types in training, which a few rows alone would not determine."""
     import polars as pl
 
-    from permll.data.readers.csv_types import infer_type
+    from permll.data.readers.feature_columns import infer_type
 
     missing = [column.name for column in encoder.columns if column.name not in frame.columns]
     if missing:

@@ -13,8 +13,7 @@ from permll.data.labels import RowRefs
 from permll.data.readers.arrays import to_finite_float32
 from permll.data.readers.assemble import with_labels
 from permll.data.readers.csv_reader import Cells, header_hint, read_csv
-from permll.data.readers.csv_types import infer_type, parse_labels
-from permll.data.readers.feature_columns import drop_apply_columns, to_features
+from permll.data.readers.feature_columns import drop_apply_columns, infer_type, parse_labels, to_features
 from permll.data.readers.image_files import image_files
 from permll.data.readers.infer_columns import infer_columns
 from permll.data.readers.options import ReadOptions

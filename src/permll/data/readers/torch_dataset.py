@@ -11,10 +11,9 @@ from torch.utils.data import IterableDataset, Subset, TensorDataset
 
 from permll.data.inputs import Inputs, Items, LazyImages, Texts
 from permll.data.labels import to_list
-from permll.data.readers.arrays import to_inputs
+from permll.data.readers.arrays import has_image_shape, to_inputs
 from permll.data.readers.image_files import ItemOpener, is_image
 from permll.data.readers.options import ReadOptions
-from permll.data.readers.pixels import has_image_shape
 from permll.data.readers.raw_data import RawData, left_out_entry
 from permll.utils.messages import format_list
 from permll.utils.progress_bar import progress
