@@ -15,7 +15,7 @@ from permll.data.registry import DATASETS
 from permll.data.splits import stratified_split
 from permll.noise.apply_noise import with_noise
 from permll.noise.corruption import Corruption
-from permll.training.feature_cache import decode_small, load_encoder, resolve_features, with_cache
+from permll.training.feature_cache import decode_small, load_encoder, resolve_features, small_image_size, with_cache
 from permll.training.recipe import DataSection, Recipe
 from permll.utils.messages import format_list
 
@@ -80,7 +80,9 @@ def prepare_data(
     section = recipe.data
     if data is None and not section.source:
         raise ValueError("the recipe names no data: pass some, in Python permll.train(data, ...).")
-    samples = load(section.source, root=section.root, **section.options) if data is None else data
+    samples = data
+    if samples is None:
+        samples = load(section.source, root=section.root, shrink_to=small_image_size(recipe), **section.options)
     section = resolve_features(recipe, samples.inputs, notify)
     samples = _resize(samples, recipe, section)
     train, validation = _split(samples, section) if previous is None else _split_again(samples, section, previous)
@@ -185,7 +187,7 @@ def _split_again(
 
 
 def _load_split(section: DataSection, split: str) -> LabeledData:
-    return load(section.source, root=section.root, split=split, **section.options)
+    return load(section.source, root=section.root, split=split, shrink_to=section.pixels, **section.options)
 
 
 def _trusted_mask(train: LabeledData, section: DataSection) -> Tensor | None:
@@ -217,7 +219,7 @@ def _load_test(section: DataSection, notify: Callable[[str], None] | None) -> La
         return _load_split(section, section.test)
     folder = Path(section.source).expanduser()
     if folder.is_dir() and not Path(section.test).is_absolute() and (folder / section.test).exists():
-        return load(folder, split=section.test, **section.options)
+        return load(folder, split=section.test, shrink_to=section.pixels, **section.options)
     if not Path(section.test).expanduser().exists():
         if section.test == DataSection.model_fields["test"].default:  # the split of built-in sets; others may lack it
             if notify is not None:
@@ -226,4 +228,4 @@ def _load_test(section: DataSection, notify: Callable[[str], None] | None) -> La
         raise FileNotFoundError(
             f"data.test is {section.test!r}, but there is no such split or file: '' stands for none."
         )
-    return load(section.test, **section.options)
+    return load(section.test, shrink_to=section.pixels, **section.options)

@@ -18,7 +18,7 @@ from permll.training.auto_recipe import fill_auto_settings, match_run
 from permll.training.build import Network, build_trainer
 from permll.training.callbacks import Callback, check_callbacks
 from permll.training.data_preparation import PreviousSplit, prepare_data
-from permll.training.feature_cache import FEATURES_FOLDER
+from permll.training.feature_cache import FEATURES_FOLDER, small_image_size
 from permll.training.method_findings import save_method_findings
 from permll.training.model_card import class_name, read_encoder
 from permll.training.progress import default_callbacks
@@ -148,7 +148,9 @@ def train_recipe(
 
 
 def _to_data(data: Any, recipe: Recipe) -> LabeledData:
-    return data if isinstance(data, LabeledData) else load(data, **recipe.data.options)
+    if isinstance(data, LabeledData):
+        return data
+    return load(data, shrink_to=small_image_size(recipe), **recipe.data.options)
 
 
 def _previous_split(run: Run) -> PreviousSplit | None:

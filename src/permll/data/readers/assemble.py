@@ -27,7 +27,7 @@ from permll.data.readers.raw_data import RawData, default_ids, left_out_entry, p
 from permll.utils.messages import format_list
 
 
-def assemble(raw: RawData, options: ReadOptions) -> LabeledData:
+def assemble(raw: RawData, options: ReadOptions, shrink_to: int | None = None) -> LabeledData:
     """Return the labeled rows with readable images; raise unless there are two classes or more, none too rare."""
     if options.labels is not None:
         raw = with_labels(raw, options.labels)
@@ -43,7 +43,7 @@ def assemble(raw: RawData, options: ReadOptions) -> LabeledData:
     if isinstance(inputs, LazyImages):
         inputs = inputs if options.image_size is None else inputs.resize(options.image_size)
         if options.check or options.skip_unreadable:
-            decoded = decode_images(inputs.take(torch.tensor(rows)), options.image_size)
+            decoded = decode_images(inputs.take(torch.tensor(rows)), options.image_size, shrink_to=shrink_to)
             left_out += _leave_out_unreadable(decoded, [ids[i] for i in rows], options)
             position = {i: number for number, i in enumerate(rows)}  # in ``decoded``
             rows = [i for i in rows if position[i] not in decoded.errors]
@@ -59,7 +59,7 @@ def assemble(raw: RawData, options: ReadOptions) -> LabeledData:
         inputs = inputs.take(torch.tensor(rows))
     ids = [ids[i] for i in rows]
     if isinstance(inputs, LazyImages) and decoded is None:
-        inputs = load_small_images(inputs, ids, options.image_size)
+        inputs = load_small_images(inputs, ids, options.image_size, shrink_to)
     _warn_of_similar_names(classes)
     metadata = {**raw.metadata, "left_out": [*raw.metadata.get("left_out", ()), *left_out, *entries]}
     return LabeledData(inputs, labels, classes, tuple(ids), metadata)

@@ -34,7 +34,11 @@ _HINTS = {
 
 
 def read(
-    source: object, *, labels: ArrayLike | Sequence[object] | None = None, **options: Unpack[ReadKeywords]
+    source: object,
+    *,
+    labels: ArrayLike | Sequence[object] | None = None,
+    shrink_to: int | None = None,
+    **options: Unpack[ReadKeywords],
 ) -> LabeledData:
     """Read user data; ``metadata`` of the result says how it was read and what was left out.
 
@@ -45,6 +49,8 @@ def read(
     Args:
         source: data to read.
         labels: labels, if ``source`` has none; a list, an array or a .npy file.
+        shrink_to: side of the downscaled images that a training will need, if images in files are large: they are then
+            downscaled when they are checked, so that each file is decoded once.
         options: any of the following.
         label: column, array or key of the labels. Default: the only one with a usual name.
         text: column or array of texts.
@@ -74,7 +80,7 @@ def read(
         labels = read_label_file(labels)
     check_keywords(options, "read")
     parsed = parse_options(labels=labels, **options)
-    return assemble(read_raw(source, parsed), parsed)
+    return assemble(read_raw(source, parsed), parsed, shrink_to)
 
 
 def read_raw(source: object, options: ReadOptions) -> RawData:
