@@ -96,24 +96,17 @@ def decode_image(open_image: "Callable[[int], Image]", position: int, size: int,
 class DecodedImages:
     """Result of decoding N images once.
 
-    Args:
-        images: the images.
-        size: side to which they were resized; None for their original size.
-        sizes: (N, 2) height and width after resizing; 0 where an image cannot be read.
-        is_gray: (N,) whether an image has one channel.
-        errors: row -> why the image cannot be read, "" if unknown.
-        pixels: uint8 (N, 3, H, W), undefined where an image cannot be read; None if the images differ in size or are
-            too large or too many to keep.
-        is_shrunk: whether the pixels are those of downscaled images, to be kept beside the original ones.
+    ``pixels`` are uint8 (N, 3, H, W), undefined where an image cannot be read; None if the images differ in size or are
+    too large or too many to keep.
     """
 
     images: LazyImages
-    size: int | None
-    sizes: NDArray[np.int32]
-    is_gray: NDArray[np.bool_]
-    errors: Mapping[int, str]
+    size: int | None  # side to which they were resized; None for their original size
+    sizes: NDArray[np.int32]  # (N, 2) height and width after resizing; 0 where an image cannot be read
+    is_gray: NDArray[np.bool_]  # (N,) whether an image has one channel
+    errors: Mapping[int, str]  # row -> why the image cannot be read, "" if unknown
     pixels: NDArray[np.uint8] | None
-    is_shrunk: bool = False
+    is_shrunk: bool = False  # whether the pixels are those of downscaled images, to be kept beside the original ones
 
     def select(self, rows: Sequence[int]) -> Images | LazyImages:
         """Return readable images at ``rows``: in memory if they are small and of one size, otherwise lazily.

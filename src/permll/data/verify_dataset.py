@@ -16,21 +16,13 @@ from permll.utils.messages import format_list
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Result of one check.
+    """Result of one check."""
 
-    Args:
-        split: the split, or all splits with the same result.
-        check: ``"location"``, ``"samples"``, ``"classes"``, ``"content"`` or ``"images"``.
-        passed: whether the check passed.
-        detail: description of the result.
-        names: all files or ids that failed.
-    """
-
-    split: str
-    check: str
+    split: str  # or all splits with the same result
+    check: str  # "location", "samples", "classes", "content" or "images"
     passed: bool
     detail: str
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # all files or ids that failed
 
 
 def verify_dataset(name: str, root: Path | str | None = None) -> list[CheckResult]:

@@ -204,17 +204,18 @@ def _default_name(arrays: Mapping[str, Any], candidates: Sequence[str], keyword:
 
 
 def _format_shapes(arrays: Mapping[str, Any]) -> str:
-    return format_list([f"{name} {_format_shape(arrays, name)}" for name in arrays], "array")
-
-
-def _format_shape(arrays: Mapping[str, Any], name: str) -> str:
-    try:
-        array = arrays[name]
-    except ValueError:
-        return "of Python objects"
-    if not hasattr(array, "shape"):
-        return f"({type(array).__name__})"
-    return f"{' x '.join(map(str, array.shape)) or 'scalar'} {str(array.dtype).removeprefix('torch.')}"
+    shapes = []
+    for name in arrays:
+        try:
+            array = arrays[name]
+        except ValueError:
+            shapes.append(f"{name} of Python objects")
+            continue
+        shape = f"({type(array).__name__})"
+        if hasattr(array, "shape"):
+            shape = f"{' x '.join(map(str, array.shape)) or 'scalar'} {str(array.dtype).removeprefix('torch.')}"
+        shapes.append(f"{name} {shape}")
+    return format_list(shapes, "array")
 
 
 def _pickled_message(what: str) -> str:

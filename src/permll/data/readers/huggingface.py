@@ -44,7 +44,11 @@ class RowOpener:
 
 def read_huggingface(dataset: Any, options: ReadOptions) -> RawData:
     """Read a ``datasets.Dataset``."""
-    _check_type(dataset)
+    kind = type(dataset).__name__
+    if kind.endswith("Dict"):
+        raise ValueError(f"the {kind} has {format_list(list(dataset), 'split')}: pass one of them, like data['train'].")
+    if kind.startswith("Iterable"):
+        raise ValueError("an IterableDataset has no positions: load it as a Dataset, without streaming=True.")
     options.reject_both()
     dataset = dataset.with_format(None)
     kinds = {name: type(feature).__name__ for name, feature in dataset.features.items()}
@@ -126,14 +130,6 @@ def _image_column(kinds: dict[str, str], options: ReadOptions) -> str | None:
     if len(images) > 1:
         raise ValueError(f"the dataset has {format_list(images, 'image column')}: choose one with image=.")
     return images[0]
-
-
-def _check_type(dataset: Any) -> None:
-    kind = type(dataset).__name__
-    if kind.endswith("Dict"):
-        raise ValueError(f"the {kind} has {format_list(list(dataset), 'split')}: pass one of them, like data['train'].")
-    if kind.startswith("Iterable"):
-        raise ValueError("an IterableDataset has no positions: load it as a Dataset, without streaming=True.")
 
 
 def _format_columns(kinds: dict[str, str]) -> str:

@@ -12,27 +12,16 @@ _MAX_NAMES = 1000  # in an entry of ``left_out``; its count is complete
 
 @dataclass(frozen=True, eq=False)
 class RawData:
-    """Samples as a reader returns them, before labels are encoded and rows are left out.
-
-    Args:
-        inputs: N samples.
-        values: N labels as in the source, or None.
-        ids: N names.
-        metadata: how the source was read, as JSON values.
-        names: class names, if ``values`` are indices of them.
-        noun: noun for one sample.
-        lines: line numbers of the samples, which error messages then use instead of ids.
-        order: class names in the order of the source; some may have no sample.
-    """
+    """N samples as a reader returns them, before labels are encoded and rows are left out."""
 
     inputs: Inputs
-    values: Any
+    values: Any  # N labels as in the source, or None
     ids: Sequence[str]
-    metadata: dict[str, Any] = field(default_factory=dict)
-    names: Sequence[str] | None = None
-    noun: str = "row"
-    lines: Sequence[int] | None = None
-    order: Sequence[str] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)  # how the source was read, as JSON values
+    names: Sequence[str] | None = None  # class names, if ``values`` are indices of them
+    noun: str = "row"  # for one sample
+    lines: Sequence[int] | None = None  # line numbers, which error messages then use instead of ids
+    order: Sequence[str] | None = None  # class names in the order of the source; some may have no sample
 
     def row_refs(self, ids: Sequence[str]) -> RowRefs:
         """Return the names of the samples in error messages."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from permll.data.inputs import Inputs, LazyImages, Table, Texts, Vectors
+from permll.data.inputs import Inputs, Table, Texts, Vectors
 from permll.data.labels import RowRefs
 from permll.data.readers.arrays import to_finite_float32
 from permll.data.readers.assemble import with_labels
@@ -28,19 +28,12 @@ LABEL_NAMES = ("label", "labels", "class", "target")  # and y, but Y may be a co
 
 @dataclass(frozen=True)
 class Sheet:
-    """A frame with what its error messages need.
-
-    Args:
-        frame: rows by column.
-        where: name of the table.
-        row_refs: names of its rows.
-        cells: the CSV file, if the columns are still text.
-    """
+    """A frame with what its error messages need."""
 
     frame: "pl.DataFrame"
-    where: str
+    where: str  # name of the table
     row_refs: RowRefs
-    cells: Cells | None
+    cells: Cells | None  # the CSV file, if the columns are still text
 
     def column(self, name: str) -> "pl.Series":
         """Return a column by name; the error lists the columns."""
@@ -114,7 +107,9 @@ def read_frame(
         options, metadata, label, frame.columns, values=sheet.column, is_text=sheet.is_text
     )
     if options.id is not None:
-        names = _read_ids(sheet.column(options.id), sheet.row_refs)
+        column = sheet.column(options.id)
+        _check_filled(column, column.is_null(), "id", sheet.row_refs, "every row needs an id")
+        names = [str(name) for name in column.to_list()]
         sheet = sheet if cells else replace(sheet, row_refs=RowRefs(names))
     inputs, input_metadata, paths = _read_inputs(sheet, options, label, root or Path.cwd())
     if paths is not None and options.id is None and options.ids is None:
@@ -137,8 +132,14 @@ def _read_inputs(
     sheet: Sheet, options: ReadOptions, label: str | None, root: Path
 ) -> tuple[Inputs, dict[str, Any], list[str] | None]:
     """Return the inputs, their metadata, and the paths of images."""
+    import polars as pl
+
     if options.image is not None:
-        images, paths = _read_images(sheet.column(options.image), root, sheet.row_refs)
+        column = sheet.column(options.image)
+        paths = [str(path or "").replace("\\", "/") for path in column.to_list()]
+        is_empty = pl.Series([not path for path in paths])
+        _check_filled(column, is_empty, "image", sheet.row_refs, "fill in or remove those rows")
+        images = image_files(root, paths, f" of column {options.image!r}")
         return images, {"kind": "images", "image": options.image}, paths
     if options.text is not None:
         texts = _read_texts(sheet.column(options.text), sheet.row_refs)
@@ -186,13 +187,10 @@ def _label_column(sheet: Sheet, options: ReadOptions) -> str | None:
     return matches[0]
 
 
-def _read_ids(column: "pl.Series", row_refs: RowRefs) -> list[str]:
-    empty = column.is_null().arg_true().to_list()
-    if empty:
-        raise ValueError(
-            f"the id column {column.name!r} is empty in {row_refs.format_list(empty)}: every row needs an id."
-        )
-    return [str(name) for name in column.to_list()]
+def _check_filled(column: "pl.Series", is_empty: "pl.Series", what: str, row_refs: RowRefs, hint: str) -> None:
+    if is_empty.any():
+        rows = row_refs.format_list(is_empty.arg_true().to_list())
+        raise ValueError(f"the {what} column {column.name!r} is empty in {rows}: {hint}.")
 
 
 def _read_texts(column: "pl.Series", row_refs: RowRefs) -> Texts:
@@ -201,22 +199,8 @@ def _read_texts(column: "pl.Series", row_refs: RowRefs) -> Texts:
     if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Binary):
         raise ValueError(f"column {column.name!r} holds {column.dtype}, not text: choose another with text=.")
     texts = column.cast(pl.String).fill_null("")
-    empty = (texts.str.strip_chars() == "").arg_true().to_list()
-    if empty:
-        raise ValueError(
-            f"the text column {column.name!r} is empty in {row_refs.format_list(empty)}: fill in or remove those rows."
-        )
+    _check_filled(column, texts.str.strip_chars() == "", "text", row_refs, "fill in or remove those rows")
     return Texts(tuple(texts.to_list()))
-
-
-def _read_images(column: "pl.Series", root: Path, row_refs: RowRefs) -> tuple[LazyImages, list[str]]:
-    paths = [str(path or "").replace("\\", "/") for path in column.to_list()]
-    empty = [row for row, path in enumerate(paths) if not path]
-    if empty:
-        raise ValueError(
-            f"the image column {column.name!r} is empty in {row_refs.format_list(empty)}: fill in or remove those rows."
-        )
-    return image_files(root, paths, f" of column {column.name!r}"), paths
 
 
 def _read_vectors(column: "pl.Series", row_refs: RowRefs) -> Vectors:
