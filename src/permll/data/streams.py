@@ -113,14 +113,15 @@ class Stream:
         self.sharding, self.shard_by_index = sharding, shard_by_index
         self._validate(draws)
         self._seed = derive_seed(seed, name)
-        self._epoch, self._step = 0, 0
+        self.epoch = 0  # number of completed epochs
+        self.step = 0  # number of batches of the current epoch that were returned
         self._batches: tuple[Tensor, ...] | None = None
         self._iterator = 0  # number of the current iterator
         # Weights or labels of the current and of the next weighted or balanced epoch.
         self._balance_by = self._next_balance_by = self._to_balance_by(data.labels)
 
     def __repr__(self) -> str:
-        position = f"epoch {self._epoch}, batch {self._step} of {len(self)}"
+        position = f"epoch {self.epoch}, batch {self.step} of {len(self)}"
         return f"Stream({len(self.rows):,} rows, {self.order}, batches of {self.batch_size}, {position})"
 
     def __len__(self) -> int:
@@ -128,21 +129,11 @@ class Stream:
         count = self.draws if self.order == "weighted" else min(self.draws, len(self.rows))
         return samplers.num_batches(count, self.batch_size)
 
-    @property
-    def epoch(self) -> int:
-        """Number of completed epochs."""
-        return self._epoch
-
-    @property
-    def step(self) -> int:
-        """Number of batches of the current epoch that were returned."""
-        return self._step
-
     def seek(self, epoch: int, step: int = 0) -> None:
         """Move to the position before batch ``step`` of an epoch."""
         if epoch < 0 or not 0 <= step < len(self):
             raise ValueError(f"no batch {step} in epoch {epoch}: an epoch has batches 0..{len(self) - 1}.")
-        self._epoch, self._step, self._batches = epoch, step, None
+        self.epoch, self.step, self._batches = epoch, step, None
         self._iterator += 1
 
     def balance(self, labels: Tensor) -> None:
@@ -155,20 +146,20 @@ class Stream:
         self._next_balance_by = self._to_balance_by(labels)
 
     def __iter__(self) -> Iterator[Batch]:
-        if self._step == 0:
+        if self.step == 0:
             self._balance_by = self._next_balance_by
         if self._batches is None:
             self._batches = samplers.split_batches(self._epoch_order(), self.batch_size)
         batches = self._batches
         self._iterator += 1
         iterator = self._iterator
-        for batch in self._iterate(batches, self._step):
+        for batch in self._iterate(batches, self.step):
             if iterator != self._iterator:
                 raise RuntimeError("the stream moved during iteration: use one loop at a time, or two streams.")
             # Updated before the batch is used: a checkpoint made in the loop's body resumes with the next batch.
-            self._step += 1
-            if self._step == len(batches):
-                self._epoch, self._step, self._batches = self._epoch + 1, 0, None
+            self.step += 1
+            if self.step == len(batches):
+                self.epoch, self.step, self._batches = self.epoch + 1, 0, None
             yield batch
 
     def cycle(self) -> Iterator[Batch]:
@@ -179,7 +170,7 @@ class Stream:
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the stream, for ``load_state_dict``."""
         balance = {} if self._balance_by is None else {"current": self._balance_by, "next": self._next_balance_by}
-        return {"epoch": self._epoch, "step": self._step, "balance_by": balance, "config": self._config()}
+        return {"epoch": self.epoch, "step": self.step, "balance_by": balance, "config": self._config()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the position of a stream with the same rows, order, batch size and seed, on any rank."""
@@ -217,14 +208,14 @@ class Stream:
         if self.order == "sequential":
             return self.rows
         if self.order == "shuffled":
-            return samplers.shuffle(self.rows, self._seed, self._epoch)
+            return samplers.shuffle(self.rows, self._seed, self.epoch)
         assert self._balance_by is not None
         sample = samplers.balanced_sample if self.order == "balanced" else samplers.weighted_sample
-        return sample(self.rows, self._balance_by, self.draws, self._seed, self._epoch)
+        return sample(self.rows, self._balance_by, self.draws, self._seed, self.epoch)
 
     def _iterate(self, batches: tuple[Tensor, ...], start: int) -> Iterator[Batch]:
         """Yield the batches from ``start`` on, built here or in workers."""
-        steps, build = range(start, len(batches)), functools.partial(self._build, batches, self._epoch)
+        steps, build = range(start, len(batches)), functools.partial(self._build, batches, self.epoch)
         if self.workers == 0 or isinstance(self.data.inputs, Images | Vectors):
             return map(build, steps)
         loader: torch.utils.data.DataLoader[Batch] = torch.utils.data.DataLoader(

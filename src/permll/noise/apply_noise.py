@@ -138,8 +138,9 @@ def sample_columns(probabilities: NDArray[np.float64], generator: np.random.Gene
 def _to_record(data: "LabeledData", noise: str | Path | Noise | Corruption, seed: int) -> Corruption:
     if isinstance(noise, Corruption):
         return noise
-    is_path = isinstance(noise, str) and (noise.endswith(".npz") or Path(noise).expanduser().is_file())
-    if isinstance(noise, Path) or is_path:
+    if isinstance(noise, str) and (noise.endswith(".npz") or Path(noise).expanduser().is_file()):
+        noise = Path(noise)
+    if isinstance(noise, Path):
         return Corruption.load(noise)
     labels = data.labels.numpy()
     if isinstance(noise, str):
