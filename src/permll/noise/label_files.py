@@ -215,7 +215,7 @@ def _locate_column(
 
 
 def _check_text(labels: dict[int, str], path: Path) -> None:
-    """Raise for missing labels, and for numbers that are no classes or stand among text; keys are line numbers."""
+    """Raise for missing labels, and for numbers that are not classes or stand among text; keys are line numbers."""
     empty = [line for line, label in labels.items() if not label]
     numbers = [line for line, label in labels.items() if _NUMBER.fullmatch(label)]
     texts = [line for line, label in labels.items() if label and not _NUMBER.fullmatch(label)]
