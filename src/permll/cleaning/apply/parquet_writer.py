@@ -5,12 +5,13 @@ from typing import Any
 
 from permll.cleaning.apply.label_columns import LABEL, ORIGINAL, SOURCE, Changes, label_columns
 from permll.cleaning.apply.source import Source
-from permll.data.readers.tables import read_parquet
 
 
 def write_parquet(source: Source, changes: Changes, out: Path) -> None:
     """Write the table with new labels and history columns; file metadata are preserved."""
     import polars as pl
+
+    from permll.data.readers.tables import read_parquet
 
     frame = read_parquet(source.path)
     columns = label_columns(

@@ -11,13 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import polars as pl
 
 from permll.data.readers.raw_data import pluralize
 from permll.utils.messages import format_list
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _SEPARATORS = (",", ";", "\t", "|")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
@@ -26,15 +25,13 @@ _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 class Cells(NamedTuple):
     """Cells of a CSV file, as stripped text."""
 
-    frame: "pl.DataFrame"  # empty cells are null
+    frame: pl.DataFrame  # empty cells are null
     separator: str
     lines: list[int]  # line number of each row; the first line of the file is 1
 
 
 def read_csv(path: Path) -> Cells:
     """Return the cells of a file; blank lines are ignored."""
-    import polars as pl
-
     with path.open("rb") as file:
         start = file.readline()
     if not start.strip():

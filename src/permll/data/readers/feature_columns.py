@@ -5,20 +5,17 @@ with one typo into text without an error.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from permll.data.labels import RowRefs
-from permll.data.readers.raw_data import left_out_entry
+from permll.data.readers.raw_data import APPLY_COLUMNS, left_out_entry
 from permll.utils.messages import format_list
 
-if TYPE_CHECKING:
-    import polars as pl
-
 Column = NDArray[Any]
-APPLY_COLUMNS = ("label_original", "label_source")  # added by permll apply; not features
 _MIN_ROW_NUMBERS = 20  # consecutive integers, to be taken for row numbers
 _INTEGER = r"^-?(0|[1-9][0-9]*)(\.0+)?$"
 _DECIMAL_COMMA = r"^([+-]?[0-9]+),([0-9]+)$"
@@ -37,11 +34,10 @@ class FeatureColumns(NamedTuple):
     texts: list[str]
 
 
-def drop_apply_columns(columns: Sequence["pl.Series"]) -> tuple[list["pl.Series"], list[dict[str, Any]]]:
+def drop_apply_columns(columns: Sequence[pl.Series]) -> tuple[list[pl.Series], list[dict[str, Any]]]:
     """Return the columns without those of ``permll apply``, and an entry of ``left_out``.
 
     Examples:
-        >>> import polars as pl
         >>> columns, left_out = drop_apply_columns([pl.Series("size", [1, 2]), pl.Series("label_source", ["a", "b"])])
         >>> [column.name for column in columns], left_out[0]["names"]
         (['size'], ['label_source'])
@@ -52,7 +48,7 @@ def drop_apply_columns(columns: Sequence["pl.Series"]) -> tuple[list["pl.Series"
 
 
 def to_features(
-    columns: Sequence["pl.Series"], row_refs: RowRefs, *, keep_all: bool, decimal_comma: bool = False
+    columns: Sequence[pl.Series], row_refs: RowRefs, *, keep_all: bool, decimal_comma: bool = False
 ) -> FeatureColumns:
     """Return features by name; ``keep_all`` also keeps columns that are constant or different in every row."""
     _check_cells(columns, row_refs, decimal_comma=decimal_comma)
@@ -69,16 +65,13 @@ def to_features(
     return FeatureColumns({name: array for name, array in arrays.items() if not reasons[name]}, left_out, texts)
 
 
-def to_array(column: "pl.Series") -> Column:
+def to_array(column: pl.Series) -> Column:
     """Return numbers as float64 (NaN if empty), dates as days since 1970, text as an object array ("" if empty).
 
     Examples:
-        >>> import polars as pl
         >>> to_array(pl.Series("a", [True, None])), to_array(pl.Series("b", ["x", None]))
         (array([ 1., nan]), array(['x', ''], dtype=object))
     """
-    import polars as pl
-
     dtype = column.dtype
     if dtype == pl.String or dtype == pl.Categorical or dtype == pl.Enum:
         words = np.empty(len(column), dtype=object)
@@ -99,13 +92,11 @@ def to_array(column: "pl.Series") -> Column:
     return numbers.fill_null(float("nan")).to_numpy().astype(np.float64)
 
 
-def _check_cells(columns: Sequence["pl.Series"], row_refs: RowRefs, *, decimal_comma: bool) -> None:
+def _check_cells(columns: Sequence[pl.Series], row_refs: RowRefs, *, decimal_comma: bool) -> None:
     """Raise for words like NA, for a few other cells in a column of numbers, and for NaN (an empty cell is null).
 
     Columns declared as categories are accepted.
     """
-    import polars as pl
-
     words, typos, not_finite = [], [], []
     for column in columns:
         if column.dtype == pl.String:
@@ -145,13 +136,12 @@ def _is_prose(words: Column) -> bool:
     return 2 * sum(" " in word for word in words.tolist()) > len(words)
 
 
-def infer_type(cells: "pl.Series", *, decimal_comma: bool = False) -> "pl.Series":
+def infer_type(cells: pl.Series, *, decimal_comma: bool = False) -> pl.Series:
     """Return numbers, booleans or dates if every non-empty cell is one, otherwise the text.
 
     With ``decimal_comma``, 3,5 is a number, as in files of some countries with another separator than the comma.
 
     Examples:
-        >>> import polars as pl
         >>> infer_type(pl.Series("age", ["3", None, "4.5"])).to_list()
         [3.0, None, 4.5]
         >>> infer_type(pl.Series("color", ["red", "3"])).to_list()
@@ -176,11 +166,10 @@ def infer_type(cells: "pl.Series", *, decimal_comma: bool = False) -> "pl.Series
     return cells
 
 
-def find_non_numeric(cells: "pl.Series", *, decimal_comma: bool = False) -> list[int]:
+def find_non_numeric(cells: pl.Series, *, decimal_comma: bool = False) -> list[int]:
     """Return the few rows that are not numbers in a column of numbers; [] for other columns.
 
     Examples:
-        >>> import polars as pl
         >>> find_non_numeric(pl.Series([*map(str, range(20)), "1.5x", None])), find_non_numeric(pl.Series(["red", "3"]))
         ([20], [])
     """
@@ -192,16 +181,13 @@ def find_non_numeric(cells: "pl.Series", *, decimal_comma: bool = False) -> list
     return (numbers.is_null() & cells.is_not_null()).arg_true().to_list()
 
 
-def find_missing_words(cells: "pl.Series") -> list[int]:
+def find_missing_words(cells: pl.Series) -> list[int]:
     """Return the rows of a column of numbers that hold NA, ? or the like; [] for other columns.
 
     Examples:
-        >>> import polars as pl
         >>> find_missing_words(pl.Series(["3", "NA", "4"])), find_missing_words(pl.Series(["red", "NA", "4"]))
         ([1], [])
     """
-    import polars as pl
-
     is_word = cells.str.to_lowercase().is_in(list(_MISSING_WORDS)).fill_null(False)
     others = cells.filter(~is_word).drop_nulls()
     if not is_word.any() or len(others) == 0 or others.cast(pl.Float64, strict=False).null_count():
@@ -209,16 +195,13 @@ def find_missing_words(cells: "pl.Series") -> list[int]:
     return is_word.arg_true().to_list()
 
 
-def parse_labels(cells: "pl.Series") -> list[object]:
+def parse_labels(cells: pl.Series) -> list[object]:
     """Return integers if every label is a plain one (01 stays text), otherwise floats or text.
 
     Examples:
-        >>> import polars as pl
         >>> parse_labels(pl.Series(["10", "9", None])), parse_labels(pl.Series(["01", "1"]))
         ([10, 9, None], ['01', '1'])
     """
-    import polars as pl
-
     labels = cells.drop_nulls()
     if len(labels) and labels.str.contains(_INTEGER).all():
         return cells.str.replace(r"\.0+$", "").cast(pl.Int64, strict=False).to_list()
@@ -228,9 +211,7 @@ def parse_labels(cells: "pl.Series") -> list[object]:
     return cells.to_list()
 
 
-def _to_numbers(cells: "pl.Series", *, decimal_comma: bool) -> "pl.Series":
+def _to_numbers(cells: pl.Series, *, decimal_comma: bool) -> pl.Series:
     """Return each cell as a number, null if it is not one."""
-    import polars as pl
-
     texts = cells.str.replace(_DECIMAL_COMMA, "$1.$2") if decimal_comma else cells
     return texts.cast(pl.Float64, strict=False)

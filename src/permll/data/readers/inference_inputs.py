@@ -164,12 +164,9 @@ def _read_image_files(path: Path, names: Mapping[str, Any]) -> RawData:
 
 
 def _read_table_file(path: Path, spec: InputSpec, names: dict[str, Any]) -> RawData:
-    from permll.data.readers.csv_reader import read_csv
-    from permll.data.readers.tables import read_frame, read_parquet, require_polars
+    from permll.data.readers.tables import open_table, read_frame
 
-    require_polars()
-    cells = None if path.suffix.lower() == ".parquet" else read_csv(path)
-    frame = read_parquet(path) if cells is None else cells.frame
+    frame, cells = open_table(path)
     if "id" not in names and spec.names.get("id") in frame.columns:
         names["id"] = spec.names["id"]
     if isinstance(spec.encoder, TableEncoder):

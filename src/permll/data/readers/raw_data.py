@@ -7,6 +7,7 @@ from typing import Any
 from permll.data.inputs import Inputs
 from permll.data.labels import RowRefs
 
+APPLY_COLUMNS = ("label_original", "label_source")  # added by permll apply; not features
 _MAX_NAMES = 1000  # in an entry of ``left_out``; its count is complete
 
 

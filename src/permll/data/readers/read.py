@@ -141,9 +141,8 @@ def _read_path(path: Path, options: ReadOptions) -> RawData:
 
 
 def _read_frame(source: Any, options: ReadOptions, metadata: dict[str, Any]) -> RawData:
-    from permll.data.readers.tables import read_frame, require_polars
+    from permll.data.readers.tables import read_frame
 
-    require_polars()
     if _is_from(source, "pandas", "DataFrame"):
         from permll.data.readers.pandas_frames import from_pandas
 

@@ -3,10 +3,15 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+
+try:
+    import polars as pl
+except ImportError:
+    raise ImportError("tables need polars: pip install 'permll[table]'") from None
 
 from permll.data.inputs import Inputs, Table, Texts, Vectors
 from permll.data.labels import RowRefs, is_missing
@@ -19,9 +24,6 @@ from permll.data.readers.options import ReadOptions
 from permll.data.readers.raw_data import RawData, default_ids, left_out_entry, merge_metadata
 from permll.utils.messages import did_you_mean, format_list
 
-if TYPE_CHECKING:
-    import polars as pl
-
 LABEL_NAMES = ("label", "labels", "class", "target")  # and y, but Y may be a coordinate
 
 
@@ -29,12 +31,12 @@ LABEL_NAMES = ("label", "labels", "class", "target")  # and y, but Y may be a co
 class Sheet:
     """A frame with what its error messages need."""
 
-    frame: "pl.DataFrame"
+    frame: pl.DataFrame
     where: str  # name of the table
     row_refs: RowRefs
     cells: Cells | None  # the CSV file, if the columns are still text
 
-    def column(self, name: str) -> "pl.Series":
+    def column(self, name: str) -> pl.Series:
         """Return a column by name; the error lists the columns."""
         if name not in self.frame.columns:
             hint = did_you_mean(name, self.frame.columns) or "."
@@ -46,8 +48,6 @@ class Sheet:
 
     def is_text(self, name: str) -> bool:
         """Return whether a column holds text, not numbers written as text."""
-        import polars as pl
-
         column = infer_type(self.column(name), decimal_comma=self.decimal_comma) if self.cells else self.column(name)
         return column.dtype == pl.String and column.null_count() < len(column)
 
@@ -64,17 +64,22 @@ class Sheet:
 
 def read_table_file(path: Path, options: ReadOptions, metadata: dict[str, Any]) -> RawData:
     """Read a CSV, TSV or Parquet file."""
-    require_polars()
-    root = path.absolute().parent
+    frame, cells = open_table(path)
+    if cells is not None:
+        metadata = {**metadata, "separator": cells.separator}
+    return read_frame(frame, options, metadata, where=str(path), root=path.absolute().parent, cells=cells)
+
+
+def open_table(path: Path) -> tuple[pl.DataFrame, Cells | None]:
+    """Return the rows of a file, and for CSV and TSV its cells: the columns are then still text."""
     if path.suffix.lower() == ".parquet":
-        return read_frame(read_parquet(path), options, metadata, where=str(path), root=root)
+        return read_parquet(path), None
     cells = read_csv(path)
-    metadata = {**metadata, "separator": cells.separator}
-    return read_frame(cells.frame, options, metadata, where=str(path), root=root, cells=cells)
+    return cells.frame, cells
 
 
 def read_frame(
-    frame: "pl.DataFrame",
+    frame: pl.DataFrame,
     options: ReadOptions,
     metadata: dict[str, Any],
     *,
@@ -154,20 +159,10 @@ def infer_columns(
     return options, metadata
 
 
-def require_polars() -> None:
-    """Raise with an installation hint if polars is missing."""
-    try:
-        import polars  # noqa: F401
-    except ImportError:
-        raise ImportError("tables need polars: pip install 'permll[table]'") from None
-
-
 def _read_inputs(
     sheet: Sheet, options: ReadOptions, label: str | None, root: Path
 ) -> tuple[Inputs, dict[str, Any], list[str] | None]:
     """Return the inputs, their metadata, and the paths of images."""
-    import polars as pl
-
     if options.image is not None:
         column = sheet.column(options.image)
         paths = [str(path or "").replace("\\", "/") for path in column.to_list()]
@@ -188,7 +183,7 @@ def _read_inputs(
 
 
 def _read_features(
-    sheet: Sheet, columns: list["pl.Series"], left_out: list[dict[str, Any]], *, keep_all: bool
+    sheet: Sheet, columns: list[pl.Series], left_out: list[dict[str, Any]], *, keep_all: bool
 ) -> tuple[Inputs, dict[str, Any]]:
     if sheet.cells:
         columns = [infer_type(column, decimal_comma=sheet.decimal_comma) for column in columns]
@@ -221,15 +216,13 @@ def _label_column(sheet: Sheet, options: ReadOptions) -> str | None:
     return matches[0]
 
 
-def _check_filled(column: "pl.Series", is_empty: "pl.Series", what: str, row_refs: RowRefs, hint: str) -> None:
+def _check_filled(column: pl.Series, is_empty: pl.Series, what: str, row_refs: RowRefs, hint: str) -> None:
     if is_empty.any():
         rows = row_refs.format_list(is_empty.arg_true().to_list())
         raise ValueError(f"the {what} column {column.name!r} is empty in {rows}: {hint}.")
 
 
-def _read_texts(column: "pl.Series", row_refs: RowRefs) -> Texts:
-    import polars as pl
-
+def _read_texts(column: pl.Series, row_refs: RowRefs) -> Texts:
     if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Binary):
         raise ValueError(f"column {column.name!r} holds {column.dtype}, not text: choose another with text=.")
     texts = column.cast(pl.String).fill_null("")
@@ -237,7 +230,7 @@ def _read_texts(column: "pl.Series", row_refs: RowRefs) -> Texts:
     return Texts(tuple(texts.to_list()))
 
 
-def _read_vectors(column: "pl.Series", row_refs: RowRefs) -> Vectors:
+def _read_vectors(column: pl.Series, row_refs: RowRefs) -> Vectors:
     """Return a column of lists of numbers of one length (embeddings) as vectors."""
     rows: list[Any] = column.to_list()
     try:
@@ -253,10 +246,8 @@ def _read_vectors(column: "pl.Series", row_refs: RowRefs) -> Vectors:
     return Vectors(torch.from_numpy(vectors))
 
 
-def read_parquet(path: Path) -> "pl.DataFrame":
+def read_parquet(path: Path) -> pl.DataFrame:
     """Read a Parquet file; a damaged one raises ``ValueError``."""
-    import polars as pl
-
     try:
         return pl.read_parquet(path)
     except Exception as error:  # damage can raise many errors
