@@ -141,8 +141,11 @@ def test_small_images_of_one_size_stay_as_they_are(tmp_path: Path) -> None:
     for number in range(12):
         (tmp_path / "images" / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (20, 30), (number, 9, 9)).save(tmp_path / "images" / "ab"[number % 2] / f"{number}.png")
-    train = prepare_data(auto_recipe(data__source=str(tmp_path / "images"), data__validation=None)).train
-    assert train.inputs.batch(torch.arange(12)).shape == (12, 3, 30, 20)
+    recipe = auto_recipe(data__source=str(tmp_path / "images"), data__validation=None, data__options={"rare": "drop"})
+    assert prepare_data(recipe).train.inputs.batch(torch.arange(12)).shape == (12, 3, 30, 20)
+    (tmp_path / "images" / "c").mkdir()
+    Image.new("RGB", (200, 300)).save(tmp_path / "images" / "c" / "large.png")  # the only one of its class: left out
+    assert prepare_data(recipe).train.inputs.batch(torch.arange(12)).shape == (12, 3, 30, 20)
 
 
 @pytest.mark.usefixtures("no_downloads")

@@ -114,6 +114,8 @@ class DecodedImages:
         Images that are all gray have one channel in memory.
         """
         pixels, images = self.pixels, self.images.take(torch.tensor(rows, dtype=torch.int64))
+        if self.is_shrunk and len(rows) < len(self.sizes) and _are_small(images):
+            return decode_images(images).select(range(len(rows)))  # only the other rows were large
         if pixels is None:
             sizes = self.sizes[rows]
             is_small = bool((sizes == sizes[0]).all()) and _fits(len(rows), sizes[0].tolist())
