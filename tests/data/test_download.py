@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from permll.data.archives import extract_archive
 from permll.data.datasets.mnist import DEBIAN_FOLDER
 from permll.data.download import (
     MAX_ATTEMPTS,
@@ -18,6 +17,7 @@ from permll.data.download import (
     download_dataset,
     download_file,
     download_url,
+    extract_archive,
 )
 from permll.data.registry import find_dataset
 from permll.data.remote_files import RemoteFile, mirror_url

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 
 from permll import Findings, clean
 from permll.cli.main import app
-from permll.data import Images, LabeledData, LazyImages, Texts, Vectors, load
+from permll.data import Images, LabeledData, LazyImages, Texts, Vectors, decoding, load
 from permll.data.decoding import FileOpener
 from permll.data.readers.inference_inputs import read_unlabeled
 from permll.training import Callback, Recipe, Run, feature_cache
@@ -84,6 +85,67 @@ def test_large_images_are_downscaled_once(tmp_path: Path) -> None:
         str(folder), epochs=2, out=run.folder, overrides={"training.threads": 1, "training.checkpoint_minutes": 1e-9}
     )
     assert again.finished, "the same command has the same choices"
+
+
+def count_decodes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that receives the file name of every image whose pixels are decoded."""
+    names: list[str] = []
+    load_pixels = JpegImageFile.load
+
+    def load_and_count(image: JpegImageFile) -> Any:
+        if image.tile:  # not decoded yet
+            names.append(Path(image.filename).name)
+        return load_pixels(image)
+
+    monkeypatch.setattr(JpegImageFile, "load", load_and_count)
+    return names
+
+
+@pytest.mark.usefixtures("no_downloads")
+@pytest.mark.parametrize("options", [{}, {"data__options": {"check": False}}, {"data__pixels": 32}], ids=str)
+def test_reading_decodes_every_photo_once(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_images(tmp_path / "photos")
+    Image.new("RGB", (20, 30), (200, 9, 9)).save(folder / "warm" / "small.jpg")
+    size = options.get("data__pixels", 64)
+    samples = load(folder)
+    assert isinstance(samples.inputs, LazyImages)
+    pixels = dict(zip(samples.ids, samples.inputs.resize(size).batch(torch.arange(25)), strict=True))
+    decoded = count_decodes(monkeypatch)
+    train = prepare_data(auto_recipe(data__source=str(folder), data__validation=None, **options)).train
+    assert sorted(decoded) == sorted(Path(name).name for name in samples.ids)
+    assert isinstance(train.inputs, Images)
+    assert torch.equal(train.inputs.pixels, torch.stack([pixels[name] for name in train.ids]))
+
+
+@pytest.mark.usefixtures("no_downloads")
+def test_clean_decodes_every_photo_once_before_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_images(tmp_path / "photos")
+    (folder / "cold" / "broken.jpg").write_bytes((folder / "cold" / "0.jpg").read_bytes()[:900])
+    decoded: list[str] = []
+    to_pixels = decoding.to_pixels
+
+    def decode_and_count(image: Image.Image, *arguments: Any) -> Any:
+        decoded.append(Path(image.filename).name)
+        return to_pixels(image, *arguments)
+
+    monkeypatch.setattr(decoding, "to_pixels", decode_and_count)
+    found = clean(folder, out=tmp_path / "run", epochs=1, skip_unreadable=True)
+    assert len(found) == 24
+    assert sorted(decoded) == sorted([*(f"{number}.jpg" for number in range(24)), "broken.jpg"])
+
+
+@pytest.mark.usefixtures("no_downloads")
+def test_small_images_of_one_size_stay_as_they_are(tmp_path: Path) -> None:
+    for number in range(12):
+        (tmp_path / "images" / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (20, 30), (number, 9, 9)).save(tmp_path / "images" / "ab"[number % 2] / f"{number}.png")
+    recipe = auto_recipe(data__source=str(tmp_path / "images"), data__validation=None, data__options={"rare": "drop"})
+    assert prepare_data(recipe).train.inputs.batch(torch.arange(12)).shape == (12, 3, 30, 20)
+    (tmp_path / "images" / "c").mkdir()
+    Image.new("RGB", (200, 300)).save(tmp_path / "images" / "c" / "large.png")  # the only one of its class: left out
+    assert prepare_data(recipe).train.inputs.batch(torch.arange(12)).shape == (12, 3, 30, 20)
 
 
 @pytest.mark.usefixtures("no_downloads")

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from permll.noise._paths import require_file
 from permll.noise.annotators import has_answer, majority_vote, sample_answer
-from permll.noise.corruption import Corruption
+from permll.noise.corruption import Corruption, require_file
 from permll.utils.files import atomic_write
 
 RULES_SUFFIX = "_rules"

@@ -16,8 +16,10 @@ from permll.data.readers.options import ReadKeywords, check_keywords
 from permll.distributed.process_group import is_main_process
 from permll.findings import DEFAULT_THRESHOLD, Findings, is_complete
 from permll.training.callbacks import Callback
+from permll.training.feature_cache import small_image_size
 from permll.training.noise_estimate import write_noise_estimates
 from permll.training.progress import default_callbacks
+from permll.training.recipe import Recipe
 from permll.training.recipe_files import resolve_recipe
 from permll.training.run import Run, default_folder
 from permll.training.train import train_recipe
@@ -93,7 +95,7 @@ def clean(
     run = Run(out or default_folder(data if is_path else None, recipe))
     if run.exists:
         recipe = adapt_recipe_like(recipe, run.recipe, changes)
-    samples = None if is_path and run.finished else _load(data, labels, recipe.data.root, options)
+    samples = None if is_path and run.finished else _load(data, labels, recipe, options)
     if not run.exists:
         assert samples is not None
         recipe = adapt_recipe(recipe, samples, changes)
@@ -115,8 +117,8 @@ def clean(
     return replace(findings, threshold=threshold)
 
 
-def _load(data: Any, labels: Any, root: str | None, options: Mapping[str, Any]) -> LabeledData:
+def _load(data: Any, labels: Any, recipe: Recipe, options: Mapping[str, Any]) -> LabeledData:
     if isinstance(data, LabeledData):
         return data
-    more = ({} if root is None else {"root": root}) | ({} if labels is None else {"labels": labels})
-    return load(data, **more, **options)
+    more = {} if labels is None else {"labels": labels}
+    return load(data, root=recipe.data.root, shrink_to=small_image_size(recipe), **more, **options)

@@ -11,9 +11,10 @@ import torch
 from permll.data.dataset import LabeledData
 from permll.data.decoding import find_unreadable
 from permll.data.inputs import LazyImages, Texts
+from permll.data.labels import to_list
 from permll.data.loading import load
 from permll.data.readers.arrays import open_arrays
-from permll.data.readers.assemble import assemble, to_list
+from permll.data.readers.assemble import assemble
 from permll.data.readers.options import ReadOptions, parse_options
 from permll.data.readers.raw_data import RawData
 from permll.data.readers.read import read_raw
@@ -21,8 +22,6 @@ from permll.data.registry import DATASETS
 from permll.findings import Findings
 from permll.training.run import Run
 from permll.utils.messages import format_list
-
-_DEFAULTS = {"features": None, "rare": "refuse", "check": True, "skip_unreadable": False, "image_size": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +114,7 @@ def _source_path(run: Run) -> Path | None:
 
 def _read(path: Path, options: Mapping[str, Any]) -> Source:
     """Read all rows and their classes; images are not decoded."""
-    parsed = parse_options(**{**_DEFAULTS, **options, "labels": _separate_labels(options.get("labels"))})
+    parsed = parse_options(**{**options, "labels": _separate_labels(options.get("labels"))})
     raw = read_raw(path, parsed)
     numbers = Texts(tuple(map(str, range(len(raw.inputs)))))  # row numbers instead of samples, to see which rows stay
     with warnings.catch_warnings():

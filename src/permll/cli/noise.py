@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -129,7 +129,7 @@ def _load_clean_labels(
     *,
     key: str | None = None,
     data_set: str | None = None,
-    **options: str,
+    **options: Any,
 ) -> "CleanLabels":
     """Return the clean labels of a file, or of a built-in data set loaded with ``options``."""
     from permll.noise.label_files import CleanLabels, read_clean_labels

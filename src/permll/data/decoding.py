@@ -5,7 +5,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,42 +96,42 @@ def decode_image(open_image: "Callable[[int], Image]", position: int, size: int,
 class DecodedImages:
     """Result of decoding N images once.
 
-    Args:
-        images: the images.
-        size: side to which they were resized; None for their original size.
-        sizes: (N, 2) height and width after resizing; 0 where an image cannot be read.
-        is_gray: (N,) whether an image has one channel.
-        errors: row -> why the image cannot be read, "" if unknown.
-        pixels: uint8 (N, 3, H, W), undefined where an image cannot be read; None if the images differ in size or are
-            too large or too many to keep.
+    ``pixels`` are uint8 (N, 3, H, W), undefined where an image cannot be read; None if the images differ in size or are
+    too large or too many to keep.
     """
 
     images: LazyImages
-    size: int | None
-    sizes: NDArray[np.int32]
-    is_gray: NDArray[np.bool_]
-    errors: Mapping[int, str]
+    size: int | None  # side to which they were resized; None for their original size
+    sizes: NDArray[np.int32]  # (N, 2) height and width after resizing; 0 where an image cannot be read
+    is_gray: NDArray[np.bool_]  # (N,) whether an image has one channel
+    errors: Mapping[int, str]  # row -> why the image cannot be read, "" if unknown
     pixels: NDArray[np.uint8] | None
+    is_shrunk: bool = False  # whether the pixels are those of downscaled images, to be kept beside the original ones
 
     def select(self, rows: Sequence[int]) -> Images | LazyImages:
         """Return readable images at ``rows``: in memory if they are small and of one size, otherwise lazily.
 
         Images that are all gray have one channel in memory.
         """
-        pixels = self.pixels
+        pixels, images = self.pixels, self.images.take(torch.tensor(rows, dtype=torch.int64))
+        if self.is_shrunk and len(rows) < len(self.sizes) and _are_small(images):
+            return decode_images(images).select(range(len(rows)))  # only the other rows were large
         if pixels is None:
-            images, sizes = self.images.take(torch.tensor(rows, dtype=torch.int64)), self.sizes[rows]
-            if len(rows) == len(self.sizes) or (sizes != sizes[0]).any() or not _fits(len(rows), sizes[0].tolist()):
+            sizes = self.sizes[rows]
+            is_small = bool((sizes == sizes[0]).all()) and _fits(len(rows), sizes[0].tolist())
+            if self.is_shrunk or len(rows) == len(self.sizes) or not is_small:
                 return images
             return decode_images(images, self.size).select(range(len(rows)))  # only the other rows differed in size
         pixels = pixels if len(rows) == len(pixels) else pixels[rows]
-        return Images(torch.from_numpy(pixels[:, :1].copy() if self.is_gray[rows].all() else pixels))
+        in_memory = Images(torch.from_numpy(pixels[:, :1].copy() if self.is_gray[rows].all() else pixels))
+        return replace(images, small=in_memory) if self.is_shrunk else in_memory
 
 
 def decode_images(
     images: LazyImages,
     size: int | None = None,
     *,
+    shrink_to: int | None = None,
     max_side: int = SMALL_IMAGE_SIZE,
     max_bytes: int = MAX_BYTES,
     stop_early: bool = False,
@@ -141,6 +141,7 @@ def decode_images(
     Args:
         images: N images; their ``fit`` is used.
         size: side to resize to; default the original size.
+        shrink_to: side to resize to if ``size`` is None, unless all images are small and of one size.
         max_side: largest side of images whose pixels are kept.
         max_bytes: largest total size of the pixels that are kept.
         stop_early: stop as soon as it is known that the pixels cannot be kept.
@@ -150,6 +151,8 @@ def decode_images(
     errors: dict[int, str] = {}
     pixels: NDArray[np.uint8] | None = None
     can_keep, lock = max_side > 0, threading.Lock()
+    is_shrunk = size is None and shrink_to is not None and not _are_small(images)
+    size = shrink_to if is_shrunk else size
 
     def decode(start: int) -> None:
         for row in range(start, min(start + _CHUNK, count)):
@@ -185,7 +188,7 @@ def decode_images(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C must not wait for a million images
             raise
-    return DecodedImages(images, size, sizes, is_gray, dict(sorted(errors.items())), pixels)
+    return DecodedImages(images, size, sizes, is_gray, dict(sorted(errors.items())), pixels, is_shrunk)
 
 
 def find_unreadable(images: LazyImages, names: Sequence[str]) -> dict[str, str]:
@@ -205,6 +208,20 @@ def format_reasons(errors: Mapping[str, str]) -> list[str]:
 
 def _fits(count: int, shape: Sequence[int], max_side: int = SMALL_IMAGE_SIZE, max_bytes: int = MAX_BYTES) -> bool:
     return max(shape) <= max_side and 3 * count * math.prod(shape) <= max_bytes
+
+
+def _are_small(images: LazyImages) -> bool:
+    """Return whether all images are small and of one size; only headers are read, up to the first other image."""
+    sizes = set()
+    for row in range(len(images)):
+        try:
+            with images.open_image(row) as image:
+                sizes.add(tuple(sorted(image.size)))  # EXIF rotation may exchange width and height
+        except Exception:  # found again when it is decoded
+            continue
+        if len(sizes) > 1 or max(image.size) > SMALL_IMAGE_SIZE:
+            return False
+    return True
 
 
 def _reason(error: Exception, mode: str) -> str:

@@ -1,11 +1,14 @@
 """Downloads of dataset files: resumable, verified by digest, and atomic."""
 
 import errno
+import gzip
 import hashlib
 import http.client
 import os
 import shutil
 import ssl
+import tarfile
+import tempfile
 from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from pathlib import Path
@@ -14,7 +17,6 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from permll._version import __version__
-from permll.data.archives import extract_archive
 from permll.data.registry import find_dataset
 from permll.data.remote_files import REMOTE_FILES, RemoteFile
 from permll.utils.progress_bar import progress
@@ -60,12 +62,36 @@ def download_file(file: RemoteFile, root: Path, mirror: str | None = None) -> Pa
     if not file.members:
         return download_url(urls, root / file.target / file.name, file.md5)
     folder, archive = root / file.target, root / file.name
-    if all((folder / name).is_file() and _md5(folder / name) == md5 for name, md5 in file.members.items()):
+    if all((folder / name).is_file() and file_md5(folder / name) == md5 for name, md5 in file.members.items()):
         return folder
     keep_archive = archive.exists()
     extract_archive(download_url(urls, archive, file.md5), folder)
     if not keep_archive:
         archive.unlink()
+    return folder
+
+
+def extract_archive(archive: Path, folder: Path) -> Path:
+    """Extract the one folder of a tar file, and replace ``folder`` with it.
+
+    Members that point outside the folder, devices and the like are rejected. Everything is extracted beside ``folder``
+    first, so an interrupted process leaves no partial folder under that name.
+    """
+    if not hasattr(tarfile, "data_filter"):
+        raise ImportError("safe extraction needs Python 3.11.4 or newer: update Python, or extract the file by hand.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
+        try:
+            with tarfile.open(archive) as tar:
+                tar.extractall(temporary, filter="data")
+        except (tarfile.TarError, EOFError) as error:
+            raise ValueError(f"{archive} cannot be extracted: {error}; remove it and download it again.") from None
+        extracted = Path(temporary) / folder.name
+        if not extracted.is_dir():
+            raise ValueError(f"{archive} contains no folder {folder.name}; download it again.")
+        if folder.exists():
+            folder.replace(Path(temporary) / "previous")  # removed with the temporary folder
+        extracted.replace(folder)
     return folder
 
 
@@ -80,7 +106,7 @@ def download_url(urls: Sequence[str], path: Path, md5: str) -> Path:
         path: destination.
         md5: digest of the file.
     """
-    local = _md5(path) if path.is_file() else None
+    local = file_md5(path) if path.is_file() else None
     if local == md5:
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,7 +151,7 @@ def _download_from(url: str, part: Path, md5: str) -> str | None:
             failures = 0 if _size(part) > furthest else failures + 1
             furthest = max(furthest, _size(part))
             continue
-        digest = _md5(part)
+        digest = file_md5(part)
         if digest == md5:
             return None
         part.unlink()
@@ -190,6 +216,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
+def file_md5(path: Path, *, decompress: bool = False) -> str:
+    """Return the digest of a file, with ``decompress`` that of the content of a .gz file."""
+    with gzip.open(path) if decompress and path.suffix == ".gz" else path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -61,9 +61,10 @@ def encode(data: LabeledData, encoder: Encoder | None = None) -> tuple[LabeledDa
 def from_arrays(arrays: Mapping[str, NDArray[Any]]) -> "TableEncoder | TextEncoder":
     """Return the encoder whose ``to_arrays`` was called."""
     kind = json.loads(arrays["about"].tobytes())["kind"] if "about" in arrays else None
-    if kind not in (TableEncoder.kind, TextEncoder.kind):
-        raise ValueError("the arrays are not an encoder: they were not made by to_arrays.")
-    return (TableEncoder if kind == TableEncoder.kind else TextEncoder).from_arrays(arrays)
+    for encoder in (TableEncoder, TextEncoder):
+        if encoder.takes == kind:
+            return encoder.from_arrays(arrays)
+    raise ValueError("the arrays are not an encoder: they were not made by to_arrays.")
 
 
 # Not sklearn's StandardScaler, SimpleImputer and OneHotEncoder: a saved encoder must not be a pickle.
@@ -127,7 +128,6 @@ class CategoricalColumn:
 class TableEncoder:
     """From ``Table`` to ``Vectors``, column by column; an empty category is a category."""
 
-    kind: ClassVar[str] = "table"
     takes: ClassVar[str] = "table"
     columns: tuple[NumericColumn | CategoricalColumn, ...]
 
@@ -171,7 +171,7 @@ class TableEncoder:
             | {_SAVED_KEYS.get(name, name): value for name, value in vars(column).items()}
             for column in self.columns
         ]
-        return {"about": json_to_array({"kind": self.kind, "columns": columns})}
+        return {"about": json_to_array({"kind": self.takes, "columns": columns})}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "TableEncoder":
@@ -197,7 +197,6 @@ class TextEncoder:
         components: (dims, V) right singular vectors of the training texts.
     """
 
-    kind: ClassVar[str] = "texts"
     takes: ClassVar[str] = "texts"
     words: tuple[str, ...]
     idf: NDArray[np.float32]
@@ -240,7 +239,7 @@ class TextEncoder:
 
     def to_arrays(self) -> Arrays:
         """Return the encoder as arrays."""
-        about = json_to_array({"kind": self.kind, "words": self.words})
+        about = json_to_array({"kind": self.takes, "words": self.words})
         return {"about": about, "weights": self.idf, "directions": self.components}
 
     @classmethod

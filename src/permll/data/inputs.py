@@ -117,12 +117,14 @@ class LazyImages:
         size: side to which every image is resized.
         fit: ``"stretch"`` to size x size (as the paper does on Clothing1M), or ``"crop"``: resize the shorter side to
             size, then take the center.
+        small: the same images downscaled in memory, if they were decoded while they were read.
     """
 
     open: Callable[[int], "Image"]
     rows: Tensor
     size: int = 256
     fit: Fit = "stretch"
+    small: Images | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -136,7 +138,8 @@ class LazyImages:
 
     def resize(self, size: int, fit: Fit | None = None) -> "LazyImages":
         """Return the same images with another target size."""
-        return LazyImages(self.open, self.rows, size, fit or self.fit)
+        small = self.small if fit in (None, self.fit) else None
+        return LazyImages(self.open, self.rows, size, fit or self.fit, small)
 
     def open_image(self, row: int) -> "Image":
         """Open one image; Pillow decodes it when its pixels are read."""

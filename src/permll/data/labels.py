@@ -1,7 +1,8 @@
 """Encoding of labels: from text or numbers to class numbers 0..c-1 and class names."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,27 @@ from permll.utils.validation import check_class_labels
 
 EncodedLabels = tuple[Tensor, tuple[str, ...]]
 _MAX_EXACT_FLOAT = 2**53  # above it, float64 does not represent every integer
+
+
+@dataclass(frozen=True)
+class RowRefs:
+    """Names of the rows in error messages: ids, or line numbers of a file.
+
+    Examples:
+        >>> RowRefs([2, 3, 5], "line").format_list([0, 2])
+        '2 lines (2, 5)'
+    """
+
+    names: Sequence[object]
+    noun: str = "row"
+
+    def format_list(self, rows: Sequence[int]) -> str:
+        """Return the count and the first names of ``rows``."""
+        return format_list([self.names[row] for row in rows], self.noun)
+
+    def take(self, rows: Sequence[int]) -> "RowRefs":
+        """Return the names at ``rows``."""
+        return RowRefs([self.names[row] for row in rows], self.noun)
 
 
 # Not sklearn's LabelEncoder: it turns [1, "a"] into text and cannot say which rows are wrong.
@@ -46,16 +68,18 @@ def encode_labels(
         >>> encode_labels([5, 1], classes=["1", "5"])
         (tensor([1, 0]), ('1', '5'))
     """
-    names = _check_class_names(classes)
-    labels = _to_text_or_integers(values, ids, noun)
+    names, values = _check_class_names(classes), to_list(values)
+    refs = RowRefs(range(len(values)) if ids is None else ids, noun)
+    labels = _to_text_or_integers(values, refs)
     if isinstance(labels, list):
-        return _encode_text(labels, names or sorted(set(labels)), ids, noun)
+        return _encode_text(labels, names or sorted(set(labels)), refs)
+    texts = [str(value) for value in labels.tolist()]
     if labels.dtype.kind == "b" and (names is None or {"True", "False"} >= set(names)):
-        return _encode_text([str(value) for value in labels.tolist()], names or ("False", "True"), ids, noun)
+        return _encode_text(texts, names or ("False", "True"), refs)
     if names is not None and all(name.removeprefix("-").isdecimal() for name in names):
-        return _encode_text([str(value) for value in labels.tolist()], names, ids, noun)
+        return _encode_text(texts, names, refs)
     if names is not None:
-        return encode_class_numbers(labels, names, ids=ids, noun=noun)
+        return encode_class_numbers(values, names, ids=ids, noun=noun)
     unique, encoded = np.unique(labels, return_inverse=True)
     return torch.from_numpy(encoded.astype(np.int64)), tuple(str(value) for value in unique.tolist())
 
@@ -73,8 +97,8 @@ def encode_class_numbers(
         >>> encode_class_numbers([0, 1], classes=["5", "1"])
         (tensor([0, 1]), ('5', '1'))
     """
-    names = _check_class_names(classes) or ()
-    labels = _to_text_or_integers(values, ids, noun)
+    names, values = _check_class_names(classes) or (), to_list(values)
+    labels = _to_text_or_integers(values, RowRefs(range(len(values)) if ids is None else ids, noun))
     if isinstance(labels, list):
         raise ValueError(f"labels must be class numbers in 0..{len(names) - 1}, but they are text.")
     numbers = labels.astype(np.int64)  # uint64 above 2**63 becomes negative, so it is rejected
@@ -116,84 +140,65 @@ def is_missing(value: object) -> bool:
     return isinstance(value, float | np.floating) and bool(np.isnan(value))
 
 
-def _to_text_or_integers(values: object, ids: Sequence[object] | None, noun: str) -> list[str] | NDArray[np.generic]:
-    """Return text as a list, and integers or booleans as an array (N,)."""
-    array = values if isinstance(values, np.ndarray) else _to_array(values)
-    if array.ndim != 1 or len(array) == 0:
-        raise ValueError(f"labels must be a list of one label per sample, got shape {array.shape}.")
-    if array.dtype.kind not in "biuf":
-        labels = [
-            value.decode(errors="backslashreplace") if isinstance(value, bytes) else value for value in array.tolist()
-        ]
-        missing = [i for i, value in enumerate(labels) if is_missing(value)]
-        if missing:
-            raise ValueError(_missing_message(missing, ids, noun))
-        if all(isinstance(value, str) for value in labels):
-            return labels
-        array = _to_one_type(labels, ids, noun)
-    return _to_integers(array, ids, noun) if array.dtype.kind == "f" else array
-
-
-def _to_array(values: object) -> NDArray[np.generic]:
-    """Return an array in which each value keeps its type: NumPy alone would turn [1, "a"] into text."""
+def to_list(values: Any) -> list[Any]:
+    """Return labels in any form as a list of Python values."""
     if isinstance(values, Tensor):
         values = values.detach().cpu()
-        return (values.float() if values.dtype == torch.bfloat16 else values).numpy()
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
         raise ValueError(f"labels must be a list of one label per sample, got {values!r:.80}.")
-    labels = list(values)
-    array = np.empty(len(labels), dtype=object)
-    for i, value in enumerate(labels):
-        is_scalar = isinstance(value, np.generic | np.ndarray | Tensor) and value.ndim == 0
-        array[i] = value.item() if is_scalar else value
-    return array
+    if getattr(values, "ndim", 1) != 1:
+        raise ValueError(f"labels must be a list of one label per sample, got shape {tuple(values.shape)}.")
+    for method in ("tolist", "to_list"):  # the latter of polars
+        if hasattr(values, method):
+            return list(getattr(values, method)())
+    return [value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value for value in values]
 
 
-def _to_one_type(labels: list[object], ids: Sequence[object] | None, noun: str) -> NDArray[np.generic]:
-    """Return numbers or booleans as an array; ``labels`` has no missing values and is not all text."""
-    types = [_type_name(value) for value in labels]
-    unsupported = [i for i, name in enumerate(types) if name == "other"]
-    if unsupported:
-        type_ = type(labels[unsupported[0]]).__name__
-        raise ValueError(f"labels must be text or integers, got {type_} in {_format_rows(unsupported, ids, noun)}.")
-    present = sorted(set(types), key=types.count)
+def _to_text_or_integers(values: list[Any], refs: RowRefs) -> list[str] | NDArray[np.generic]:
+    """Return text as a list, and integers or booleans as an array (N,)."""
+    labels = [value.decode(errors="backslashreplace") if isinstance(value, bytes) else value for value in values]
+    if not labels:
+        raise ValueError("labels must be a list of one label per sample, got shape (0,).")
+    missing = [i for i, value in enumerate(labels) if is_missing(value)]
+    if missing:
+        where = refs.format_list(missing)
+        raise ValueError(f"labels are missing in {where}: fill them in or remove those {refs.noun}s.")
+    kinds = [_kind(value) for value in labels]
+    if "other" in kinds:
+        bad = [i for i, kind in enumerate(kinds) if kind == "other"]
+        name = type(labels[bad[0]]).__name__
+        raise ValueError(f"labels must be text or integers, got {name} in {refs.format_list(bad)}.")
+    present = sorted(set(kinds), key=kinds.count)
     if len(present) > 1:
-        rarest = [i for i, name in enumerate(types) if name == present[0]]
+        rarest = refs.format_list([i for i, kind in enumerate(kinds) if kind == present[0]])
         mix = " and ".join(sorted(present, reverse=True))
-        where = _format_rows(rarest, ids, noun)
-        raise ValueError(f"labels mix {mix}: {present[0]} in {where}; write all of them in one way.")
+        raise ValueError(f"labels mix {mix}: {present[0]} in {rarest}; write all of them in one way.")
+    if present == ["text"]:
+        return labels
     array = np.array(labels)
     if array.dtype.kind not in "biuf":
         raise ValueError("labels are integers too large for 64 bits: write them as text.")
+    if array.dtype.kind == "f":
+        bad = np.flatnonzero((array != np.floor(array)) | (np.abs(array) > _MAX_EXACT_FLOAT)).tolist()
+        if bad:
+            raise ValueError(f"labels must be classes, got fractions or huge numbers in {refs.format_list(bad)}.")
+        array = array.astype(np.int64)
     return array
 
 
-def _type_name(value: object) -> str:
+def _kind(value: object) -> str:
     if isinstance(value, str):
         return "text"
-    if isinstance(value, bool | np.bool_):
+    if isinstance(value, bool):
         return "booleans"
-    return "numbers" if isinstance(value, int | float | np.number) else "other"
+    return "numbers" if isinstance(value, int | float) else "other"
 
 
-def _to_integers(array: NDArray[np.generic], ids: Sequence[object] | None, noun: str) -> NDArray[np.int64]:
-    values = array.astype(np.float64)
-    missing = np.flatnonzero(np.isnan(values))
-    if len(missing):
-        raise ValueError(_missing_message(missing, ids, noun))
-    bad = np.flatnonzero((values != np.floor(values)) | (np.abs(values) > _MAX_EXACT_FLOAT))
-    if len(bad):
-        raise ValueError(f"labels must be classes, got fractions or huge numbers in {_format_rows(bad, ids, noun)}.")
-    return values.astype(np.int64)
-
-
-def _encode_text(
-    texts: Sequence[str], classes: Sequence[str], ids: Sequence[object] | None, noun: str
-) -> EncodedLabels:
+def _encode_text(texts: Sequence[str], classes: Sequence[str], refs: RowRefs) -> EncodedLabels:
     numbers = {name: number for number, name in enumerate(classes)}
     unknown = [i for i, text in enumerate(texts) if text not in numbers]
     if unknown:
-        rows = format_list([f"{ids[i] if ids is not None else i}: {texts[i]}" for i in unknown], noun)
+        rows = format_list([f"{refs.names[i]}: {texts[i]}" for i in unknown], refs.noun)
         allowed = f"one of the {len(classes)} classes" if len(classes) > 1 else f"{classes[0]!r}, the only class"
         raise ValueError(f"labels must be {allowed}; unknown labels in {rows}.")
     return torch.tensor([numbers[text] for text in texts], dtype=torch.int64), tuple(classes)
@@ -211,11 +216,3 @@ def _check_class_names(classes: Sequence[str] | None) -> tuple[str, ...] | None:
     if not names:
         raise ValueError("classes must be a list of names, got an empty list.")
     return names
-
-
-def _missing_message(rows: Sequence[int] | NDArray[np.intp], ids: Sequence[object] | None, noun: str) -> str:
-    return f"labels are missing in {_format_rows(rows, ids, noun)}: fill them in or remove those {noun}s."
-
-
-def _format_rows(rows: Sequence[int] | NDArray[np.intp], ids: Sequence[object] | None, noun: str) -> str:
-    return format_list([int(i) if ids is None else ids[int(i)] for i in rows], noun)

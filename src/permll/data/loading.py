@@ -10,7 +10,14 @@ from permll.data.dataset import LabeledData
 from permll.utils.messages import did_you_mean
 
 
-def load(source: Any, *, root: Path | str | None = None, split: str | None = None, **options: Any) -> LabeledData:
+def load(
+    source: Any,
+    *,
+    root: Path | str | None = None,
+    split: str | None = None,
+    shrink_to: int | None = None,
+    **options: Any,
+) -> LabeledData:
     """Load a dataset.
 
     Args:
@@ -20,6 +27,7 @@ def load(source: Any, *, root: Path | str | None = None, split: str | None = Non
         root: folder of the built-in datasets; default ``$PERMLL_DATA``, else ``~/.cache/permll/data``.
         split: split of a built-in dataset, default ``"train"``; or of user data: a sub-folder, or a split of a Hugging
             Face ``DatasetDict``; default all of it.
+        shrink_to: see ``permll.data.readers.read``; built-in datasets are not decoded here.
         options: options of a built-in dataset (CIFAR-100: ``labels="coarse"``), or of ``permll.data.readers.read``.
 
     Examples:
@@ -40,7 +48,7 @@ def load(source: Any, *, root: Path | str | None = None, split: str | None = Non
         raise ValueError(f"root= is for built-in datasets, but {source!r} is not one: give the full path.")
     from permll.data.readers.read import read
 
-    return read(source if split is None else _select_split(source, split), **options)
+    return read(source if split is None else _select_split(source, split), shrink_to=shrink_to, **options)
 
 
 def _select_split(source: Any, split: str) -> Any:

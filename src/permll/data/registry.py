@@ -21,47 +21,27 @@ ROOT_VARIABLE = "PERMLL_DATA"
 
 @dataclass(frozen=True)
 class Access:
-    """How to get a dataset.
-
-    Args:
-        kind: ``"package"`` (part of a Python package), ``"download"`` (``permll data get``), ``"manual"`` (from its web
-            page), ``"request"`` (from its owners, on request).
-        url: web page.
-        instructions: what to do, as a phrase that begins with a verb.
-    """
+    """How to get a dataset: in a Python package, by ``permll data get``, from its web page, or from its owners."""
 
     kind: Literal["package", "download", "manual", "request"]
     url: str
-    instructions: str
+    instructions: str  # what to do, as a phrase that begins with a verb
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """Description of a built-in dataset.
+    """Description of a built-in dataset."""
 
-    Args:
-        name: name on the command line and in recipes.
-        title: official name.
-        samples: split -> official number of samples.
-        num_classes: c.
-        inputs: what a sample is.
-        license: in a few words.
-        noise: fraction of wrong training labels.
-        access: how to get it.
-        loader: "module:function" of ``load(root, split, **options) -> LabeledData``.
-        extra_splits: further splits, which are only loaded by name.
-    """
-
-    name: str
-    title: str
-    samples: Mapping[str, int]
+    name: str  # on the command line and in recipes
+    title: str  # official name
+    samples: Mapping[str, int]  # split -> official number of samples
     num_classes: int
-    inputs: str
+    inputs: str  # what a sample is
     license: str
-    noise: str
+    noise: str  # fraction of wrong training labels
     access: Access
-    loader: str
-    extra_splits: Mapping[str, int] = field(default_factory=dict)
+    loader: str  # "module:function" of load(root, split, **options) -> LabeledData
+    extra_splits: Mapping[str, int] = field(default_factory=dict)  # only loaded by name
 
     def check_split(self, split: str) -> str:
         """Return ``split`` if the dataset has it; otherwise raise."""

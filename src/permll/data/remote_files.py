@@ -10,21 +10,13 @@ _SCHEMES = ("http", "https", "ftp", "file")
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A published file.
-
-    Args:
-        name: file name.
-        mirrors: URLs of the folders that contain it, tried in turn.
-        md5: digest of the file.
-        target: folder of the file below the data root; for an archive, the extracted folder.
-        members: file -> MD5 of an archive's members; empty for other files.
-    """
+    """A published file."""
 
     name: str
-    mirrors: tuple[str, ...]
+    mirrors: tuple[str, ...]  # URLs of the folders that contain it, tried in turn
     md5: str
-    target: str
-    members: Mapping[str, str] = field(default_factory=dict)
+    target: str  # folder of the file below the data root; for an archive, the extracted folder
+    members: Mapping[str, str] = field(default_factory=dict)  # file -> MD5 of an archive's members
 
 
 _TORONTO = ("https://www.cs.toronto.edu/~kriz/",)

@@ -1,5 +1,6 @@
 """``Stream``: batches of transformed samples; deterministic, resumable, divided between processes."""
 
+import functools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -112,14 +113,15 @@ class Stream:
         self.sharding, self.shard_by_index = sharding, shard_by_index
         self._validate(draws)
         self._seed = derive_seed(seed, name)
-        self._epoch, self._step = 0, 0
+        self.epoch = 0  # number of completed epochs
+        self.step = 0  # number of batches of the current epoch that were returned
         self._batches: tuple[Tensor, ...] | None = None
         self._iterator = 0  # number of the current iterator
         # Weights or labels of the current and of the next weighted or balanced epoch.
         self._balance_by = self._next_balance_by = self._to_balance_by(data.labels)
 
     def __repr__(self) -> str:
-        position = f"epoch {self._epoch}, batch {self._step} of {len(self)}"
+        position = f"epoch {self.epoch}, batch {self.step} of {len(self)}"
         return f"Stream({len(self.rows):,} rows, {self.order}, batches of {self.batch_size}, {position})"
 
     def __len__(self) -> int:
@@ -127,21 +129,11 @@ class Stream:
         count = self.draws if self.order == "weighted" else min(self.draws, len(self.rows))
         return samplers.num_batches(count, self.batch_size)
 
-    @property
-    def epoch(self) -> int:
-        """Number of completed epochs."""
-        return self._epoch
-
-    @property
-    def step(self) -> int:
-        """Number of batches of the current epoch that were returned."""
-        return self._step
-
     def seek(self, epoch: int, step: int = 0) -> None:
         """Move to the position before batch ``step`` of an epoch."""
         if epoch < 0 or not 0 <= step < len(self):
             raise ValueError(f"no batch {step} in epoch {epoch}: an epoch has batches 0..{len(self) - 1}.")
-        self._epoch, self._step, self._batches = epoch, step, None
+        self.epoch, self.step, self._batches = epoch, step, None
         self._iterator += 1
 
     def balance(self, labels: Tensor) -> None:
@@ -154,20 +146,20 @@ class Stream:
         self._next_balance_by = self._to_balance_by(labels)
 
     def __iter__(self) -> Iterator[Batch]:
-        if self._step == 0:
+        if self.step == 0:
             self._balance_by = self._next_balance_by
         if self._batches is None:
             self._batches = samplers.split_batches(self._epoch_order(), self.batch_size)
         batches = self._batches
         self._iterator += 1
         iterator = self._iterator
-        for batch in self._iterate(batches, self._step):
+        for batch in self._iterate(batches, self.step):
             if iterator != self._iterator:
                 raise RuntimeError("the stream moved during iteration: use one loop at a time, or two streams.")
             # Updated before the batch is used: a checkpoint made in the loop's body resumes with the next batch.
-            self._step += 1
-            if self._step == len(batches):
-                self._epoch, self._step, self._batches = self._epoch + 1, 0, None
+            self.step += 1
+            if self.step == len(batches):
+                self.epoch, self.step, self._batches = self.epoch + 1, 0, None
             yield batch
 
     def cycle(self) -> Iterator[Batch]:
@@ -178,7 +170,7 @@ class Stream:
     def state_dict(self) -> dict[str, Any]:
         """Return the position of the stream, for ``load_state_dict``."""
         balance = {} if self._balance_by is None else {"current": self._balance_by, "next": self._next_balance_by}
-        return {"epoch": self._epoch, "step": self._step, "balance_by": balance, "config": self._config()}
+        return {"epoch": self.epoch, "step": self.step, "balance_by": balance, "config": self._config()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the position of a stream with the same rows, order, batch size and seed, on any rank."""
@@ -216,26 +208,43 @@ class Stream:
         if self.order == "sequential":
             return self.rows
         if self.order == "shuffled":
-            return samplers.shuffle(self.rows, self._seed, self._epoch)
+            return samplers.shuffle(self.rows, self._seed, self.epoch)
         assert self._balance_by is not None
         sample = samplers.balanced_sample if self.order == "balanced" else samplers.weighted_sample
-        return sample(self.rows, self._balance_by, self.draws, self._seed, self._epoch)
+        return sample(self.rows, self._balance_by, self.draws, self._seed, self.epoch)
 
     def _iterate(self, batches: tuple[Tensor, ...], start: int) -> Iterator[Batch]:
         """Yield the batches from ``start`` on, built here or in workers."""
-        builder = _BatchBuilder(self, batches)
-        steps = range(start, len(batches))
+        steps, build = range(start, len(batches)), functools.partial(self._build, batches, self.epoch)
         if self.workers == 0 or isinstance(self.data.inputs, Images | Vectors):
-            return map(builder.__getitem__, steps)
+            return map(build, steps)
         loader: torch.utils.data.DataLoader[Batch] = torch.utils.data.DataLoader(
-            builder,  # type: ignore[arg-type]
-            sampler=steps,
+            steps,  # type: ignore[arg-type]
             batch_size=None,
+            collate_fn=build,
             num_workers=min(self.workers, len(steps)),
-            collate_fn=_no_collate,  # type: ignore[arg-type]
             generator=torch.Generator(),  # the default draws from the global generator, which dropout uses
         )
         return iter(loader)
+
+    def _build(self, batches: tuple[Tensor, ...], epoch: int, step: int) -> Batch:
+        """Return the part of a batch that belongs to this process."""
+        index = batches[step]
+        global_size = len(index)
+        positions = step * self.batch_size + torch.arange(global_size)
+        local: slice | Tensor = slice(self.rank, None, self.world_size)
+        if self.world_size == 1 or self.sharding == "nothing":
+            local = slice(None)
+        elif self.shard_by_index:
+            local = index % self.world_size == self.rank
+        raw = self.data.inputs.batch(index[local])
+        views = {
+            name: view(raw, visit_keys(self._seed, epoch, name, positions[local])) for name, view in self.views.items()
+        }
+        if self.sharding == "rows":
+            index, positions = index[local], positions[local]
+        keys = visit_keys(self._seed, epoch, "", positions)
+        return Batch(index, self.data.labels[index], views, keys, global_size)
 
     def _validate(self, draws: int | None) -> None:
         if self.order not in get_args(Order):
@@ -255,41 +264,3 @@ class Stream:
             raise ValueError("rows must be unique.")
         if self.seed < 0:
             raise ValueError(f"the seed must not be negative, got {self.seed}.")
-
-
-def _no_collate(batch: Batch) -> Batch:
-    return batch
-
-
-class _BatchBuilder:
-    """Step -> batch of this process; picklable, for workers."""
-
-    def __init__(self, stream: Stream, batches: tuple[Tensor, ...]) -> None:
-        self.inputs, self.labels, self.views = stream.data.inputs, stream.data.labels, stream.views
-        self.batches, self.batch_size, self.seed, self.epoch = batches, stream.batch_size, stream._seed, stream.epoch
-        self.rank, self.world_size = stream.rank, stream.world_size
-        self.sharding, self.shard_by_index = stream.sharding, stream.shard_by_index
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __getitem__(self, step: int) -> Batch:
-        index = self.batches[step]
-        global_size = len(index)
-        positions = step * self.batch_size + torch.arange(global_size)
-        local = self._local_rows(index)
-        raw = self.inputs.batch(index[local])
-        views = {
-            name: view(raw, visit_keys(self.seed, self.epoch, name, positions[local]))
-            for name, view in self.views.items()
-        }
-        if self.sharding == "rows":
-            index, positions = index[local], positions[local]
-        return Batch(index, self.labels[index], views, visit_keys(self.seed, self.epoch, "", positions), global_size)
-
-    def _local_rows(self, index: Tensor) -> slice | Tensor:
-        if self.world_size == 1 or self.sharding == "nothing":
-            return slice(None)
-        if self.shard_by_index:
-            return index % self.world_size == self.rank
-        return slice(self.rank, None, self.world_size)

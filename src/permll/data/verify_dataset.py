@@ -1,14 +1,13 @@
 """Verification of built-in datasets: sample counts, classes, digests and image files of each split."""
 
-import gzip
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from permll.data.dataset import LabeledData
-from permll.data.datasets.locate import DatasetNotFoundError
+from permll.data.datasets.dataset_files import DatasetNotFoundError
 from permll.data.decoding import UnreadableImagesError, find_unreadable, format_reasons
+from permll.data.download import file_md5
 from permll.data.inputs import LazyImages
 from permll.data.registry import DatasetInfo, data_root, find_dataset
 from permll.data.remote_files import CONTENT_MD5
@@ -17,21 +16,13 @@ from permll.utils.messages import format_list
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Result of one check.
+    """Result of one check."""
 
-    Args:
-        split: the split, or all splits with the same result.
-        check: ``"location"``, ``"samples"``, ``"classes"``, ``"content"`` or ``"images"``.
-        passed: whether the check passed.
-        detail: description of the result.
-        names: all files or ids that failed.
-    """
-
-    split: str
-    check: str
+    split: str  # or all splits with the same result
+    check: str  # "location", "samples", "classes", "content" or "images"
     passed: bool
     detail: str
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # all files or ids that failed
 
 
 def verify_dataset(name: str, root: Path | str | None = None) -> list[CheckResult]:
@@ -110,13 +101,7 @@ def _verify_content(info: DatasetInfo, data: LabeledData, split: str) -> Iterato
     paths = [Path(data.metadata["source"]) / name for name in data.metadata.get("files", ())]
     expected = {path: digests[name] for path in paths if (name := path.name.removesuffix(".gz")) in digests}
     if expected:
-        wrong = [path.name for path, digest in expected.items() if _md5(path) != digest]
+        wrong = [path.name for path, digest in expected.items() if file_md5(path, decompress=True) != digest]
         names = ", ".join(path.name for path in expected)
         detail = f"{format_list(wrong, 'file')} not as published: get it again" if wrong else f"{names} as published"
         yield CheckResult(split, "content", not wrong, detail, tuple(wrong))
-
-
-def _md5(path: Path) -> str:
-    """Return the digest of the decompressed content."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -138,7 +138,9 @@ def sample_columns(probabilities: NDArray[np.float64], generator: np.random.Gene
 def _to_record(data: "LabeledData", noise: str | Path | Noise | Corruption, seed: int) -> Corruption:
     if isinstance(noise, Corruption):
         return noise
-    if isinstance(noise, Path) or (isinstance(noise, str) and _is_path(noise)):
+    if isinstance(noise, str) and (noise.endswith(".npz") or Path(noise).expanduser().is_file()):
+        noise = Path(noise)
+    if isinstance(noise, Path):
         return Corruption.load(noise)
     labels = data.labels.numpy()
     if isinstance(noise, str):
@@ -149,10 +151,6 @@ def _to_record(data: "LabeledData", noise: str | Path | Noise | Corruption, seed
             f"got {noise!r:.80}."
         )
     return corrupt(labels, noise, seed)
-
-
-def _is_path(text: str) -> bool:
-    return text.endswith(".npz") or Path(text).expanduser().is_file()
 
 
 def _data_name(data: "LabeledData") -> str:

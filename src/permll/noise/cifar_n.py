@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from permll.data.pickles import read_torch
-from permll.noise._paths import require_file
 from permll.noise.class_maps import CIFAR100_SUPERCLASSES
-from permll.noise.corruption import Corruption, Labels, read_labels
+from permll.noise.corruption import Corruption, Labels, read_labels, require_file
 from permll.utils.messages import did_you_mean, format_list
 
 TRAIN_SIZE = 50_000  # the published noise rates refer to the full training set
@@ -50,13 +49,21 @@ def read_cifar_n(path: Path | str, which: str, clean: ArrayLike) -> Corruption:
             or a key of the file.
         clean: labels (N,) of the data set, in its order; superclasses for ``coarse``.
     """
-    path, which = require_file(path, "CIFAR-N file"), _label_set_name(which)
+    path, names = require_file(path, "CIFAR-N file"), {label_set.key: name for name, label_set in LABEL_SETS.items()}
+    which = names.get(which, which)
+    if which not in LABEL_SETS:
+        hint = did_you_mean(which, [*LABEL_SETS, *names]) or "."
+        raise ValueError(f"unknown CIFAR-N label set {which!r}{hint} Available: {', '.join(LABEL_SETS)}.")
     label_set = LABEL_SETS[which]
     clean = read_labels(clean, label_set.num_classes)
     file_clean, noisy = _read_columns(path, which)
     _check_order(file_clean, clean, path)
-    if which == "coarse":
-        _check_coarse(noisy, clean, path)
+    num_present = len(np.unique(noisy))
+    if which == "coarse" and num_present <= _FAULTY_COARSE_CLASSES < len(np.unique(clean)):
+        raise ValueError(
+            f"the coarse labels in {path} have only {num_present} of the 20 superclasses, as in the faulty release "
+            "before March 2023: download the file again."
+        )
     about = {"name": f"{label_set.data_set}:{which}", "file": path.name, "key": label_set.key}
     about["data_set"] = label_set.data_set.removesuffix("n")
     record = Corruption(clean, noisy, label_set.num_classes, None, about)
@@ -80,14 +87,6 @@ def fine_to_coarse() -> Labels:
     for superclass, members in enumerate(CIFAR100_SUPERCLASSES):
         coarse[list(members)] = superclass
     return coarse
-
-
-def _label_set_name(which: str) -> str:
-    names = {name: name for name in LABEL_SETS} | {label_set.key: name for name, label_set in LABEL_SETS.items()}
-    if which not in names:
-        hint = did_you_mean(which, names) or "."
-        raise ValueError(f"unknown CIFAR-N label set {which!r}{hint} Available: {', '.join(LABEL_SETS)}.")
-    return names[which]
 
 
 def _read_columns(path: Path, which: str) -> tuple[Labels, Labels]:
@@ -129,13 +128,4 @@ def _check_order(file_clean: Labels, clean: Labels, path: Path) -> None:
         raise ValueError(
             f"the clean labels in {path} differ from the data set's at {format_list(differ.tolist(), 'position')}: "
             "the file uses the order of the original CIFAR batches, not that of TensorFlow Datasets."
-        )
-
-
-def _check_coarse(noisy: Labels, clean: Labels, path: Path) -> None:
-    num_present = len(np.unique(noisy))
-    if num_present <= _FAULTY_COARSE_CLASSES < len(np.unique(clean)):
-        raise ValueError(
-            f"the coarse labels in {path} have only {num_present} of the 20 superclasses, as in the faulty release "
-            "before March 2023: download the file again."
         )

@@ -1,10 +1,7 @@
-"""Class names: encoding of text labels, and the names stored in a noise record."""
+"""Class names of a noise record."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
-
-from numpy.typing import NDArray
 
 from permll.data.datasets import class_names as names
 from permll.noise.corruption import Corruption
@@ -16,40 +13,6 @@ _PUBLISHED: dict[str, tuple[tuple[str, ...], ...]] = {
     "cifar100": (names.CIFAR100_FINE, names.CIFAR100_COARSE),
     "fashion_mnist": (names.FASHION_MNIST,),
 }
-
-
-class EncodedLabels(NamedTuple):
-    """Class numbers and the names of the classes."""
-
-    labels: NDArray[Any]
-    classes: tuple[str, ...] | None  # None if the labels were numbers
-
-
-def encode_labels(values: NDArray[Any], classes: Sequence[str] | None = None) -> EncodedLabels:
-    """Return labels (N,) as class numbers; text labels are encoded as in ``permll.data``.
-
-    Args:
-        values: integer or text labels.
-        classes: class names in the order of their numbers. Default: sorted names.
-
-    Examples:
-        >>> import numpy as np
-        >>> encode_labels(np.array(["dog", "cat", "dog"]))
-        EncodedLabels(labels=array([1, 0, 1]), classes=('cat', 'dog'))
-        >>> encode_labels(np.array([1, 0]))
-        EncodedLabels(labels=array([1, 0]), classes=None)
-    """
-    if classes is None and not is_text(values):
-        return EncodedLabels(values, None)
-    from permll.data.labels import encode_labels  # imports torch, which integer labels do not need
-
-    labels, class_names = encode_labels(values, classes)
-    return EncodedLabels(labels.numpy(), class_names)
-
-
-def is_text(values: NDArray[Any]) -> bool:
-    """Return whether labels are text or booleans, which must be encoded."""
-    return values.dtype.kind in "USOb"
 
 
 def published_class_names(data_set: str | None, num_classes: int | None = None) -> tuple[str, ...] | None:

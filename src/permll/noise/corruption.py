@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from permll.noise._paths import require_file
 from permll.utils.files import atomic_write
-from permll.utils.messages import format_list
+from permll.utils.messages import did_you_mean, format_list
 from permll.utils.validation import check_class_labels
 
 Labels = NDArray[np.int64]
@@ -108,9 +107,7 @@ class Corruption:
     def load(cls, path: Path | str) -> "Corruption":
         """Read a record without unpickling, and check its labels against its hash."""
         path = require_file(path, "noise record")
-        arrays = _read_npz(path)
-        _require_keys(arrays, {"about", "clean", "noisy"}, path)
-        about = _parse_about(str(arrays["about"]), path)
+        about, arrays = _read_npz(path)
         try:
             clean, noisy = (read_labels(arrays[key], about["num_classes"]) for key in ("clean", "noisy"))
         except ValueError as error:
@@ -154,19 +151,36 @@ def infer_num_classes(labels: NDArray[Any], option: str = "num_classes=") -> int
     return max(highest, 1) + 1
 
 
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
+def require_file(path: Path | str, description: str) -> Path:
+    """Return the path of an existing file; otherwise raise an error that suggests a similar file name.
+
+    Examples:
+        >>> require_file("somewhere/labels.txt", "label file")
+        Traceback (most recent call last):
+        FileNotFoundError: label file somewhere/labels.txt does not exist: check the path.
+    """
+    path = Path(path).expanduser()
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the path of a {description}.")
+    if not path.exists():
+        siblings = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+        hint = did_you_mean(path.name, siblings) or ": check the path."
+        raise FileNotFoundError(f"{description} {path} does not exist{hint}")
+    return path
+
+
+def _read_npz(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the description and the arrays of a record."""
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a noise record: it is not a complete .npz file.")
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
+            arrays = {name: saved[name] for name in saved.files}
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise ValueError(f"{path} is damaged: {error or 'unexpected end of file'}.") from None
-
-
-def _parse_about(text: str, path: Path) -> dict[str, Any]:
+    _require_keys(arrays, {"about", "clean", "noisy"}, path)
     try:
-        about = json.loads(text)
+        about = json.loads(str(arrays["about"]))
     except ValueError:
         about = None
     if not isinstance(about, dict):
@@ -174,7 +188,7 @@ def _parse_about(text: str, path: Path) -> dict[str, Any]:
     _require_keys(about, {"num_classes", "seed", "noise", "hash"}, path)
     if not (isinstance(about["num_classes"], int) and isinstance(about["noise"], dict)):
         raise ValueError(f"{path} is not a noise record: its description has wrong types.")
-    return about
+    return about, arrays
 
 
 def _require_keys(keys: Iterable[str], required: set[str], path: Path) -> None:

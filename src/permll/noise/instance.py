@@ -1,6 +1,6 @@
 """Instance-dependent label noise."""
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,11 +70,10 @@ def poly_margin(probabilities: ArrayLike, labels: ArrayLike, kind: PolyMargin, f
     """
     if not factor > 0:
         raise ValueError(f"the factor must be positive, got {factor}.")
-    clean, margins = _compute_margins(probabilities, labels, kind)
-    generator = np.random.default_rng(seed)
-    noisy = np.where(generator.random(len(clean)) < margins.keep / factor, margins.first, margins.second)
+    clean, first, second, keep = _compute_margins(probabilities, labels, kind)
+    noisy = np.where(np.random.default_rng(seed).random(len(clean)) < keep / factor, first, second)
     about: dict[str, Any] = {"name": f"poly_margin:{kind}", "factor": factor}
-    return Corruption(clean, noisy, margins.num_classes, seed, about)
+    return Corruption(clean, noisy, np.asarray(probabilities).shape[1], seed, about)
 
 
 def poly_margin_factor(probabilities: ArrayLike, labels: ArrayLike, kind: PolyMargin, rate: float) -> float:
@@ -84,16 +83,16 @@ def poly_margin_factor(probabilities: ArrayLike, labels: ArrayLike, kind: PolyMa
     x with one knot per sample. It is evaluated at all knots and interpolated. It decreases with x wherever the model is
     right more often than wrong; if several factors have the rate, the largest is returned.
     """
-    clean, margins = _compute_margins(probabilities, labels, kind)
+    clean, first, second, keep = _compute_margins(probabilities, labels, kind)
     # Change of the number of correct labels if a sample gets u instead of s: 1, -1 or 0.
-    gain = (clean == margins.first).astype(np.float64) - (clean == margins.second)
-    order = np.argsort(-margins.keep, kind="stable")
-    order = order[margins.keep[order] > 0]
-    keep, gain = margins.keep[order], gain[order]
+    gain = (clean == first).astype(np.float64) - (clean == second)
+    order = np.argsort(-keep, kind="stable")
+    order = order[keep[order] > 0]
+    keep, gain = keep[order], gain[order]
     saturated, unsaturated = gain.cumsum(), (keep * gain)[::-1].cumsum()[::-1]
     knots = 1 / keep  # x at which sample 0, 1, ... of this order gets u with probability 1
     correct = saturated + knots * np.append(unsaturated[1:], 0.0)
-    x, expected = np.append(0.0, knots), (np.mean(clean != margins.second) - np.append(0.0, correct) / len(clean))
+    x, expected = np.append(0.0, knots), (np.mean(clean != second) - np.append(0.0, correct) / len(clean))
     crossings = np.flatnonzero((expected[:-1] > rate) != (expected[1:] > rate))
     if len(crossings) == 0:
         low, high = 100 * expected.min(), 100 * expected.max()
@@ -106,14 +105,9 @@ def poly_margin_factor(probabilities: ArrayLike, labels: ArrayLike, kind: PolyMa
     return float(1 / (x[left] + weight * (x[left + 1] - x[left])))
 
 
-class _Margins(NamedTuple):
-    first: Labels
-    second: Labels
-    keep: NDArray[np.float64]  # 1 - τ
-    num_classes: int
-
-
-def _compute_margins(probabilities: ArrayLike, labels: ArrayLike, kind: PolyMargin) -> tuple[Labels, _Margins]:
+def _compute_margins(
+    probabilities: ArrayLike, labels: ArrayLike, kind: PolyMargin
+) -> tuple[Labels, Labels, Labels, NDArray[np.float64]]:
     """Return the clean labels, and for each sample its two most probable classes and 1 - τ."""
     p = np.asarray(probabilities, dtype=np.float64)
     if p.ndim != 2 or p.shape[1] < 2 or not np.isfinite(p).all():
@@ -128,7 +122,7 @@ def _compute_margins(probabilities: ArrayLike, labels: ArrayLike, kind: PolyMarg
     rows = np.arange(len(p))
     m = p[rows, first] - p[rows, second]
     tau = {"I": 0.5 - m**2 / 2, "II": 1 - m**3, "III": 1 - (m + m**2 + m**3) / 3}[kind]
-    return clean, _Margins(first, second, 1 - tau, p.shape[1])
+    return clean, first, second, 1 - tau
 
 
 def _truncated_normal(mean: float, count: int, generator: np.random.Generator) -> NDArray[np.float64]:

@@ -16,7 +16,7 @@ from permll.data.registry import DATASETS
 from permll.data.splits import stratified_split
 from permll.noise.apply_noise import with_noise
 from permll.noise.corruption import Corruption
-from permll.training.feature_cache import load_encoder, resolve_features, with_cache
+from permll.training.feature_cache import load_encoder, resolve_features, small_image_size, with_cache
 from permll.training.model_card import read_encoder
 from permll.training.recipe import DataSection, Recipe
 from permll.training.run import GivenLabels, Run
@@ -58,7 +58,9 @@ def prepare_data(
     section = recipe.data
     if data is None and not section.source:
         raise ValueError("the recipe names no data: pass some, in Python permll.train(data, ...).")
-    samples = load(section.source, root=section.root, **section.options) if data is None else data
+    samples = data
+    if samples is None:
+        samples = load(section.source, root=section.root, shrink_to=small_image_size(recipe), **section.options)
     section = resolve_features(recipe, samples.inputs, notify)
     samples = _resize(samples, recipe, section)
     if run is not None and run.exists:
@@ -169,7 +171,7 @@ def _split_again(
 
 
 def _load_split(section: DataSection, split: str) -> LabeledData:
-    return load(section.source, root=section.root, split=split, **section.options)
+    return load(section.source, root=section.root, split=split, shrink_to=section.pixels, **section.options)
 
 
 def _trusted_mask(train: LabeledData, section: DataSection) -> Tensor | None:
@@ -201,7 +203,7 @@ def _load_test(section: DataSection, notify: Callable[[str], None] | None) -> La
         return _load_split(section, section.test)
     folder = Path(section.source).expanduser()
     if folder.is_dir() and not Path(section.test).is_absolute() and (folder / section.test).exists():
-        return load(folder, split=section.test, **section.options)
+        return load(folder, split=section.test, shrink_to=section.pixels, **section.options)
     if not Path(section.test).expanduser().exists():
         if section.test == DataSection.model_fields["test"].default:  # the split of built-in sets; others may lack it
             if notify is not None:
@@ -210,4 +212,4 @@ def _load_test(section: DataSection, notify: Callable[[str], None] | None) -> La
         raise FileNotFoundError(
             f"data.test is {section.test!r}, but there is no such split or file: '' stands for none."
         )
-    return load(section.test, **section.options)
+    return load(section.test, shrink_to=section.pixels, **section.options)

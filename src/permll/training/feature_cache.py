@@ -47,13 +47,25 @@ def resolve_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], Non
     for name, takes in ((section.backbone, "images"), (section.encoder, "texts")):
         if name and input_kind(inputs) != takes:
             raise ValueError(f"{name} encodes {takes}, but the data are {describe_inputs(inputs)}: remove this option.")
-    is_open = recipe.network.name == AUTO and not (section.backbone or section.pixels or recipe.views.resize)
-    if isinstance(inputs, LazyImages) and is_open:
+    if isinstance(inputs, LazyImages) and _is_open(recipe):
         backbone = find_cached_backbone()
         section = section.model_copy(update={"backbone": backbone} if backbone else {"pixels": SMALL_IMAGE_SIZE})
     if notify is not None and recipe.network.name == AUTO and isinstance(inputs, LazyImages | Texts):
         notify(_describe_choice(section, inputs))
     return section
+
+
+def small_image_size(recipe: Recipe) -> int | None:
+    """Return the side to which ``resolve_features`` will downscale large images, known before they are read."""
+    if not _is_open(recipe):
+        return recipe.data.pixels
+    return None if find_cached_backbone() else SMALL_IMAGE_SIZE
+
+
+def _is_open(recipe: Recipe) -> bool:
+    """Return whether the recipe leaves backbone and image size to the data."""
+    section = recipe.data
+    return recipe.network.name == AUTO and not (section.backbone or section.pixels or recipe.views.resize)
 
 
 def load_encoder(section: DataSection) -> Backbone | SentenceEncoder | None:

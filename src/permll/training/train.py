@@ -17,6 +17,7 @@ from permll.methods._registry import method_name
 from permll.training.build import Network, build_trainer, fill_auto_settings, match_run
 from permll.training.callbacks import Callback, check_callbacks
 from permll.training.data_preparation import prepare_data
+from permll.training.feature_cache import small_image_size
 from permll.training.model_card import class_name
 from permll.training.progress import default_callbacks
 from permll.training.recipe import USER_NETWORK, ComponentSection, Recipe
@@ -143,4 +144,6 @@ def train_recipe(
 
 
 def _to_data(data: Any, recipe: Recipe) -> LabeledData:
-    return data if isinstance(data, LabeledData) else load(data, **recipe.data.options)
+    if isinstance(data, LabeledData):
+        return data
+    return load(data, shrink_to=small_image_size(recipe), **recipe.data.options)

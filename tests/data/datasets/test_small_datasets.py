@@ -7,8 +7,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from permll.data.datasets.idx import read_idx
-from permll.data.datasets.mnist import DEBIAN_FOLDER
+from permll.data.datasets.mnist import DEBIAN_FOLDER, read_idx
 from permll.data.inputs import Images
 from permll.data.registry import find_dataset
 from tests.helpers.dataset_files import truncate, write_idx

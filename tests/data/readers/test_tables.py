@@ -286,6 +286,7 @@ def test_damaged_parquet_file_raises(tmp_path: Path) -> None:
 def test_missing_polars_gives_install_hint(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "x,y\n1,a\n")
     monkeypatch.setitem(sys.modules, "polars", None)  # makes the import fail
+    monkeypatch.delitem(sys.modules, "permll.data.readers.tables", raising=False)
     with pytest.raises(ImportError, match=r"tables need polars: pip install 'permll\[table\]'"):
         read(path)
 

@@ -13,12 +13,13 @@ from permll.cleaning.apply.corrections import LABEL_SOURCES
 from permll.cleaning.apply.label_columns import LABEL, ORIGINAL, SOURCE, Changes, label_columns
 from permll.cleaning.source import Source
 from permll.data.readers.arrays import FEATURE_NAMES, open_arrays
-from permll.data.readers.tables import read_parquet
 
 
 def write_parquet(source: Source, changes: Changes, out: Path) -> None:
     """Write the table with new labels and history columns; file metadata are preserved."""
     import polars as pl
+
+    from permll.data.readers.tables import read_parquet
 
     frame = read_parquet(source.path)
     columns = label_columns(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from permll.cleaning.apply.corrections import LABEL_SOURCES
 from permll.cleaning.source import Source
-from permll.data.readers.feature_columns import APPLY_COLUMNS
+from permll.data.readers.raw_data import APPLY_COLUMNS
 from permll.utils.files import to_csv
 from permll.utils.messages import format_list
 

@@ -7,7 +7,7 @@ import torch
 
 from permll.data.dataset import LabeledData
 from permll.data.datasets import class_names
-from permll.data.datasets.locate import candidate_folders, find_files
+from permll.data.datasets.dataset_files import candidate_folders, find_files
 from permll.data.decoding import FileOpener, UnreadableImagesError, decode_images
 from permll.data.inputs import Images, LazyImages
 from permll.data.registry import find_dataset

@@ -4,8 +4,14 @@ from pathlib import Path
 
 from permll.data.dataset import LabeledData
 from permll.data.datasets import class_names
-from permll.data.datasets.image_lists import check_class_count, image_data, read_lines, split_lines
-from permll.data.datasets.locate import candidate_folders, find_files
+from permll.data.datasets.dataset_files import (
+    candidate_folders,
+    check_class_count,
+    find_files,
+    image_data,
+    read_lines,
+    split_lines,
+)
 from permll.data.inputs import Fit
 from permll.data.registry import find_dataset
 from permll.utils.messages import format_list
@@ -43,30 +49,16 @@ def load(root: Path, split: str, *, size: int = 256, fit: Fit = "stretch") -> La
     keys = read_lines(keys_path)
     label_of = dict(split_lines(labels_path))
     base = keys_path.parent.parent if keys_path.parent.name == "annotations" else keys_path.parent
-    has_images_folder = (base / "images").is_dir()
-    data = image_data(
-        info,
-        split,
-        base,
-        keys if has_images_folder else [key.removeprefix(_PREFIX) for key in keys],
-        [_NUMBERS.get(label_of.get(key, "")) for key in keys],
-        _read_class_names(keys_path.parent),
-        size=size,
-        fit=fit,
-        ids=keys,
-        files=[keys_file, labels_file],
-    )
+    names = keys if (base / "images").is_dir() else [key.removeprefix(_PREFIX) for key in keys]
+    labels = [_NUMBERS.get(label_of.get(key, "")) for key in keys]
+    names_path = keys_path.parent / "category_names_eng.txt"
+    classes = tuple(read_lines(names_path)) if names_path.is_file() else class_names.CLOTHING1M
+    check_class_count(names_path, classes, info.num_classes)
+    files = [keys_file, labels_file]
+    data = image_data(info, split, base, names, labels, classes, size=size, fit=fit, ids=keys, files=files)
     if split not in ("val", "test"):
         _check_disjoint(keys_path, keys, held_out)
     return data
-
-
-def _read_class_names(folder: Path) -> tuple[str, ...]:
-    """Return the class names in the folder's file, or the default ones without a file."""
-    path = folder / "category_names_eng.txt"
-    classes = tuple(read_lines(path)) if path.is_file() else class_names.CLOTHING1M
-    check_class_count(path, classes, len(class_names.CLOTHING1M))
-    return classes
 
 
 def _check_disjoint(path: Path, keys: list[str], held_out: list[Path]) -> None:

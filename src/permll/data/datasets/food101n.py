@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from permll.data.dataset import LabeledData
-from permll.data.datasets.image_lists import check_class_count, image_data, read_lines
-from permll.data.datasets.locate import candidate_folders, find_files
+from permll.data.datasets.dataset_files import candidate_folders, check_class_count, find_files, image_data, read_lines
 from permll.data.inputs import Fit
 from permll.data.registry import find_dataset
 

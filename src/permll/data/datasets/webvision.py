@@ -3,8 +3,14 @@
 from pathlib import Path
 
 from permll.data.dataset import LabeledData
-from permll.data.datasets.image_lists import check_class_count, image_data, read_lines, split_lines
-from permll.data.datasets.locate import candidate_folders, find_files
+from permll.data.datasets.dataset_files import (
+    candidate_folders,
+    check_class_count,
+    find_files,
+    image_data,
+    read_lines,
+    split_lines,
+)
 from permll.data.inputs import Fit
 from permll.data.registry import find_dataset
 
@@ -29,12 +35,7 @@ def load(root: Path, split: str, *, size: int = 256, fit: Fit = "crop") -> Label
     folder = home
     if split == "val":
         folder = home / next((name for name in _VAL_FOLDERS if (home / name).is_dir()), _VAL_FOLDERS[0])
-    classes = _read_class_names(synsets, info.num_classes)
+    # The first word of each synset: "n01440764 tench, Tinca tinca" becomes tench.
+    classes = [line.split(None, 1)[-1].split(",")[0].strip() for line in read_lines(synsets)[: info.num_classes]]
+    check_class_count(synsets, classes, info.num_classes)
     return image_data(info, split, folder, names, labels, classes, size=size, fit=fit, files=[path.name])
-
-
-def _read_class_names(path: Path, count: int) -> tuple[str, ...]:
-    """Return the first word of each synset: "n01440764 tench, Tinca tinca" becomes tench."""
-    classes = [line.split(None, 1)[-1].split(",")[0].strip() for line in read_lines(path)[:count]]
-    check_class_count(path, classes, count)
-    return tuple(classes)

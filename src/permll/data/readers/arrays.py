@@ -10,24 +10,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from permll.data.inputs import Inputs, LazyImages, Texts, Vectors
+from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
+from permll.data.labels import RowRefs
 from permll.data.readers.image_files import ItemOpener, are_image_paths, image_files, is_image
 from permll.data.readers.options import ReadOptions
-from permll.data.readers.pixels import ROUNDED, from_fractions, from_uint8, has_image_shape
-from permll.data.readers.raw_data import RawData, RowRefs, default_ids
+from permll.data.readers.raw_data import RawData, default_ids
 from permll.utils.messages import did_you_mean, format_list
 
 Array = NDArray[Any]
 FEATURE_NAMES = ("x", "X", "features", "data", "embeddings")
 LABEL_NAMES = ("y", "labels", "label", "targets")
+ROUNDED = "values in [0, 1] were multiplied by 255 and rounded to pixels"
+_CHANNELS = (1, 3)
+_TOLERANCE = 1e-6  # of resizing in float32
 
 
 def read_arrays(arrays: Mapping[str, Any], options: ReadOptions, where: str, metadata: dict[str, Any]) -> RawData:
     """Read named arrays: features or texts, labels, and optionally ids and class names."""
     options.reject("image", source="arrays")
-    options.reject_both("features", "text")
-    options.reject_both("label", "labels")
-    options.reject_both("id", "ids")
+    options.reject_both()
     if options.features is not None and len(options.features) > 1:
         raise ValueError(f"{where} must be read with one feature array, got features={list(options.features)}.")
     feature = options.text or (
@@ -116,6 +117,49 @@ def to_finite_float32(array: Array, name: str, row_refs: RowRefs | None = None) 
     return np.ascontiguousarray(vectors)
 
 
+def has_image_shape(array: Array | Tensor) -> bool:
+    """Return whether an array is (N, H, W, C) or (N, C, H, W) with one or three channels.
+
+    Examples:
+        >>> has_image_shape(np.zeros((5, 3, 8, 8))), has_image_shape(np.zeros((5, 8, 8)))
+        (True, False)
+    """
+    return array.ndim == 4 and (array.shape[1] in _CHANNELS or array.shape[3] in _CHANNELS)
+
+
+def from_uint8(array: Array, name: str) -> Images:
+    """Return uint8 (N, H, W), or with channels first or last, as images."""
+    if array.ndim == 4 and not has_image_shape(array):
+        raise ValueError(f"{name} must be images of 1 or 3 channels, channels first or last, got shape {array.shape}.")
+    if array.ndim == 3:
+        array = array[:, None]
+    elif array.shape[3] in _CHANNELS:
+        array = array.transpose(0, 3, 1, 2)
+    return Images(torch.from_numpy(np.require(array, requirements=["C", "W"])))
+
+
+def from_fractions(array: Array, name: str) -> Images:
+    """Return floats in [0, 1] with the shape of images as images.
+
+    Examples:
+        >>> from_fractions(np.full((2, 1, 4, 4), 0.5), "x").pixels.unique()
+        tensor([128], dtype=torch.uint8)
+    """
+    bad = np.flatnonzero(~np.isfinite(array).all((1, 2, 3))).tolist()
+    if bad:
+        raise ValueError(f"{name} holds NaN or infinity in {format_list(bad, 'row')}: correct or remove those rows.")
+    low, high = float(array.min()), float(array.max())
+    if array.dtype.kind != "f" or low < -_TOLERANCE or high > 1 + _TOLERANCE:
+        raise ValueError(
+            f"{name} has the shape of images, {array.shape}, but holds {array.dtype} from {low:.4g} to {high:.4g}: "
+            "give uint8 or floats in [0, 1], or flatten it to (N, F) for vectors."
+        )
+    pixels = np.empty(array.shape, np.uint8)
+    for row, image in enumerate(array):  # one at a time: a float32 copy of all may not fit in memory
+        np.rint(image.astype(np.float32) * 255, out=pixels[row], casting="unsafe")
+    return from_uint8(pixels, name)
+
+
 def _to_array(values: Any, name: str) -> Array:
     if isinstance(values, Tensor):
         values = values.detach().cpu()
@@ -160,17 +204,18 @@ def _default_name(arrays: Mapping[str, Any], candidates: Sequence[str], keyword:
 
 
 def _format_shapes(arrays: Mapping[str, Any]) -> str:
-    return format_list([f"{name} {_format_shape(arrays, name)}" for name in arrays], "array")
-
-
-def _format_shape(arrays: Mapping[str, Any], name: str) -> str:
-    try:
-        array = arrays[name]
-    except ValueError:
-        return "of Python objects"
-    if not hasattr(array, "shape"):
-        return f"({type(array).__name__})"
-    return f"{' x '.join(map(str, array.shape)) or 'scalar'} {str(array.dtype).removeprefix('torch.')}"
+    shapes = []
+    for name in arrays:
+        try:
+            array = arrays[name]
+        except ValueError:
+            shapes.append(f"{name} of Python objects")
+            continue
+        shape = f"({type(array).__name__})"
+        if hasattr(array, "shape"):
+            shape = f"{' x '.join(map(str, array.shape)) or 'scalar'} {str(array.dtype).removeprefix('torch.')}"
+        shapes.append(f"{name} {shape}")
+    return format_list(shapes, "array")
 
 
 def _pickled_message(what: str) -> str:

@@ -4,7 +4,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,73 +12,63 @@ from torch import Tensor
 from permll.data.dataset import LabeledData
 from permll.data.decoding import DecodedImages, decode_images
 from permll.data.inputs import LazyImages
-from permll.data.labels import encode_class_numbers, encode_labels, is_missing, ordered_categories
+from permll.data.labels import (
+    EncodedLabels,
+    RowRefs,
+    encode_class_numbers,
+    encode_labels,
+    is_missing,
+    ordered_categories,
+    to_list,
+)
 from permll.data.readers.image_files import check_readable, load_small_images
 from permll.data.readers.options import Rare, ReadOptions
-from permll.data.readers.raw_data import RawData, RowRefs, default_ids, left_out_entry, pluralize
+from permll.data.readers.raw_data import RawData, default_ids, left_out_entry, pluralize
 from permll.utils.messages import format_list
 
 
-def assemble(raw: RawData, options: ReadOptions) -> LabeledData:
+def assemble(raw: RawData, options: ReadOptions, shrink_to: int | None = None) -> LabeledData:
     """Return the labeled rows with readable images; raise unless there are two classes or more, none too rare."""
     if options.labels is not None:
         raw = with_labels(raw, options.labels)
-    ids, values = _get_ids(raw, options), to_list(raw.values)
-    if not len(raw.inputs) == len(values) == len(ids):
-        raise ValueError(
-            f"every {raw.noun} needs one label and one id: got {pluralize(len(raw.inputs), raw.noun)}, "
-            f"{pluralize(len(values), 'label')} and {pluralize(len(ids), 'id')}."
-        )
-    _check_unique(ids, raw)
-    left_out, row_refs = list(raw.metadata.get("left_out", ())), raw.row_refs(ids)
-    rows, entries = labeled_rows(values, ids, row_refs, options.no_label, raw.noun)
-    left_out += entries
-    inputs, decoded = raw.inputs, None
+    if raw.values is None:
+        raise ValueError("there are no labels: choose them with label=, or give them with labels=.")
+    values, ids = to_list(raw.values), list(raw.ids) or list(default_ids(len(raw.inputs)))
+    if options.ids is not None:
+        ids = [str(name) for name in to_list(options.ids)]
+    _check_ids(ids, values, raw)
+    row_refs, inputs = raw.row_refs(ids), raw.inputs
+    rows, left_out = labeled_rows(values, ids, row_refs, options.no_label, raw.noun)
+    decoded: DecodedImages | None = None
     if isinstance(inputs, LazyImages):
         inputs = inputs if options.image_size is None else inputs.resize(options.image_size)
         if options.check or options.skip_unreadable:
-            decoded, entries = _decode(inputs.take(torch.tensor(rows)), [ids[i] for i in rows], options)
-            decoded_row = {ids[i]: row for row, i in enumerate(rows)}
-            rows = [i for i in rows if decoded_row[ids[i]] not in decoded.errors]
-            left_out += entries
+            decoded = decode_images(inputs.take(torch.tensor(rows)), options.image_size, shrink_to=shrink_to)
+            left_out += _leave_out_unreadable(decoded, [ids[i] for i in rows], options)
+            position = {i: number for number, i in enumerate(rows)}  # in ``decoded``
+            rows = [i for i in rows if position[i] not in decoded.errors]
     elif options.image_size is not None:
         raise ValueError("image_size= is only supported for images in files or datasets.")
-    if len(rows) < len(ids):
-        inputs, values, ids = inputs.take(torch.tensor(rows)), [values[i] for i in rows], [ids[i] for i in rows]
-        row_refs = row_refs.take(rows)
-    labels, classes = _encode(values, row_refs, options, raw)
-    selection = handle_rare_classes(labels, classes, ids, row_refs, options.rare, raw.noun)
-    if selection.rows is not None:
-        inputs, ids = inputs.take(selection.rows), [ids[i] for i in selection.rows.tolist()]
+    row_refs, row_ids = row_refs.take(rows), [ids[i] for i in rows]
+    labels, classes = _encode([values[i] for i in rows], row_refs, options, raw)
+    kept, labels, classes, entries = handle_rare_classes(labels, classes, row_ids, row_refs, options.rare, raw.noun)
+    rows = [row for row, is_kept in zip(rows, kept.tolist(), strict=True) if is_kept]
     if decoded is not None:
-        inputs = decoded.select([decoded_row[name] for name in ids])
-    elif isinstance(inputs, LazyImages):
-        inputs = load_small_images(inputs, ids, options.image_size)
-    _warn_of_similar_names(selection.classes)
-    metadata = {**raw.metadata, "left_out": left_out + selection.left_out}
-    return LabeledData(inputs, selection.labels, selection.classes, tuple(ids), metadata)
+        inputs = decoded.select([position[i] for i in rows])
+    elif len(rows) < len(ids):
+        inputs = inputs.take(torch.tensor(rows))
+    ids = [ids[i] for i in rows]
+    if isinstance(inputs, LazyImages) and decoded is None:
+        inputs = load_small_images(inputs, ids, options.image_size, shrink_to)
+    _warn_of_similar_names(classes)
+    metadata = {**raw.metadata, "left_out": [*raw.metadata.get("left_out", ()), *left_out, *entries]}
+    return LabeledData(inputs, labels, classes, tuple(ids), metadata)
 
 
 def with_labels(raw: RawData, values: Any) -> RawData:
     """Return ``raw`` with these labels; ordered categories also set the order of the classes."""
     ordered = ordered_categories(values)
     return replace(raw, values=values) if ordered is None else replace(raw, values=ordered[0], order=ordered[1])
-
-
-def to_list(values: Any) -> list[Any]:
-    """Return labels in any form as a list of Python values."""
-    if values is None:
-        raise ValueError("there are no labels: choose them with label=, or give them with labels=.")
-    if isinstance(values, Tensor):
-        values = values.detach().cpu()
-    if isinstance(values, str | bytes) or not hasattr(values, "__len__"):
-        raise ValueError(f"labels must be a list of one label per sample, got {values!r:.80}.")
-    if getattr(values, "ndim", 1) != 1:
-        raise ValueError(f"labels must be a list of one label per sample, got shape {tuple(values.shape)}.")
-    for method in ("tolist", "to_list"):  # the latter of polars
-        if hasattr(values, method):
-            return list(getattr(values, method)())
-    return [value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value for value in values]
 
 
 def labeled_rows(
@@ -107,58 +97,48 @@ def labeled_rows(
     return [i for i in range(len(values)) if i not in unlabeled], entries
 
 
-class ClassSelection(NamedTuple):
-    """Labels and classes without rare classes; ``rows`` is None if all rows stay."""
-
-    rows: Tensor | None
-    labels: Tensor
-    classes: tuple[str, ...]
-    left_out: list[dict[str, Any]]
-
-
 def handle_rare_classes(
     labels: Tensor, classes: tuple[str, ...], ids: Sequence[str], row_refs: RowRefs, rare: Rare, noun: str
-) -> ClassSelection:
-    """Raise for, drop or keep classes with fewer than two samples; raise for fewer than two classes."""
+) -> tuple[Tensor, Tensor, tuple[str, ...], list[dict[str, Any]]]:
+    """Raise for, drop or keep classes with fewer than two samples; raise for fewer than two classes.
+
+    Returns a mask (N,) of the samples that stay, their labels, the classes, and entries of ``left_out``.
+    """
     counts = torch.bincount(labels, minlength=len(classes))
-    rare_classes = (counts < 2).nonzero()[:, 0].tolist()
-    selection = ClassSelection(None, labels, classes, [])
-    if rare_classes and rare != "keep":
-        singles = {label: row for row, label in enumerate(labels.tolist()) if counts[label] == 1}
+    is_common, entries = counts >= (0 if rare == "keep" else 2), []
+    rare_classes = (~is_common).nonzero()[:, 0].tolist()
+    kept = is_common[labels]
+    if rare_classes:
+        singles = {int(labels[row]): row for row in (~kept).nonzero()[:, 0].tolist()}
         if rare == "refuse" and int((counts > 0).sum()) > 1:
-            names = [f"{classes[k]}: {row_refs.name(singles[k]) if k in singles else 'none'}" for k in rare_classes]
+            line = "line " if row_refs.noun == "line" else ""
+            where = {k: f"{line}{row_refs.names[row]}" for k, row in singles.items()}
+            names = [f"{classes[k]}: {where.get(k, 'none')}" for k in rare_classes]
             raise ValueError(
                 f"fewer than two samples in {format_list(names, 'class')}: add some, or pass rare='drop' to leave the "
                 "classes out or rare='keep'."
             )
-        rows = (counts[labels] >= 2).nonzero()[:, 0]
-        kept = (counts >= 2).nonzero()[:, 0]
-        number = torch.full((len(classes),), -1).scatter(0, kept, torch.arange(len(kept)))
-        entries = [left_out_entry("class", f"fewer than two {noun}s", [classes[k] for k in rare_classes])]
+        entries.append(left_out_entry("class", f"fewer than two {noun}s", [classes[k] for k in rare_classes]))
         if singles:
-            entries.append(left_out_entry(noun, "the only one of its class", [ids[i] for i in singles.values()]))
-        selection = ClassSelection(rows, number[labels[rows]], tuple(classes[k] for k in kept.tolist()), entries)
-    present = sorted({selection.classes[label] for label in selection.labels.tolist()})
+            entries.append(left_out_entry(noun, "the only one of its class", [ids[row] for row in singles.values()]))
+        labels = (is_common.cumsum(0) - 1)[labels[kept]]
+        classes = tuple(name for name, stays in zip(classes, is_common.tolist(), strict=True) if stays)
+    present = sorted({classes[label] for label in labels.tolist()})
     if len(present) < 2:
         why = f"all labels are {present[0]!r}" if present else "every class has one sample"
         raise ValueError(f"at least two classes are needed, but {why}.")
-    return selection
+    return kept, labels, classes, entries
 
 
-def _decode(
-    images: LazyImages, names: Sequence[str], options: ReadOptions
-) -> tuple[DecodedImages, list[dict[str, Any]]]:
-    """Decode each image once; return the result and entries of ``left_out`` for unreadable ones."""
-    decoded = decode_images(images, options.image_size)
-    errors = check_readable(decoded, names, skip=options.skip_unreadable)
-    entries = []
-    for reason in dict.fromkeys(errors.values()):
-        bad = [name for name in errors if errors[name] == reason]
-        entries.append(left_out_entry("image", f"cannot be read: {reason}" if reason else "cannot be read", bad))
-    return decoded, entries
+def _leave_out_unreadable(decoded: DecodedImages, names: Sequence[str], options: ReadOptions) -> list[dict[str, Any]]:
+    """Return entries of ``left_out`` for images that cannot be read; raise if they must not be skipped."""
+    names_by_reason: dict[str, list[str]] = defaultdict(list)
+    for name, reason in check_readable(decoded, names, skip=options.skip_unreadable).items():
+        names_by_reason[f"cannot be read: {reason}" if reason else "cannot be read"].append(name)
+    return [left_out_entry("image", why, bad) for why, bad in names_by_reason.items()]
 
 
-def _encode(values: list[Any], row_refs: RowRefs, options: ReadOptions, raw: RawData) -> tuple[Tensor, tuple[str, ...]]:
+def _encode(values: list[Any], row_refs: RowRefs, options: ReadOptions, raw: RawData) -> EncodedLabels:
     if raw.order is not None and options.classes is None:
         present = set(values)
         classes: Sequence[str] | None = [name for name in raw.order if name in present]
@@ -173,13 +153,13 @@ def _encode(values: list[Any], row_refs: RowRefs, options: ReadOptions, raw: Raw
     return encode_labels(values, classes, ids=row_refs.names, noun=row_refs.noun)
 
 
-def _get_ids(raw: RawData, options: ReadOptions) -> list[str]:
-    if options.ids is None:
-        return list(raw.ids) or list(default_ids(len(raw.inputs)))
-    return [str(name) for name in to_list(options.ids)]
-
-
-def _check_unique(ids: Sequence[str], raw: RawData) -> None:
+def _check_ids(ids: Sequence[str], values: Sequence[object], raw: RawData) -> None:
+    """Raise unless every sample has one label and a unique id."""
+    if not len(raw.inputs) == len(values) == len(ids):
+        raise ValueError(
+            f"every {raw.noun} needs one label and one id: got {pluralize(len(raw.inputs), raw.noun)}, "
+            f"{pluralize(len(values), 'label')} and {pluralize(len(ids), 'id')}."
+        )
     if len(set(ids)) == len(ids):
         return
     noun, numbers = ("line", raw.lines) if raw.lines is not None else (raw.noun, range(len(ids)))

@@ -11,36 +11,27 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import polars as pl
 
 from permll.data.readers.raw_data import pluralize
 from permll.utils.messages import format_list
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _SEPARATORS = (",", ";", "\t", "|")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
 class Cells(NamedTuple):
-    """Cells of a CSV file, as stripped text.
+    """Cells of a CSV file, as stripped text."""
 
-    Args:
-        frame: rows by column; empty cells are null.
-        separator: separator of the cells.
-        lines: line number of each row; the first line of the file is 1.
-    """
-
-    frame: "pl.DataFrame"
+    frame: pl.DataFrame  # empty cells are null
     separator: str
-    lines: list[int]
+    lines: list[int]  # line number of each row; the first line of the file is 1
 
 
 def read_csv(path: Path) -> Cells:
     """Return the cells of a file; blank lines are ignored."""
-    import polars as pl
-
     with path.open("rb") as file:
         start = file.readline()
     if not start.strip():
@@ -51,7 +42,10 @@ def read_csv(path: Path) -> Cells:
         separator = guess_separator(start.decode("utf-8-sig"))
         names, lines = _scan(path, separator)
     except UnicodeDecodeError:
-        raise ValueError(_encoding_message(path)) from None
+        with path.open("rb") as file:
+            invalid = (n for n, line in enumerate(file, 1) if line.decode(errors="ignore").encode() != line)
+            number = next(invalid, 1)
+        raise ValueError(f"{path} is not UTF-8 text (line {number}); save it again as UTF-8 CSV.") from None
     try:
         # No schema inference: types depend on the use of a column (a label or id "01" must stay text).
         frame = pl.read_csv(path, separator=separator, infer_schema_length=0, new_columns=names)
@@ -113,7 +107,10 @@ def _scan(path: Path, separator: str) -> tuple[list[str], list[int]]:
                     long.append(line)
                 line = reader.line_num + 1
         except csv.Error as error:
-            raise ValueError(_quote_message(path, line, str(error))) from None
+            problem = f"a quote in line {line} that is never closed"
+            if "expected after" in str(error):
+                problem = f"text after a closing quote in line {line}"
+            raise ValueError(f"{path} has {problem}: correct that line.") from None
     if short or long:
         problems = [
             f"{word} cells in {format_list(numbers, 'line')}"
@@ -142,28 +139,8 @@ def _unlimited_cells() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _quote_message(path: Path, line: int, error: str) -> str:
-    if "expected after" in error:
-        return f"{path} has text after a closing quote in line {line}: correct that line."
-    return f"{path} has a quote in line {line} that is never closed: correct that line."
-
-
 def _parse_reason(path: Path, error: str) -> str:
     """Return why polars failed: mostly a single quote inside an unquoted cell."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         odd = [number for number, line in enumerate(file, 1) if line.count('"') % 2]
     return f"single quotes in {format_list(odd, 'line')}, double or remove them" if odd else error.splitlines()[0]
-
-
-def _encoding_message(path: Path) -> str:
-    with path.open("rb") as file:
-        number = next((number for number, line in enumerate(file, 1) if not _is_utf8(line)), 1)
-    return f"{path} is not UTF-8 text (line {number}); save it again as UTF-8 CSV."
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

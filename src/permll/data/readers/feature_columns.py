@@ -1,21 +1,28 @@
-"""Feature columns of a table: numbers and categories, without uninformative columns."""
+"""Columns of a table: their types in a CSV file, where all cells are text, and features without uninformative columns.
+
+polars converts the cells. Its schema inference is not used: it would turn the label 01 into 1, and a column of numbers
+with one typo into text without an error.
+"""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from permll.data.readers.csv_types import find_missing_words, find_non_numeric
-from permll.data.readers.raw_data import RowRefs, left_out_entry
+from permll.data.labels import RowRefs
+from permll.data.readers.raw_data import APPLY_COLUMNS, left_out_entry
 from permll.utils.messages import format_list
 
-if TYPE_CHECKING:
-    import polars as pl
-
 Column = NDArray[Any]
-APPLY_COLUMNS = ("label_original", "label_source")  # added by permll apply; not features
 _MIN_ROW_NUMBERS = 20  # consecutive integers, to be taken for row numbers
+_INTEGER = r"^-?(0|[1-9][0-9]*)(\.0+)?$"
+_DECIMAL_COMMA = r"^([+-]?[0-9]+),([0-9]+)$"
+_MISSING_WORDS = ("na", "n/a", "#n/a", "null", "none", "?", "-", "missing")
+_MIN_FRACTION = 0.9  # of the non-empty cells, for a column of numbers
+_MIN_NUMBERS = 5
+_DATETIME_FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M")
 _UNITS_PER_DAY = {"ns": 86_400e9, "us": 86_400e6, "ms": 86_400e3}
 
 
@@ -27,11 +34,10 @@ class FeatureColumns(NamedTuple):
     texts: list[str]
 
 
-def drop_apply_columns(columns: Sequence["pl.Series"]) -> tuple[list["pl.Series"], list[dict[str, Any]]]:
+def drop_apply_columns(columns: Sequence[pl.Series]) -> tuple[list[pl.Series], list[dict[str, Any]]]:
     """Return the columns without those of ``permll apply``, and an entry of ``left_out``.
 
     Examples:
-        >>> import polars as pl
         >>> columns, left_out = drop_apply_columns([pl.Series("size", [1, 2]), pl.Series("label_source", ["a", "b"])])
         >>> [column.name for column in columns], left_out[0]["names"]
         (['size'], ['label_source'])
@@ -42,13 +48,11 @@ def drop_apply_columns(columns: Sequence["pl.Series"]) -> tuple[list["pl.Series"
 
 
 def to_features(
-    columns: Sequence["pl.Series"], row_refs: RowRefs, *, keep_all: bool, decimal_comma: bool = False
+    columns: Sequence[pl.Series], row_refs: RowRefs, *, keep_all: bool, decimal_comma: bool = False
 ) -> FeatureColumns:
     """Return features by name; ``keep_all`` also keeps columns that are constant or different in every row."""
-    _check_missing_words(columns, row_refs)
-    _check_numeric(columns, row_refs, decimal_comma=decimal_comma)
+    _check_cells(columns, row_refs, decimal_comma=decimal_comma)
     arrays = {column.name: to_array(column) for column in columns}
-    _check_finite(columns, row_refs)
     if keep_all:
         return FeatureColumns(arrays, [], [])
     reasons = {name: _why_uninformative(array) for name, array in arrays.items()}
@@ -61,16 +65,13 @@ def to_features(
     return FeatureColumns({name: array for name, array in arrays.items() if not reasons[name]}, left_out, texts)
 
 
-def to_array(column: "pl.Series") -> Column:
+def to_array(column: pl.Series) -> Column:
     """Return numbers as float64 (NaN if empty), dates as days since 1970, text as an object array ("" if empty).
 
     Examples:
-        >>> import polars as pl
         >>> to_array(pl.Series("a", [True, None])), to_array(pl.Series("b", ["x", None]))
         (array([ 1., nan]), array(['x', ''], dtype=object))
     """
-    import polars as pl
-
     dtype = column.dtype
     if dtype == pl.String or dtype == pl.Categorical or dtype == pl.Enum:
         words = np.empty(len(column), dtype=object)
@@ -91,41 +92,29 @@ def to_array(column: "pl.Series") -> Column:
     return numbers.fill_null(float("nan")).to_numpy().astype(np.float64)
 
 
-def _check_missing_words(columns: Sequence["pl.Series"], row_refs: RowRefs) -> None:
-    import polars as pl
+def _check_cells(columns: Sequence[pl.Series], row_refs: RowRefs, *, decimal_comma: bool) -> None:
+    """Raise for words like NA, for a few other cells in a column of numbers, and for NaN (an empty cell is null).
 
-    rows = {column.name: find_missing_words(column) for column in columns if column.dtype == pl.String}
-    cells = [f"{name!r} in {row_refs.format_list(found)}" for name, found in rows.items() if found]
-    if cells:
+    Columns declared as categories are accepted.
+    """
+    words, typos, not_finite = [], [], []
+    for column in columns:
+        if column.dtype == pl.String:
+            if rows := find_missing_words(column):
+                words.append(f"{column.name!r} in {row_refs.format_list(rows)}")
+            if rows := find_non_numeric(column, decimal_comma=decimal_comma):
+                cells = format_list([f"{row_refs.names[row]}: {column[row]!r}" for row in rows], row_refs.noun)
+                typos.append(f"column {column.name!r} holds numbers except in {cells}")
+        elif column.dtype.is_float() and (rows := (~column.is_finite()).fill_null(False).arg_true().to_list()):
+            not_finite.append(f"{column.name!r} in {row_refs.format_list(rows)}")
+    if words:
         raise ValueError(
-            f"words like NA stand for missing numbers in column {'; '.join(cells)}: leave those cells empty."
+            f"words like NA stand for missing numbers in column {'; '.join(words)}: leave those cells empty."
         )
-
-
-def _check_numeric(columns: Sequence["pl.Series"], row_refs: RowRefs, *, decimal_comma: bool) -> None:
-    """Raise for columns of numbers with a few other cells; columns declared as categories are accepted."""
-    import polars as pl
-
-    problems = []
-    for column in columns:
-        rows = find_non_numeric(column, decimal_comma=decimal_comma) if column.dtype == pl.String else []
-        if rows:
-            cells = [f"{row_refs.names[row]}: {column[row]!r}" for row in rows]
-            problems.append(f"column {column.name!r} holds numbers except in {format_list(cells, row_refs.noun)}")
-    if problems:
-        raise ValueError(f"{'; '.join(problems)}: correct or empty those cells, or choose columns with features=.")
-
-
-def _check_finite(columns: Sequence["pl.Series"], row_refs: RowRefs) -> None:
-    """Raise for NaN and infinity; an empty cell is null, not NaN."""
-    cells = []
-    for column in columns:
-        if column.dtype.is_float():
-            rows = (~column.is_finite()).fill_null(False).arg_true().to_list()
-            if rows:
-                cells.append(f"{column.name!r} in {row_refs.format_list(rows)}")
-    if cells:
-        raise ValueError(f"NaN or infinity in column {'; '.join(cells)}: correct or empty those cells.")
+    if typos:
+        raise ValueError(f"{'; '.join(typos)}: correct or empty those cells, or choose columns with features=.")
+    if not_finite:
+        raise ValueError(f"NaN or infinity in column {'; '.join(not_finite)}: correct or empty those cells.")
 
 
 def _why_uninformative(array: Column) -> str | None:
@@ -145,3 +134,84 @@ def _why_uninformative(array: Column) -> str | None:
 
 def _is_prose(words: Column) -> bool:
     return 2 * sum(" " in word for word in words.tolist()) > len(words)
+
+
+def infer_type(cells: pl.Series, *, decimal_comma: bool = False) -> pl.Series:
+    """Return numbers, booleans or dates if every non-empty cell is one, otherwise the text.
+
+    With ``decimal_comma``, 3,5 is a number, as in files of some countries with another separator than the comma.
+
+    Examples:
+        >>> infer_type(pl.Series("age", ["3", None, "4.5"])).to_list()
+        [3.0, None, 4.5]
+        >>> infer_type(pl.Series("color", ["red", "3"])).to_list()
+        ['red', '3']
+    """
+    num_empty = cells.null_count()
+    if num_empty == len(cells):
+        return cells
+    numbers = _to_numbers(cells, decimal_comma=decimal_comma)
+    if numbers.null_count() == num_empty:
+        return numbers
+    words = cells.str.to_lowercase()
+    if words.drop_nulls().is_in(["true", "false"]).all():
+        return words == "true"
+    dates = cells.str.to_date("%Y-%m-%d", strict=False)
+    if dates.null_count() == num_empty:
+        return dates
+    for form in _DATETIME_FORMATS:
+        times = cells.str.to_datetime(form, strict=False)
+        if times.null_count() == num_empty:
+            return times
+    return cells
+
+
+def find_non_numeric(cells: pl.Series, *, decimal_comma: bool = False) -> list[int]:
+    """Return the few rows that are not numbers in a column of numbers; [] for other columns.
+
+    Examples:
+        >>> find_non_numeric(pl.Series([*map(str, range(20)), "1.5x", None])), find_non_numeric(pl.Series(["red", "3"]))
+        ([20], [])
+    """
+    numbers = _to_numbers(cells, decimal_comma=decimal_comma)
+    num_cells = len(cells) - cells.null_count()
+    num_numbers = len(cells) - numbers.null_count()
+    if num_numbers == num_cells or num_numbers < _MIN_NUMBERS or num_numbers < _MIN_FRACTION * num_cells:
+        return []
+    return (numbers.is_null() & cells.is_not_null()).arg_true().to_list()
+
+
+def find_missing_words(cells: pl.Series) -> list[int]:
+    """Return the rows of a column of numbers that hold NA, ? or the like; [] for other columns.
+
+    Examples:
+        >>> find_missing_words(pl.Series(["3", "NA", "4"])), find_missing_words(pl.Series(["red", "NA", "4"]))
+        ([1], [])
+    """
+    is_word = cells.str.to_lowercase().is_in(list(_MISSING_WORDS)).fill_null(False)
+    others = cells.filter(~is_word).drop_nulls()
+    if not is_word.any() or len(others) == 0 or others.cast(pl.Float64, strict=False).null_count():
+        return []
+    return is_word.arg_true().to_list()
+
+
+def parse_labels(cells: pl.Series) -> list[object]:
+    """Return integers if every label is a plain one (01 stays text), otherwise floats or text.
+
+    Examples:
+        >>> parse_labels(pl.Series(["10", "9", None])), parse_labels(pl.Series(["01", "1"]))
+        ([10, 9, None], ['01', '1'])
+    """
+    labels = cells.drop_nulls()
+    if len(labels) and labels.str.contains(_INTEGER).all():
+        return cells.str.replace(r"\.0+$", "").cast(pl.Int64, strict=False).to_list()
+    is_float = labels.str.contains(r"^[+-]?[0-9]*\.[0-9]+([eE][+-]?[0-9]+)?$|^(?i:nan)$")
+    if len(labels) and labels.cast(pl.Float64, strict=False).null_count() == 0 and is_float.any():
+        return cells.cast(pl.Float64).to_list()
+    return cells.to_list()
+
+
+def _to_numbers(cells: pl.Series, *, decimal_comma: bool) -> pl.Series:
+    """Return each cell as a number, null if it is not one."""
+    texts = cells.str.replace(_DECIMAL_COMMA, "$1.$2") if decimal_comma else cells
+    return texts.cast(pl.Float64, strict=False)

@@ -4,18 +4,17 @@ from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
 import torch
 
 from permll.data.inputs import Inputs, LazyImages
 from permll.data.readers.arrays import to_inputs
-from permll.data.readers.infer_columns import infer_columns
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.raw_data import RawData, default_ids, merge_metadata
-from permll.data.readers.tables import read_frame, require_polars
+from permll.data.readers.tables import infer_columns, read_frame
 from permll.utils.messages import did_you_mean, format_list
 
 if TYPE_CHECKING:
-    import polars as pl
     from PIL.Image import Image
 
 _LABEL_NAMES = ("label", "labels", "class", "target", "y")
@@ -44,10 +43,12 @@ class RowOpener:
 
 def read_huggingface(dataset: Any, options: ReadOptions) -> RawData:
     """Read a ``datasets.Dataset``."""
-    _check_type(dataset)
-    options.reject_both("text", "image", "features")
-    options.reject_both("label", "labels")
-    options.reject_both("id", "ids")
+    kind = type(dataset).__name__
+    if kind.endswith("Dict"):
+        raise ValueError(f"the {kind} has {format_list(list(dataset), 'split')}: pass one of them, like data['train'].")
+    if kind.startswith("Iterable"):
+        raise ValueError("an IterableDataset has no positions: load it as a Dataset, without streaming=True.")
+    options.reject_both()
     dataset = dataset.with_format(None)
     kinds = {name: type(feature).__name__ for name, feature in dataset.features.items()}
     for name in (options.label, options.text, options.image, options.id, *(options.features or ())):
@@ -69,7 +70,6 @@ def read_huggingface(dataset: Any, options: ReadOptions) -> RawData:
     )
     images_or_vectors = _read_images_or_vectors(dataset, kinds, options)
     if images_or_vectors is None:
-        require_polars()
         raw = read_frame(_to_frame(dataset, kinds, options), options, metadata, where="the dataset")
         return replace(raw, names=names)
     values = list(dataset[label]) if label else None
@@ -99,10 +99,8 @@ def _feature_names(kinds: dict[str, str], options: ReadOptions) -> list[str]:
     return list(options.features or [name for name in kinds if name not in (options.label, options.id)])
 
 
-def _to_frame(dataset: Any, kinds: dict[str, str], options: ReadOptions) -> "pl.DataFrame":
+def _to_frame(dataset: Any, kinds: dict[str, str], options: ReadOptions) -> pl.DataFrame:
     """Return the columns that are used; class numbers, except the labels, become class names."""
-    import polars as pl
-
     inputs = [options.text] if options.text is not None else _feature_names(kinds, options)
     used = [name for name in kinds if name in (*inputs, options.label, options.id)]
     frame: pl.DataFrame = dataset.select_columns(used).to_polars()
@@ -128,14 +126,6 @@ def _image_column(kinds: dict[str, str], options: ReadOptions) -> str | None:
     if len(images) > 1:
         raise ValueError(f"the dataset has {format_list(images, 'image column')}: choose one with image=.")
     return images[0]
-
-
-def _check_type(dataset: Any) -> None:
-    kind = type(dataset).__name__
-    if kind.endswith("Dict"):
-        raise ValueError(f"the {kind} has {format_list(list(dataset), 'split')}: pass one of them, like data['train'].")
-    if kind.startswith("Iterable"):
-        raise ValueError("an IterableDataset has no positions: load it as a Dataset, without streaming=True.")
 
 
 def _format_columns(kinds: dict[str, str]) -> str:

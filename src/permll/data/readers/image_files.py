@@ -31,12 +31,16 @@ def check_readable(decoded: DecodedImages, names: Sequence[str], *, skip: bool) 
     return errors
 
 
-def load_small_images(images: LazyImages, names: Sequence[str], size: int | None = None) -> Images | LazyImages:
+def load_small_images(
+    images: LazyImages, names: Sequence[str], size: int | None = None, shrink_to: int | None = None
+) -> Images | LazyImages:
     """Return images in memory if all have one size of at most 64 x 64, or are resized to it; otherwise ``images``.
 
     Each file is decoded once; the error names all images that cannot be read. Images that are all gray get one channel.
     """
-    decoded = decode_images(images, size, stop_early=True)
+    if images.small is not None and images.small.pixels.shape[2] == size:
+        return images.small
+    decoded = decode_images(images, size, shrink_to=shrink_to, stop_early=True)
     if decoded.pixels is not None or len(decoded.errors) == len(images):
         check_readable(decoded, names, skip=False)
     return decoded.select(range(len(images)))

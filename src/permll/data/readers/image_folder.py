@@ -19,8 +19,12 @@ def read_image_folder(root: Path, options: ReadOptions) -> RawData:
     """Read the images in ``root``; the class is the first part of the relative path, which is the id."""
     options.reject("label", "text", "image", "features", "id", "labels", "ids", source="a folder of images")
     names, other_files = list_images(root)
+    if not names and {"dataset_info.json", "state.json"} <= set(other_files):
+        raise ValueError(f"{root} is a saved Hugging Face dataset: pass datasets.load_from_disk({str(root)!r}).")
     if not names:
-        _raise_empty(root, other_files)
+        files = format_list(other_files, "other file")
+        other = f", only {files}: give the path of the file if one is a table" if other_files else ""
+        raise ValueError(f"{root} contains no images ({', '.join(SUFFIXES)}){other}.")
     loose = [name for name in names if "/" not in name]
     if len(loose) == len(names):
         raise ValueError(
@@ -34,8 +38,7 @@ def read_image_folder(root: Path, options: ReadOptions) -> RawData:
         )
     left_out = [left_out_entry("image", "outside the class folders", loose)] if loose else []
     left_out += [left_out_entry("file", "not an image file", other_files)] if other_files else []
-    if loose:
-        names = [name for name in names if "/" in name]
+    names = [name for name in names if "/" in name]
     classes = [name.split("/")[0] for name in names]
     _check_folders(root, sorted(set(classes)))
     metadata = {
@@ -77,14 +80,6 @@ def list_images(root: Path) -> tuple[list[str], list[str]]:
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"  # macOS adds it to archives
-
-
-def _raise_empty(root: Path, other_files: list[str]) -> None:
-    if {"dataset_info.json", "state.json"} <= set(other_files):
-        raise ValueError(f"{root} is a saved Hugging Face dataset: pass datasets.load_from_disk({str(root)!r}).")
-    files = format_list(other_files, "other file")
-    other = f", only {files}: give the path of the file if one is a table" if other_files else ""
-    raise ValueError(f"{root} contains no images ({', '.join(SUFFIXES)}){other}.")
 
 
 def _check_folders(root: Path, classes: list[str]) -> None:

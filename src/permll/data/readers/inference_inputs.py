@@ -13,8 +13,7 @@ from torch.utils.data import Dataset
 from permll.data.decoding import DecodedImages, FileOpener, decode_images
 from permll.data.encoding import NumericColumn, TableEncoder
 from permll.data.inputs import Images, Inputs, LazyImages, Table
-from permll.data.labels import is_missing
-from permll.data.readers.assemble import to_list
+from permll.data.labels import is_missing, to_list
 from permll.data.readers.image_files import SUFFIXES, check_readable
 from permll.data.readers.image_folder import list_images
 from permll.data.readers.input_spec import INPUT_OPTIONS, InputSpec, describe_inputs, input_kind
@@ -165,12 +164,9 @@ def _read_image_files(path: Path, names: Mapping[str, Any]) -> RawData:
 
 
 def _read_table_file(path: Path, spec: InputSpec, names: dict[str, Any]) -> RawData:
-    from permll.data.readers.csv_reader import read_csv
-    from permll.data.readers.tables import read_frame, read_parquet, require_polars
+    from permll.data.readers.tables import open_table, read_frame
 
-    require_polars()
-    cells = None if path.suffix.lower() == ".parquet" else read_csv(path)
-    frame = read_parquet(path) if cells is None else cells.frame
+    frame, cells = open_table(path)
     if "id" not in names and spec.names.get("id") in frame.columns:
         names["id"] = spec.names["id"]
     if isinstance(spec.encoder, TableEncoder):
@@ -184,7 +180,7 @@ def _cast_like_training(
     """Return the columns with their types in training, which a few rows alone would not determine."""
     import polars as pl
 
-    from permll.data.readers.csv_types import infer_type
+    from permll.data.readers.feature_columns import infer_type
 
     missing = [column.name for column in encoder.columns if column.name not in frame.columns]
     if missing:

@@ -16,24 +16,14 @@ _PHRASES = {"texts": "texts", "table": "rows of a table"}
 
 @dataclass(frozen=True, eq=False)
 class InputSpec:
-    """Inputs that a network was trained on, which new samples must match.
+    """Inputs that a network was trained on, which new samples must match."""
 
-    Args:
-        kind: "images", "vectors", "texts", "table", or "items" of a PyTorch dataset.
-        shape: shape of one sample before any transform, (C, H, W) or (F,); with an encoder, of the encoded sample.
-        dtype: type of its numbers.
-        size: side to which images in files were resized; None for their original size.
-        fit: how they were resized, see ``LazyImages``.
-        names: names of columns or arrays: "text", "image" or "features", and "id".
-        encoder: encoder of texts, tables or images, or None.
-    """
-
-    kind: str
-    shape: tuple[int, ...]
+    kind: str  # "images", "vectors", "texts", "table", or "items" of a PyTorch dataset
+    shape: tuple[int, ...]  # of one sample before any transform, (C, H, W) or (F,); with an encoder, when encoded
     dtype: str
-    size: int | None = None
+    size: int | None = None  # side to which images in files were resized; None for their original size
     fit: Fit = "stretch"
-    names: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, Any] = field(default_factory=dict)  # of columns: "text", "image" or "features", and "id"
     encoder: Encoder | None = None
 
     @classmethod

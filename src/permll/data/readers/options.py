@@ -9,10 +9,11 @@ import numpy as np
 from permll.utils.messages import did_you_mean
 
 Rare = Literal["refuse", "drop", "keep"]
+_EXCLUSIVE = (("text", "image", "features"), ("label", "labels"), ("id", "ids"))
 
 
 class ReadKeywords(TypedDict, total=False):
-    """Keywords of ``permll.data.readers.read`` that other functions pass through."""
+    """Keywords of ``permll.data.readers.read``, which other functions pass through."""
 
     label: str | None
     text: str | None
@@ -62,52 +63,45 @@ class ReadOptions:
     skip_unreadable: bool = False
     image_size: int | None = None
 
+    def reject_both(self) -> None:
+        """Raise if two options were given that exclude each other."""
+        for names in _EXCLUSIVE:
+            given = [name for name in names if getattr(self, name) is not None]
+            if len(given) > 1:
+                raise ValueError(f"{given[0]}= and {given[1]}= exclude each other: give one of them.")
+
     def reject(self, *names: str, source: str) -> None:
         """Raise if one of the options was given: it has no meaning for ``source``."""
         for name in names:
             if getattr(self, name) is not None:
                 raise ValueError(f"{name}= is not supported for {source}.")
 
-    def reject_both(self, *names: str) -> None:
-        """Raise if two of the options were given: they exclude each other."""
-        given = [name for name in names if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise ValueError(f"{given[0]}= and {given[1]}= exclude each other: give one of them.")
 
-
-def parse_options(
-    *,
-    features: object,
-    rare: Rare,
-    check: object,
-    skip_unreadable: object,
-    image_size: object,
-    **others: Any,
-) -> ReadOptions:
+def parse_options(**keywords: Any) -> ReadOptions:
     """Return validated options.
 
     Examples:
-        >>> parse_options(features="x", rare="keep", check=True, skip_unreadable=False, image_size=None).features
+        >>> parse_options(features="x", rare="keep").features
         ('x',)
     """
-    for keyword in ("label", "text", "image", "id"):
-        value = others.get(keyword)
-        if value is not None and not isinstance(value, str):
-            raise ValueError(f"{keyword} must be a name (str), got {value!r:.80}.")
-    for keyword in ("labels", "ids", "classes"):
-        _check_list(keyword, others.get(keyword))
-    if others.get("classes") is not None and not isinstance(others["classes"], str):
-        others["classes"] = [str(name) for name in others["classes"]]
-    if rare not in get_args(Rare):
-        raise ValueError(f"rare must be one of {', '.join(get_args(Rare))}; got {rare!r:.80}.")
-    return ReadOptions(
-        features=_parse_features(features),
-        rare=rare,
-        check=_parse_bool("check", check),
-        skip_unreadable=_parse_bool("skip_unreadable", skip_unreadable),
-        image_size=_parse_size(image_size),
-        **others,
-    )
+    options = {**vars(ReadOptions()), **keywords}
+    for name in ("label", "text", "image", "id"):
+        if not isinstance(options[name], str | None):
+            raise ValueError(f"{name} must be a name (str), got {options[name]!r:.80}.")
+    for name in ("labels", "ids", "classes"):
+        _check_list(name, options[name])
+    for name in ("check", "skip_unreadable"):
+        if not isinstance(options[name], bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {options[name]!r:.80}.")
+    if options["rare"] not in get_args(Rare):
+        raise ValueError(f"rare must be one of {', '.join(get_args(Rare))}; got {options['rare']!r:.80}.")
+    size, classes = options["image_size"], options["classes"]
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1):
+        raise ValueError(f"image_size must be a number of pixels, the side of a square; got {size!r:.80}.")
+    options["image_size"] = None if size is None else int(size)
+    options["classes"] = classes if isinstance(classes, str | None) else [str(name) for name in classes]
+    options["features"] = _parse_features(options["features"])
+    return ReadOptions(**options)
 
 
 def _parse_features(features: object) -> tuple[str, ...] | None:
@@ -127,17 +121,3 @@ def _check_list(keyword: str, values: object) -> None:
     is_list = isinstance(values, Sequence) or (hasattr(values, "__len__") and hasattr(values, "__getitem__"))
     if not is_list or isinstance(values, Mapping | Set | str | bytes):
         raise ValueError(f"{keyword} must be a list ({content}), got {values!r:.80}.")
-
-
-def _parse_bool(keyword: str, value: object) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{keyword} must be True or False, got {value!r:.80}.")
-    return bool(value)
-
-
-def _parse_size(size: object) -> int | None:
-    if size is None:
-        return None
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-        raise ValueError(f"image_size must be a number of pixels, the side of a square; got {size!r:.80}.")
-    return int(size)

@@ -3,22 +3,18 @@
 Not ``polars.from_pandas``, which needs pyarrow.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from permll.data.labels import is_missing, ordered_categories
 from permll.data.readers.raw_data import default_ids
 from permll.utils.messages import format_list
 
-if TYPE_CHECKING:
-    import polars as pl
 
-
-def from_pandas(frame: Any) -> tuple["pl.DataFrame", list[str]]:
+def from_pandas(frame: Any) -> tuple[pl.DataFrame, list[str]]:
     """Return the frame and its ids: the index if it is unique, otherwise row numbers."""
-    import polars as pl
-
     names = [str(name) for name in frame.columns]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -29,9 +25,7 @@ def from_pandas(frame: Any) -> tuple["pl.DataFrame", list[str]]:
     return pl.DataFrame(columns), ids
 
 
-def _to_series(name: str, series: Any) -> "pl.Series":
-    import polars as pl
-
+def _to_series(name: str, series: Any) -> pl.Series:
     ordered = ordered_categories(series)
     if ordered is not None:
         return pl.Series(name, ordered[0], dtype=pl.Enum(list(ordered[1])))

@@ -5,61 +5,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from permll.data.inputs import Inputs
-from permll.utils.messages import format_list
+from permll.data.labels import RowRefs
 
+APPLY_COLUMNS = ("label_original", "label_source")  # added by permll apply; not features
 _MAX_NAMES = 1000  # in an entry of ``left_out``; its count is complete
-
-
-@dataclass(frozen=True)
-class RowRefs:
-    """Names of the rows in error messages: ids, or line numbers of a file.
-
-    Examples:
-        >>> RowRefs([2, 3, 5], "line").format_list([0, 2])
-        '2 lines (2, 5)'
-        >>> RowRefs(["a", "b"]).name(1), RowRefs([2, 3], "line").name(1)
-        ('b', 'line 3')
-    """
-
-    names: Sequence[object]
-    noun: str = "row"
-
-    def format_list(self, rows: Sequence[int]) -> str:
-        """Return the count and the first names of ``rows``."""
-        return format_list([self.names[row] for row in rows], self.noun)
-
-    def name(self, row: int) -> str:
-        """Return the name of one row."""
-        return f"line {self.names[row]}" if self.noun == "line" else str(self.names[row])
-
-    def take(self, rows: Sequence[int]) -> "RowRefs":
-        """Return the names at ``rows``."""
-        return RowRefs([self.names[row] for row in rows], self.noun)
 
 
 @dataclass(frozen=True, eq=False)
 class RawData:
-    """Samples as a reader returns them, before labels are encoded and rows are left out.
-
-    Args:
-        inputs: N samples.
-        values: N labels as in the source, or None.
-        ids: N names.
-        metadata: how the source was read, as JSON values.
-        names: class names, if ``values`` are indices of them.
-        noun: noun for one sample.
-        lines: line numbers of the samples, which error messages then use instead of ids.
-        order: class names in the order of the source; some may have no sample.
-    """
+    """N samples as a reader returns them, before labels are encoded and rows are left out."""
 
     inputs: Inputs
-    values: Any
+    values: Any  # N labels as in the source, or None
     ids: Sequence[str]
-    metadata: dict[str, Any] = field(default_factory=dict)
-    names: Sequence[str] | None = None
-    noun: str = "row"
-    lines: Sequence[int] | None = None
-    order: Sequence[str] | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)  # how the source was read, as JSON values
+    names: Sequence[str] | None = None  # class names, if ``values`` are indices of them
+    noun: str = "row"  # for one sample
+    lines: Sequence[int] | None = None  # line numbers, which error messages then use instead of ids
+    order: Sequence[str] | None = None  # class names in the order of the source; some may have no sample
 
     def row_refs(self, ids: Sequence[str]) -> RowRefs:
         """Return the names of the samples in error messages."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,7 +14,7 @@ from permll.data.readers.arrays import open_arrays, read_array, read_arrays
 from permll.data.readers.assemble import assemble
 from permll.data.readers.image_files import SUFFIXES
 from permll.data.readers.image_folder import read_image_folder
-from permll.data.readers.options import Rare, ReadOptions, parse_options
+from permll.data.readers.options import ReadKeywords, ReadOptions, check_keywords, parse_options
 from permll.data.readers.raw_data import RawData
 from permll.utils.messages import did_you_mean
 
@@ -36,19 +36,9 @@ _HINTS = {
 def read(
     source: object,
     *,
-    label: str | None = None,
-    text: str | None = None,
-    image: str | None = None,
-    features: Sequence[str] | str | None = None,
-    id: str | None = None,
-    classes: Sequence[str] | None = None,
     labels: ArrayLike | Sequence[object] | None = None,
-    ids: Sequence[str] | None = None,
-    no_label: object = None,
-    rare: Rare = "refuse",
-    check: bool = True,
-    skip_unreadable: bool = False,
-    image_size: int | None = None,
+    shrink_to: int | None = None,
+    **options: Unpack[ReadKeywords],
 ) -> LabeledData:
     """Read user data; ``metadata`` of the result says how it was read and what was left out.
 
@@ -58,6 +48,10 @@ def read(
 
     Args:
         source: data to read.
+        labels: labels, if ``source`` has none; a list, an array or a .npy file.
+        shrink_to: side of the downscaled images that a training will need, if images in files are large: they are then
+            downscaled when they are checked, so that each file is decoded once.
+        options: any of the following.
         label: column, array or key of the labels. Default: the only one with a usual name.
         text: column or array of texts.
         image: column of images; in a table, paths relative to the table's folder.
@@ -66,7 +60,6 @@ def read(
         id: column or array of ids. Default: a column named id with unique values, else image paths, a frame's index or
             row numbers.
         classes: class names in order, or the name of their array in a file.
-        labels: labels, if ``source`` has none; a list, an array or a .npy file.
         ids: ids, if ``source`` has none.
         no_label: value or values that mark a missing label; those rows are left out. ``""`` is an empty cell.
         rare: how to treat classes with fewer than two samples.
@@ -85,22 +78,9 @@ def read(
     """
     if isinstance(labels, str | Path):
         labels = read_label_file(labels)
-    options = parse_options(
-        label=label,
-        text=text,
-        image=image,
-        features=features,
-        id=id,
-        classes=classes,
-        labels=labels,
-        ids=ids,
-        no_label=no_label,
-        rare=rare,
-        check=check,
-        skip_unreadable=skip_unreadable,
-        image_size=image_size,
-    )
-    return assemble(read_raw(source, options), options)
+    check_keywords(options, "read")
+    parsed = parse_options(labels=labels, **options)
+    return assemble(read_raw(source, parsed), parsed, shrink_to)
 
 
 def read_raw(source: object, options: ReadOptions) -> RawData:
@@ -161,9 +141,8 @@ def _read_path(path: Path, options: ReadOptions) -> RawData:
 
 
 def _read_frame(source: Any, options: ReadOptions, metadata: dict[str, Any]) -> RawData:
-    from permll.data.readers.tables import read_frame, require_polars
+    from permll.data.readers.tables import read_frame
 
-    require_polars()
     if _is_from(source, "pandas", "DataFrame"):
         from permll.data.readers.pandas_frames import from_pandas
 

@@ -1,48 +1,42 @@
 """Reader of tables: CSV, TSV and Parquet files, and polars or pandas frames."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from permll.data.inputs import Inputs, LazyImages, Table, Texts, Vectors
+try:
+    import polars as pl
+except ImportError:
+    raise ImportError("tables need polars: pip install 'permll[table]'") from None
+
+from permll.data.inputs import Inputs, Table, Texts, Vectors
+from permll.data.labels import RowRefs, is_missing
 from permll.data.readers.arrays import to_finite_float32
 from permll.data.readers.assemble import with_labels
 from permll.data.readers.csv_reader import Cells, header_hint, read_csv
-from permll.data.readers.csv_types import infer_type, parse_labels
-from permll.data.readers.feature_columns import drop_apply_columns, to_features
+from permll.data.readers.feature_columns import drop_apply_columns, infer_type, parse_labels, to_features
 from permll.data.readers.image_files import image_files
-from permll.data.readers.infer_columns import infer_columns
 from permll.data.readers.options import ReadOptions
-from permll.data.readers.raw_data import RawData, RowRefs, default_ids
+from permll.data.readers.raw_data import RawData, default_ids, left_out_entry, merge_metadata
 from permll.utils.messages import did_you_mean, format_list
-
-if TYPE_CHECKING:
-    import polars as pl
 
 LABEL_NAMES = ("label", "labels", "class", "target")  # and y, but Y may be a coordinate
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A frame with what its error messages need.
+    """A frame with what its error messages need."""
 
-    Args:
-        frame: rows by column.
-        where: name of the table.
-        row_refs: names of its rows.
-        cells: the CSV file, if the columns are still text.
-    """
-
-    frame: "pl.DataFrame"
-    where: str
+    frame: pl.DataFrame
+    where: str  # name of the table
     row_refs: RowRefs
-    cells: Cells | None
+    cells: Cells | None  # the CSV file, if the columns are still text
 
-    def column(self, name: str) -> "pl.Series":
+    def column(self, name: str) -> pl.Series:
         """Return a column by name; the error lists the columns."""
         if name not in self.frame.columns:
             hint = did_you_mean(name, self.frame.columns) or "."
@@ -54,8 +48,6 @@ class Sheet:
 
     def is_text(self, name: str) -> bool:
         """Return whether a column holds text, not numbers written as text."""
-        import polars as pl
-
         column = infer_type(self.column(name), decimal_comma=self.decimal_comma) if self.cells else self.column(name)
         return column.dtype == pl.String and column.null_count() < len(column)
 
@@ -72,17 +64,22 @@ class Sheet:
 
 def read_table_file(path: Path, options: ReadOptions, metadata: dict[str, Any]) -> RawData:
     """Read a CSV, TSV or Parquet file."""
-    require_polars()
-    root = path.absolute().parent
+    frame, cells = open_table(path)
+    if cells is not None:
+        metadata = {**metadata, "separator": cells.separator}
+    return read_frame(frame, options, metadata, where=str(path), root=path.absolute().parent, cells=cells)
+
+
+def open_table(path: Path) -> tuple[pl.DataFrame, Cells | None]:
+    """Return the rows of a file, and for CSV and TSV its cells: the columns are then still text."""
     if path.suffix.lower() == ".parquet":
-        return read_frame(read_parquet(path), options, metadata, where=str(path), root=root)
+        return read_parquet(path), None
     cells = read_csv(path)
-    metadata = {**metadata, "separator": cells.separator}
-    return read_frame(cells.frame, options, metadata, where=str(path), root=root, cells=cells)
+    return cells.frame, cells
 
 
 def read_frame(
-    frame: "pl.DataFrame",
+    frame: pl.DataFrame,
     options: ReadOptions,
     metadata: dict[str, Any],
     *,
@@ -102,9 +99,7 @@ def read_frame(
         ids: default ids; default row numbers.
         cells: the CSV file, if the columns are still text.
     """
-    options.reject_both("text", "image", "features")
-    options.reject_both("label", "labels")
-    options.reject_both("id", "ids")
+    options.reject_both()
     if len(frame) == 0:
         raise ValueError(f"{where} has no rows.")
     names = default_ids(len(frame)) if ids is None else ids
@@ -116,7 +111,9 @@ def read_frame(
         options, metadata, label, frame.columns, values=sheet.column, is_text=sheet.is_text
     )
     if options.id is not None:
-        names = _read_ids(sheet.column(options.id), sheet.row_refs)
+        column = sheet.column(options.id)
+        _check_filled(column, column.is_null(), "id", sheet.row_refs, "every row needs an id")
+        names = [str(name) for name in column.to_list()]
         sheet = sheet if cells else replace(sheet, row_refs=RowRefs(names))
     inputs, input_metadata, paths = _read_inputs(sheet, options, label, root or Path.cwd())
     if paths is not None and options.id is None and options.ids is None:
@@ -127,12 +124,39 @@ def read_frame(
     return with_labels(raw, parse_labels(labels) if cells else labels)
 
 
-def require_polars() -> None:
-    """Raise with an installation hint if polars is missing."""
-    try:
-        import polars  # noqa: F401
-    except ImportError:
-        raise ImportError("tables need polars: pip install 'permll[table]'") from None
+def infer_columns(
+    options: ReadOptions,
+    metadata: dict[str, Any],
+    label: str | None,
+    columns: Sequence[str],
+    *,
+    values: Callable[[str], Iterable[object]],
+    is_text: Callable[[str], bool],
+) -> tuple[ReadOptions, dict[str, Any]]:
+    """Return the options with an id and a text column, if the column names suggest them, and updated metadata.
+
+    Args:
+        options: options as given.
+        metadata: metadata so far.
+        label: label column, or None.
+        columns: names of all columns.
+        values: returns the values of a column.
+        is_text: returns whether a column holds text.
+    """
+    used = {label, options.text, options.image, *(options.features or ())}
+    if options.id is None and options.ids is None:
+        matches = [name for name in columns if name.lower() == "id" and name not in used]
+        ids = list(values(matches[0])) if len(matches) == 1 else []
+        if ids and not any(map(is_missing, ids)) and len(set(map(str, ids))) == len(ids):
+            options = replace(options, id=matches[0])
+            metadata = merge_metadata(metadata, {"assumed": [f"column {matches[0]!r} holds the ids"]})
+    has_inputs = options.text is not None or options.image is not None or options.features is not None
+    if not has_inputs and "text" in columns and "text" not in (label, options.id) and is_text("text"):
+        others = [name for name in columns if name not in ("text", label, options.id)]
+        options = replace(options, text="text")
+        metadata = merge_metadata(metadata, {"assumed": ["column 'text' is the text"]})
+        metadata["left_out"] = [left_out_entry("column", "besides the text", others)] if others else []
+    return options, metadata
 
 
 def _read_inputs(
@@ -140,7 +164,11 @@ def _read_inputs(
 ) -> tuple[Inputs, dict[str, Any], list[str] | None]:
     """Return the inputs, their metadata, and the paths of images."""
     if options.image is not None:
-        images, paths = _read_images(sheet.column(options.image), root, sheet.row_refs)
+        column = sheet.column(options.image)
+        paths = [str(path or "").replace("\\", "/") for path in column.to_list()]
+        is_empty = pl.Series([not path for path in paths])
+        _check_filled(column, is_empty, "image", sheet.row_refs, "fill in or remove those rows")
+        images = image_files(root, paths, f" of column {options.image!r}")
         return images, {"kind": "images", "image": options.image}, paths
     if options.text is not None:
         texts = _read_texts(sheet.column(options.text), sheet.row_refs)
@@ -155,7 +183,7 @@ def _read_inputs(
 
 
 def _read_features(
-    sheet: Sheet, columns: list["pl.Series"], left_out: list[dict[str, Any]], *, keep_all: bool
+    sheet: Sheet, columns: list[pl.Series], left_out: list[dict[str, Any]], *, keep_all: bool
 ) -> tuple[Inputs, dict[str, Any]]:
     if sheet.cells:
         columns = [infer_type(column, decimal_comma=sheet.decimal_comma) for column in columns]
@@ -188,40 +216,21 @@ def _label_column(sheet: Sheet, options: ReadOptions) -> str | None:
     return matches[0]
 
 
-def _read_ids(column: "pl.Series", row_refs: RowRefs) -> list[str]:
-    empty = column.is_null().arg_true().to_list()
-    if empty:
-        raise ValueError(
-            f"the id column {column.name!r} is empty in {row_refs.format_list(empty)}: every row needs an id."
-        )
-    return [str(name) for name in column.to_list()]
+def _check_filled(column: pl.Series, is_empty: pl.Series, what: str, row_refs: RowRefs, hint: str) -> None:
+    if is_empty.any():
+        rows = row_refs.format_list(is_empty.arg_true().to_list())
+        raise ValueError(f"the {what} column {column.name!r} is empty in {rows}: {hint}.")
 
 
-def _read_texts(column: "pl.Series", row_refs: RowRefs) -> Texts:
-    import polars as pl
-
+def _read_texts(column: pl.Series, row_refs: RowRefs) -> Texts:
     if column.dtype.is_nested() or column.dtype in (pl.Object, pl.Binary):
         raise ValueError(f"column {column.name!r} holds {column.dtype}, not text: choose another with text=.")
     texts = column.cast(pl.String).fill_null("")
-    empty = (texts.str.strip_chars() == "").arg_true().to_list()
-    if empty:
-        raise ValueError(
-            f"the text column {column.name!r} is empty in {row_refs.format_list(empty)}: fill in or remove those rows."
-        )
+    _check_filled(column, texts.str.strip_chars() == "", "text", row_refs, "fill in or remove those rows")
     return Texts(tuple(texts.to_list()))
 
 
-def _read_images(column: "pl.Series", root: Path, row_refs: RowRefs) -> tuple[LazyImages, list[str]]:
-    paths = [str(path or "").replace("\\", "/") for path in column.to_list()]
-    empty = [row for row, path in enumerate(paths) if not path]
-    if empty:
-        raise ValueError(
-            f"the image column {column.name!r} is empty in {row_refs.format_list(empty)}: fill in or remove those rows."
-        )
-    return image_files(root, paths, f" of column {column.name!r}"), paths
-
-
-def _read_vectors(column: "pl.Series", row_refs: RowRefs) -> Vectors:
+def _read_vectors(column: pl.Series, row_refs: RowRefs) -> Vectors:
     """Return a column of lists of numbers of one length (embeddings) as vectors."""
     rows: list[Any] = column.to_list()
     try:
@@ -237,10 +246,8 @@ def _read_vectors(column: "pl.Series", row_refs: RowRefs) -> Vectors:
     return Vectors(torch.from_numpy(vectors))
 
 
-def read_parquet(path: Path) -> "pl.DataFrame":
+def read_parquet(path: Path) -> pl.DataFrame:
     """Read a Parquet file; a damaged one raises ``ValueError``."""
-    import polars as pl
-
     try:
         return pl.read_parquet(path)
     except Exception as error:  # damage can raise many errors

@@ -1,7 +1,6 @@
 """Reader of map-style PyTorch datasets."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,11 +9,10 @@ from torch import Tensor
 from torch.utils.data import IterableDataset, Subset, TensorDataset
 
 from permll.data.inputs import Inputs, Items, LazyImages, Texts
-from permll.data.readers.arrays import to_inputs
-from permll.data.readers.assemble import to_list
+from permll.data.labels import to_list
+from permll.data.readers.arrays import has_image_shape, to_inputs
 from permll.data.readers.image_files import ItemOpener, is_image
 from permll.data.readers.options import ReadOptions
-from permll.data.readers.pixels import has_image_shape
 from permll.data.readers.raw_data import RawData, left_out_entry
 from permll.utils.messages import format_list
 from permll.utils.progress_bar import progress
@@ -24,34 +22,26 @@ _LABEL_KEYS = ("label", "labels", "target", "y")
 _INPUT_KEYS = ("image", "pixel_values", "input", "features", "text", "x")
 
 
-@dataclass(frozen=True)
-class ItemKeys:
-    """Index or key of the input and of the label in an item."""
-
-    input: Key
-    label: Key
-
-
 def read_torch_dataset(dataset: Any, options: ReadOptions) -> RawData:
     """Read a dataset; of a ``Subset``, the positions in the underlying dataset are the ids."""
     if isinstance(dataset, IterableDataset):
         raise ValueError("an IterableDataset has no positions: use a dataset with a length and items.")
     options.reject("id", source="a PyTorch dataset: use ids=")
-    options.reject_both("label", "labels")
+    options.reject_both()
     base, rows = unwrap_subsets(dataset)
     if not rows:
         raise ValueError(f"the {type(dataset).__name__} is empty.")
     first = base[rows[0]]
-    keys = find_keys(first, options)
+    input_key, label_key = find_keys(first, options)
     values: list[Any] | None = None
     left_out: list[dict[str, Any]] = []
     origin = "given with labels="
     if options.labels is None:
-        values, origin = _label_attribute(base, rows, first, keys), "the dataset's list of labels"
+        values, origin = _label_attribute(base, rows, first, label_key), "the dataset's list of labels"
         if values is None:
-            rows, values, left_out = _read_labels(base, rows, keys.label, options)
+            rows, values, left_out = _read_labels(base, rows, label_key, options)
             origin = "the items"
-    inputs, input_metadata = _read_inputs(base, rows, keys.input, first)
+    inputs, input_metadata = _read_inputs(base, rows, input_key, first)
     names = getattr(base, "classes", None)
     names = [str(name) for name in names] if isinstance(names, list | tuple) and names else None
     source = f"{type(dataset).__module__}.{type(dataset).__name__}"
@@ -73,14 +63,14 @@ def unwrap_subsets(dataset: Any) -> tuple[Any, list[int]]:
     return dataset, list(rows)
 
 
-def find_keys(item: Any, options: ReadOptions) -> ItemKeys:
+def find_keys(item: Any, options: ReadOptions) -> tuple[Key, Key]:
     """Return the keys of input and label in an item: 0 and 1 of a tuple, or keys of a dict.
 
     Examples:
         >>> find_keys(("an input", 3), ReadOptions())
-        ItemKeys(input=0, label=1)
+        (0, 1)
         >>> find_keys({"image": "an input", "target": 3}, ReadOptions())
-        ItemKeys(input='image', label='target')
+        ('image', 'target')
     """
     chosen = [*(options.features or ()), *(name for name in (options.image, options.text) if name is not None)]
     if isinstance(item, Mapping):
@@ -92,15 +82,15 @@ def find_keys(item: Any, options: ReadOptions) -> ItemKeys:
                 f"the items are dicts with {format_list(list(item), 'key')}: choose the input with features=, image= "
                 "or text=, and the label with label=."
             )
-        return ItemKeys(input_, label)
+        return input_, label
     if chosen or options.label is not None:
         raise ValueError("label=, features=, image= and text= are only supported for datasets of dicts.")
     if isinstance(item, tuple | list) and len(item) >= 2:
-        return ItemKeys(0, 1)
-    return ItemKeys(0 if isinstance(item, tuple | list) and len(item) == 1 else None, None)
+        return 0, 1
+    return (0 if isinstance(item, tuple | list) and len(item) == 1 else None), None
 
 
-def _label_attribute(base: Any, rows: Sequence[int], first: Any, keys: ItemKeys) -> list[Any] | None:
+def _label_attribute(base: Any, rows: Sequence[int], first: Any, key: Key) -> list[Any] | None:
     """Return the labels in the dataset's ``targets`` or ``labels``, if they agree with its items."""
     if getattr(base, "target_transform", None) is not None:
         return None
@@ -111,7 +101,7 @@ def _label_attribute(base: Any, rows: Sequence[int], first: Any, keys: ItemKeys)
         return None
     values = to_list(targets)
     selected = [values[row] for row in rows]
-    return selected if keys.label is None or _to_scalar(first[keys.label], rows[0]) == selected[0] else None
+    return selected if key is None or _to_scalar(first[key], rows[0]) == selected[0] else None
 
 
 def _read_labels(

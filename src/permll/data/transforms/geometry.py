@@ -72,13 +72,13 @@ def affine(x: Tensor, matrix: Tensor, fill: int) -> Tensor:
 def shear_matrix(x_shear: Tensor, y_shear: Tensor) -> Tensor:
     """Return matrices (B, 2, 3) that shear about the upper left corner: x + x_shear * y, y + y_shear * x."""
     one, zero = torch.ones_like(x_shear), torch.zeros_like(x_shear)
-    return torch.stack([torch.stack([one, x_shear, zero], -1), torch.stack([y_shear, one, zero], -1)], 1)
+    return torch.stack([one, x_shear, zero, y_shear, one, zero], -1).unflatten(-1, (2, 3))
 
 
 def translation_matrix(x_shift: Tensor, y_shift: Tensor) -> Tensor:
     """Return matrices (B, 2, 3) that shift an image left by ``x_shift`` and up by ``y_shift`` pixels."""
     one, zero = torch.ones_like(x_shift), torch.zeros_like(x_shift)
-    return torch.stack([torch.stack([one, zero, x_shift], -1), torch.stack([zero, one, y_shift], -1)], 1)
+    return torch.stack([one, zero, x_shift, zero, one, y_shift], -1).unflatten(-1, (2, 3))
 
 
 def rotation_matrix(degrees: Tensor, height: int, width: int) -> Tensor:
@@ -86,6 +86,5 @@ def rotation_matrix(degrees: Tensor, height: int, width: int) -> Tensor:
     angle = torch.deg2rad(degrees)
     cos, sin = angle.cos(), angle.sin()
     x, y = width / 2, height / 2
-    first = torch.stack([cos, -sin, x - cos * x + sin * y], -1)
-    second = torch.stack([sin, cos, y - sin * x - cos * y], -1)
-    return torch.stack([first, second], 1)
+    rows = [cos, -sin, x - cos * x + sin * y, sin, cos, y - sin * x - cos * y]
+    return torch.stack(rows, -1).unflatten(-1, (2, 3))
