@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from permll.report.bench_page import write_page
-from permll.report.bench_plots import luminance, read_metrics, shade
+from permll.report.bench_plots import luminance, shade
+from permll.report.metric_curves import read_metrics
 from tests.helpers.bench_rows import grid, row, write_runs
 from tests.helpers.html_pages import PageParser, parse_page
 

@@ -61,9 +61,7 @@ def bench(
                 typer.echo(job.command)
         return
     if any(job.experiment == "figure3" for job in grid.jobs):
-        from permll.report.figures.style import require_matplotlib
-
-        require_matplotlib()  # fail before training, not after it
+        import permll.report.figures  # noqa: F401  # without matplotlib, fail before training and not after it
     if not only_render:
         try:
             run(grid, jobs, default_progress())

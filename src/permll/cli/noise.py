@@ -191,9 +191,7 @@ def _print_record(record: "Corruption") -> None:
 def _require_matplotlib(picture: Path | None) -> None:
     """Raise before any work if figures are requested without matplotlib."""
     if picture is not None:
-        from permll.report.figures.style import require_matplotlib
-
-        require_matplotlib()
+        import permll.report.figures  # noqa: F401  # raises
 
 
 def _save_figures(record: "Corruption", folder: Path | None, name: str, *, silent: bool = False) -> None:

@@ -32,9 +32,7 @@ def show(
 ) -> None:
     """Show the results of a run; for several runs, means over seeds."""
     if picture is not None:
-        from permll.report.figures.style import require_matplotlib
-
-        require_matplotlib()
+        import permll.report.figures  # noqa: F401  # fails without matplotlib
     from permll.report.run_summary import compare, run_facts
 
     opened = [_open_run(folder) for folder in dict.fromkeys(runs)]
@@ -102,7 +100,7 @@ def _protocol(run: "Run") -> Any:
 
 
 def _show_one(run: "Run") -> None:
-    from permll.report.figures.curves import curve
+    from permll.report.metric_curves import curve
     from permll.report.run_summary import run_summary
 
     width = terminal_width()
@@ -129,7 +127,7 @@ def _plot(title: str, points: Mapping[int, float], width: int) -> list[str]:
 
 def _show_several(runs: "Sequence[Run]", facts: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> None:
     """Show the means, then each run with a sparkline of its test accuracy, all on one scale."""
-    from permll.report.figures.curves import curve
+    from permll.report.metric_curves import curve
     from permll.report.run_summary import comparison_text
 
     width = terminal_width()

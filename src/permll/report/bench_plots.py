@@ -1,6 +1,5 @@
 """Plots of the benchmark page: accuracy over the epochs as SVG, mean ranks, and the heat map of Figure 3."""
 
-import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
-from permll.report.figures.curves import Curve, band, curve
+from permll.report.metric_curves import Curve, band, curve, read_metrics
 from permll.report.rank_tests import Ranking
 from permll.report.tables.builder import BASELINE, rows_by_tier, unique_rows
 from permll.report.tables.titles import (
@@ -74,18 +73,6 @@ def accuracy_curves(rows: Iterable[Row]) -> list[dict[str, Any]]:
             if lines:
                 settings.append({"title": f"{setting_title(*setting)}, tier {tier}", "panels": _panels(lines)})
     return settings
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of a run's metrics.jsonl up to the first damaged one; none without the file."""
-    path = folder / "metrics.jsonl"
-    metrics: list[dict[str, Any]] = []
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        try:
-            metrics.append(json.loads(line))
-        except ValueError:
-            break
-    return metrics
 
 
 def rank_plot(tier: str, ranking: Ranking) -> dict[str, Any]:
