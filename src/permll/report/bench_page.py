@@ -29,7 +29,6 @@ from permll.report.tables.titles import (
     setting_order,
     tier_order,
 )
-from permll.report.tables.writers.html import table_context
 
 FILE_NAME = "index.html"
 Failures = Sequence[Mapping[str, Any]]
@@ -58,8 +57,7 @@ def write_page(rows: Sequence[Row], folder: Path, *, failures: Failures, title: 
 def bench_page(rows: Sequence[Row], folder: Path, *, failures: Failures, title: str) -> str:
     """Return the page as HTML, without the sections that would be empty."""
     specs = {name: spec for name, spec in TABLE_SPECS.items() if name != "ranks"}
-    tables = {name: [table_context(table, _link) for table in build_tables(rows, name)] for name in specs}
-    tables["ranks"] = [table_context(table) for table in rank_tables(rows)]
+    tables = {name: build_tables(rows, name) for name in specs} | {"ranks": rank_tables(rows)}
     curves, maps = accuracy_curves(rows), heat_maps(rows)
     first = {name: specs.pop(name) for name in ("table1", "table2")}
     sections = {
@@ -77,6 +75,7 @@ def bench_page(rows: Sequence[Row], folder: Path, *, failures: Failures, title: 
         summary=_summary(rows, failures),
         sections={name: heading for name, (heading, content) in sections.items() if content},
         tables={name: tables.get(name, []) for name in sections},
+        cell_link=_link,
         rank_plots=[rank_plot(tier, ranking) for tier, ranking in rankings(rows).items()],
         curves=curves,
         heat_maps=maps,

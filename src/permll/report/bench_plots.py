@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from markupsafe import Markup, escape
 
 from permll.report.metric_curves import Curve, band, curve, read_metrics
-from permll.report.rank_tests import Ranking
 from permll.report.tables.builder import BASELINE, rows_by_tier, unique_rows
+from permll.report.tables.rank_tests import Ranking
 from permll.report.tables.titles import (
     Figure3Point,
     Key,

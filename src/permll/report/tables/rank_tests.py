@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from permll.report.tables.titles import Key, Row, method_key
+
 Floats = NDArray[np.float64]
-Key = tuple[str, str]  # a method and its variant
 Block = tuple[str, str, int]  # data, noise and seed
 LEVEL = 0.95
 NUM_RESAMPLES = 2000
@@ -42,7 +42,7 @@ class Ranking:
     left_out: tuple[Key, ...]
 
 
-def rank_methods(rows: Iterable[Mapping[str, Any]]) -> Ranking | None:
+def rank_methods(rows: Iterable[Row]) -> Ranking | None:
     """Rank the methods in rows of one tier by last accuracy; None if no two methods have two blocks in common.
 
     A block is one data set with one noise and one seed. Methods are compared on the blocks that all of them have; see
@@ -60,8 +60,7 @@ def rank_methods(rows: Iterable[Mapping[str, Any]]) -> Ranking | None:
     scores: dict[Key, dict[Block, float]] = {}
     for row in rows:
         if row.get("last") is not None:
-            key, block = (row["method"], row.get("variant") or ""), (row["data"], row["noise"], row["seed"])
-            scores.setdefault(key, {})[block] = row["last"]
+            scores.setdefault(method_key(row), {})[row["data"], row["noise"], row["seed"]] = row["last"]
     methods, blocks = complete_blocks({key: set(by_block) for key, by_block in scores.items()})
     if len(methods) < 2 or len(blocks) < 2:
         return None
