@@ -31,6 +31,12 @@ from permll.report.tables.titles import (
 )
 
 FILE_NAME = "index.html"
+SECTIONS = tuple(dict.fromkeys(("failures", "table1", "table2", "ranks", "curves", *TABLE_SPECS, "figure3", "runs")))
+HEADINGS = {name: spec.title for name, spec in TABLE_SPECS.items()} | {
+    "curves": "Accuracy over the epochs",
+    "figure3": "Figure 3: η and m",
+    "runs": "All runs",
+}
 Failures = Sequence[Mapping[str, Any]]
 
 
@@ -55,18 +61,12 @@ def write_page(rows: Sequence[Row], folder: Path, *, failures: Failures, title: 
         "figure3": heat_maps(rows),
         "runs": _runs(rows, folder),
     }
-    headings = {name: spec.title for name, spec in TABLE_SPECS.items()} | {
-        "failures": f"Failed: {len(failures)}",
-        "curves": "Accuracy over the epochs",
-        "figure3": "Figure 3: η and m",
-        "runs": "All runs",
-    }
-    order = dict.fromkeys(("failures", "table1", "table2", "ranks", "curves", *TABLE_SPECS, "figure3", "runs"))
+    headings = HEADINGS | {"failures": f"Failed: {len(failures)}"}
     text = render(
         "bench.html.j2",
         title=title,
         summary=_summary(rows, failures),
-        sections={name: headings[name] for name in order if contents[name]},
+        sections={name: headings[name] for name in SECTIONS if contents[name]},
         contents=contents,
         tables=tables,
         cell_link=_link,

@@ -176,13 +176,12 @@ def _panel(key: Key, line: Line, baseline: Line | None, axes: Axes) -> dict[str,
     x, y = axes.x(line.epochs[best]), axes.y(top)
     label = f"test accuracy over {last} epochs, best {top:.1f} % in epoch {line.epochs[best]}, last {end:.1f} %"
     outline = _points(line.epochs, line.high, axes) + _points(line.epochs, line.low, axes)[::-1]
-    hidden = baseline is None or baseline is line
     return {
         "filter": method_words(key),
         "method": method_title(key),
         "text": f"{end:.1f} ({round(end - top, 1) + 0.0:.1f})",
         "label": f"{method_title(key)}: {label}",
-        "baseline": [] if hidden else _points(baseline.epochs, baseline.mean, axes),
+        "baseline": _points(baseline.epochs, baseline.mean, axes) if baseline and baseline is not line else [],
         "band": outline,
         "mean": _points(line.epochs, line.mean, axes),
         "best": (x, y),

@@ -120,7 +120,7 @@ def _add_derived(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         if method_key(row) == (BASELINE, "") and row.get("seconds"):
             baseline[_setting(row)].append(row["seconds"])
-    derived = []
+    derived: list[Row] = []
     for row in rows:
         lost, seconds, relative = row.get("memorization"), row.get("seconds"), None
         if seconds is not None and _setting(row) in baseline:
