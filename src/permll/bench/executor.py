@@ -117,18 +117,8 @@ def _run_jobs(
 
 def _failure(job: Job, message: str) -> Failure:
     traceback_file = job.folder / TRACEBACK_FILE
-    return {
-        "tier": job.tier,
-        "data": job.data,
-        "noise": job.noise,
-        "method": job.method,
-        "variant": job.variant,
-        "seed": job.seed,
-        "folder": str(job.folder),
-        "command": job.command,
-        "sentence": message,
-        "traceback": str(traceback_file) if traceback_file.is_file() else None,
-    }
+    traceback = str(traceback_file) if traceback_file.is_file() else None
+    return {**job.columns, "sentence": message, "traceback": traceback}
 
 
 def _load_failures(path: Path) -> list[Failure]:
