@@ -1,7 +1,7 @@
 """Plan of a benchmark: the jobs of a table or a figure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -103,20 +103,16 @@ def plan(
     return Plan(experiment, tier, Path(out), tuple(builder.jobs), tuple(builder.skipped))
 
 
+@dataclass
 class _PlanBuilder:
-    """Collects the jobs of a plan and the messages about skipped ones.
+    """Collects the jobs of a plan and the messages about skipped ones."""
 
-    Args:
-        tier: size of all jobs.
-        out: output folder.
-        data_overrides: overrides of jobs on built-in data sets.
-        overrides: the user's overrides, which take precedence.
-    """
-
-    def __init__(self, tier: str, out: Path, data_overrides: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
-        self.tier, self.out, self.data_overrides, self.overrides = tier, out, data_overrides, overrides
-        self.jobs: list[Job] = []
-        self.skipped: list[str] = []
+    tier: str
+    out: Path
+    data_overrides: Mapping[str, Any]  # of jobs on built-in data sets
+    overrides: Mapping[str, Any]  # the user's, which take precedence
+    jobs: list[Job] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
 
     def add_table(
         self,

@@ -39,29 +39,19 @@ def true_and_learned_noise(run: Run) -> tuple[NDArray[Any], NDArray[Any], tuple[
 
 @dataclass(frozen=True)
 class Figure3Run:
-    """Training labels of a PermLL run with one η and m.
+    """Training labels of a PermLL run with one η and m."""
 
-    Args:
-        eta: the paper's learning rate of α, for the mean over a batch.
-        m: initial weight of the given label.
-        label_accuracy: fraction of samples whose largest weight is at the true class, by epoch.
-        corrected: fraction of samples whose largest weight is not at the given label, by epoch.
-        given_accuracy: fraction of given labels that are correct.
-    """
-
-    eta: float
-    m: float
-    label_accuracy: dict[int, float]
-    corrected: dict[int, float]
-    given_accuracy: float
+    eta: float  # the paper's learning rate of α, for the mean over a batch
+    m: float  # initial weight of the given label
+    label_accuracy: dict[int, float]  # fraction of samples whose largest weight is at the true class, by epoch
+    corrected: dict[int, float]  # fraction of samples whose largest weight is not at the given label, by epoch
+    given_accuracy: float  # fraction of given labels that are correct
 
 
 def read_figure3_runs(jobs: Iterable[Job]) -> list[Figure3Run]:
     """Return the finished runs of Figure 3."""
     runs = []
-    for job in jobs:
-        if job.experiment != "figure3" or job.status != "finished":
-            continue
+    for job in (job for job in jobs if job.experiment == "figure3" and job.status == "finished"):
         settings, metrics = job.recipe.method.settings, Run(job.folder).metrics
         evaluated = [row for row in metrics if row.get("correction_accuracy_after") is not None]
         runs.append(
@@ -78,10 +68,12 @@ def read_figure3_runs(jobs: Iterable[Job]) -> list[Figure3Run]:
 
 def draw_figure3(runs: Sequence[Figure3Run], folder: Path) -> list[Path]:
     """Draw Figure 3 as PNG and SVG: the panels with available runs, and the map if η and m both vary."""
-    panel_runs = [run for run in runs if _is_in_panel(run)]
+    panel_runs = [
+        run
+        for run in runs
+        if (run.m == PANEL_A_M and run.eta in PANEL_A_ETAS) or (run.eta == PANEL_B_ETA and run.m in PANEL_B_MS)
+    ]
     has_map = min(len({run.eta for run in runs}), len({run.m for run in runs})) > 1
-    if not panel_runs and not has_map:
-        return []
     paths = []
     if panel_runs:
         series = {Figure3Point(run.eta, run.m): run.label_accuracy for run in panel_runs}
@@ -91,10 +83,6 @@ def draw_figure3(runs: Sequence[Figure3Run], folder: Path) -> list[Path]:
         points = [Point(run.eta, run.m, list(run.label_accuracy.values())[-1]) for run in runs]
         paths += save(draw_heat_map(points), folder, "figure3-map")
     return paths
-
-
-def _is_in_panel(run: Figure3Run) -> bool:
-    return (run.m == PANEL_A_M and run.eta in PANEL_A_ETAS) or (run.eta == PANEL_B_ETA and run.m in PANEL_B_MS)
 
 
 def _draw_memorization(jobs: Sequence[Job], folder: Path) -> list[Path]:

@@ -14,21 +14,13 @@ NOISES = ("sym-20", "sym-40", "sym-60", "sym-80", "asym-20", "asym-40")
 
 @dataclass(frozen=True)
 class Setting:
-    """Data set and noise that methods are compared on: a column of a table.
-
-    Args:
-        data: name of the data set.
-        noise: name of the noise.
-        recipe_name: name of the built-in recipe.
-        name: prefix of folder names.
-        source: file with real noisy labels, if the data come from one.
-    """
+    """Data set and noise that methods are compared on: a column of a table."""
 
     data: str
     noise: str
-    recipe_name: str
-    name: str
-    source: Path | None = None
+    recipe_name: str  # of the built-in recipe
+    name: str  # prefix of folder names
+    source: Path | None = None  # file with real noisy labels, if the data come from one
 
 
 def table1_settings(tier: str) -> list[Setting]:

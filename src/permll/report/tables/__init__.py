@@ -3,11 +3,6 @@
 from collections.abc import Iterable
 
 from permll.report.tables.builder import build_tables as build_tables
-from permll.report.tables.model import Cell as Cell
-from permll.report.tables.model import Column as Column
-from permll.report.tables.model import Line as Line
-from permll.report.tables.model import Quantity as Quantity
-from permll.report.tables.model import Table as Table
 from permll.report.tables.rank_table import rank_tables as rank_tables
 from permll.report.tables.specs import TABLE_SPECS as TABLE_SPECS
 from permll.report.tables.titles import Row as Row

@@ -42,25 +42,15 @@ class CellText(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """Mean and standard deviation over n seeds; a cell without runs has neither.
-
-    Args:
-        quantity: what was measured.
-        mean: mean as measured, not scaled; None without runs.
-        sd: standard deviation with n - 1 in the denominator; None with fewer than two seeds.
-        n: number of seeds.
-        paper: the paper's number in percent, shown beside ours.
-        bold: whether this is the best of its column, or not significantly worse.
-        note: short text shown with the number, or instead of it.
-    """
+    """Mean and standard deviation over n seeds; a cell without runs has neither."""
 
     quantity: Quantity
-    mean: float | None = None
-    sd: float | None = None
+    mean: float | None = None  # as measured, not scaled
+    sd: float | None = None  # with n - 1 in the denominator; None with fewer than two seeds
     n: int = 0
-    paper: PaperResult | None = None
-    bold: bool = False
-    note: str = ""
+    paper: PaperResult | None = None  # the paper's number in percent, shown beside ours
+    bold: bool = False  # whether this is the best of its column, or not significantly worse
+    note: str = ""  # short text shown with the number, or instead of it
 
     @property
     def text(self) -> CellText:

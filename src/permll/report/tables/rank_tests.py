@@ -17,29 +17,17 @@ NUM_RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Ranking:
-    """Methods from the best mean rank to the worst.
+    """Methods from the best mean rank to the worst."""
 
-    Args:
-        methods: k methods.
-        mean_ranks: (k,) mean ranks, 1 is best; tied scores share the mean of their ranks.
-        intervals: (k, 2) bootstrap intervals of the mean ranks.
-        blocks: n blocks on which all methods have a score.
-        statistic: Friedman's chi-square, corrected for ties.
-        p: p value of the Friedman test, whose null hypothesis is that all methods perform the same.
-        critical_difference: Nemenyi's critical difference of mean ranks.
-        groups: maximal groups of tied methods, as indices into ``methods``.
-        left_out: methods with too few scores to be compared.
-    """
-
-    methods: tuple[Key, ...]
-    mean_ranks: Floats
-    intervals: Floats
-    blocks: tuple[Block, ...]
-    statistic: float
-    p: float
-    critical_difference: float
-    groups: tuple[tuple[int, ...], ...]
-    left_out: tuple[Key, ...]
+    methods: tuple[Key, ...]  # k methods
+    mean_ranks: Floats  # (k,), 1 is best; tied scores share the mean of their ranks
+    intervals: Floats  # (k, 2) bootstrap intervals of the mean ranks
+    blocks: tuple[Block, ...]  # n blocks on which all methods have a score
+    statistic: float  # Friedman's chi-square, corrected for ties
+    p: float  # of the Friedman test, whose null hypothesis is that all methods perform the same
+    critical_difference: float  # of mean ranks, by Nemenyi
+    groups: tuple[tuple[int, ...], ...]  # maximal groups of tied methods, as indices into methods
+    left_out: tuple[Key, ...]  # methods with too few scores to be compared
 
 
 def rank_methods(rows: Iterable[Row]) -> Ranking | None:
