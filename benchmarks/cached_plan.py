@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.timing import RESULTS
 from permll import bench
 from permll.bench.executor import Failure
-from permll.bench.progress import LineProgress
+from permll.bench.progress import Progress
 from permll.bench.results import Row, collect_jobs
 from permll.report.tables import render_tables
 
@@ -49,7 +49,7 @@ def train_missing(plan: bench.Plan, known_hashes: Container[object]) -> None:
     """Train the jobs whose recipe hash is unknown; Ctrl-C ends the script."""
     missing = replace(plan, jobs=tuple(job for job in plan.jobs if job.recipe.hash not in known_hashes))
     try:
-        _failures.extend(bench.run(missing, NUM_WORKERS, LineProgress()))
+        _failures.extend(bench.run(missing, NUM_WORKERS, Progress()))
     except KeyboardInterrupt as interrupt:
         sys.exit(str(interrupt))
 

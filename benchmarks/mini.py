@@ -18,11 +18,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.cached_plan import OUT, ROOT, exit_with_status, parse_args, train_and_record, write_tables
+from benchmarks.comparison import Scores, draw_comparison, rank_by_accuracy
 from benchmarks.timing import RESULTS
 from permll import bench
 from permll.bench.results import Row
 from permll.methods import METHODS
-from permll.report.figures.comparison import Scores, draw_comparison, rank_by_accuracy
 from permll.report.figures.style import save
 
 RUNS = ROOT / OUT / "mini"

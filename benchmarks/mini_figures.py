@@ -20,7 +20,8 @@ from benchmarks.timing import RESULTS
 from permll import bench
 from permll.bench.plots import true_and_learned_noise
 from permll.bench.results import read_timing
-from permll.report.figures.memorization import draw_learned_noise, draw_memorization
+from permll.report.figures.memorization import draw_memorization
+from permll.report.figures.noise_matrix import draw_learned_noise
 from permll.report.figures.style import save
 from permll.report.tables.titles import method_title, setting_title
 from permll.training import Run

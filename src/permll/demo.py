@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,8 +16,10 @@ from permll.evaluation.detection import flag_score
 from permll.layer.module import PermutationLayer
 from permll.methods import find_method
 from permll.noise import corrupt
-from permll.report.figures.label_issues import LabelIssue
 from permll.training.trainer import Trainer
+
+if TYPE_CHECKING:
+    from permll.report.figures.label_issues import LabelIssue
 
 MethodName = Literal["ce", "permll"]
 METHODS: dict[MethodName, str] = {"ce": "Cross-entropy", "permll": "PermLL"}
@@ -127,8 +129,10 @@ def evaluate_correction(layer: PermutationLayer, data: NoisyDigits) -> Correctio
     )
 
 
-def least_trusted_samples(layer: PermutationLayer, data: NoisyDigits, limit: int) -> list[LabelIssue]:
+def least_trusted_samples(layer: PermutationLayer, data: NoisyDigits, limit: int) -> "list[LabelIssue]":
     """Return the samples with the lowest label quality, as images with their labels."""
+    from permll.report.figures.label_issues import LabelIssue
+
     corrected = layer.corrected_labels()
     return [
         LabelIssue(

@@ -67,8 +67,9 @@ def test_folder_name_contains_the_job_name() -> None:
     for job in plan("all", tier="mini").jobs[::13]:
         name = parse_job_name(job.folder.name, job.method, job.seed)
         assert name is not None
-        assert (name.variant, name.seed) == (job.variant, job.seed)
-        assert job.folder.name.startswith(name.setting)
+        setting, variant = name
+        assert variant == job.variant
+        assert job.folder.name.startswith(setting)
 
 
 def test_figure3_is_a_grid_of_eta_and_m() -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from permll.report.bench_page import write_page
-from permll.report.bench_plots import luminance, read_metrics, shade
+from permll.report.bench_plots import shade
+from permll.report.metric_curves import read_metrics
 from tests.helpers.bench_rows import grid, row, write_runs
 from tests.helpers.html_pages import PageParser, parse_page
 
@@ -102,7 +103,14 @@ def test_heat_map_marks_best_eta(tmp_path: Path) -> None:
     assert 'id="table1"' not in text  # points of Figure 3 are not lines of a table
 
 
+def luminance(color: str) -> float:
+    """Return the relative luminance of a color #rrggbb, as WCAG defines it."""
+    values = (int(color[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in values]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
 def test_heat_map_text_has_contrast() -> None:
-    for step in range(101):
-        back, letters = (luminance([int(color[k : k + 2], 16) for k in (1, 3, 5)]) for color in shade(step / 100))
+    for step in range(1001):
+        back, letters = map(luminance, shade(step / 1000))
         assert (max(back, letters) + 0.05) / (min(back, letters) + 0.05) >= 4.5

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from permll.report.figures.curves import MAX_MARKED_GROUPS, PANELS, curve, draw_curves
+from permll.report.figures.curves import MAX_MARKED_GROUPS, PANELS, draw_curves
 from permll.report.figures.style import LINE_STYLES, save
+from permll.report.metric_curves import curve
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

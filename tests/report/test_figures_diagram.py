@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgb
 
 from permll.layer.equations import permuted_prediction
 from permll.report.figures.diagram import DiagramSample, diagram_samples, draw_diagram
-from permll.report.figures.style import LINE_STYLES, probability_colormap, save
+from permll.report.figures.style import LINE_STYLES, PROBABILITY_COLORMAP, save
 
 SAMPLES = diagram_samples()
 each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
@@ -77,7 +77,7 @@ def test_line_styles_differ_in_grayscale() -> None:
         == len({stroke.marker for stroke in LINE_STYLES})
         == len(LINE_STYLES)
     )
-    cells = [gray(probability_colormap()(k / 20)[:3]) for k in range(21)]
+    cells = [gray(PROBABILITY_COLORMAP(k / 20)[:3]) for k in range(21)]
     assert cells == sorted(cells, reverse=True)
     assert len(set(cells)) == len(cells)
 
@@ -96,15 +96,14 @@ def test_figures_without_matplotlib() -> None:
     script = """
 import sys
 sys.modules["matplotlib"] = None
-from permll.report.figures import confidence, diagram
-confidence.confidence_curves(), diagram.diagram_samples()
-for draw in (lambda: confidence.draw_confidence(confidence.confidence_curves()),
-             lambda: diagram.draw_diagram(diagram.diagram_samples())):
+import permll.bench.rendering, permll.cli.show, permll.demo, permll.report.bench_page
+from permll.report.metric_curves import curve
+for name in ("confidence", "diagram", "style"):
     try:
-        draw()
+        __import__(f"permll.report.figures.{name}")
     except ImportError as error:
         assert str(error) == "figures need matplotlib: pip install 'permll[plots]'", error
     else:
-        raise AssertionError("drew without matplotlib")
+        raise AssertionError("imported figures without matplotlib")
 """
     subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

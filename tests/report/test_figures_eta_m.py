@@ -8,7 +8,6 @@ import pytest
 
 from permll.report.figures.eta_m import (
     Point,
-    Setting,
     best_eta,
     draw_correction_curves,
     draw_heat_map,
@@ -16,6 +15,7 @@ from permll.report.figures.eta_m import (
     smooth_map,
 )
 from permll.report.figures.style import save
+from permll.report.tables.titles import Figure3Point
 
 ETAS, MS = [1.5 * 2**k for k in range(10)], (0.15, 0.25, 0.35, 0.5, 0.65, 0.75, 0.85, 0.95)
 
@@ -27,7 +27,7 @@ def share(eta: float, m: float) -> float:
 
 POINTS = [Point(eta, m, share(eta, m)) for eta in ETAS for m in MS]
 SERIES = {
-    Setting(eta, m): {epoch: 0.46 + (share(eta, m) - 0.46) * epoch / 40 for epoch in range(1, 41)}
+    Figure3Point(eta, m): {epoch: 0.46 + (share(eta, m) - 0.46) * epoch / 40 for epoch in range(1, 41)}
     for eta in ETAS
     for m in MS
 }
@@ -42,16 +42,16 @@ def test_correction_curves_select_settings() -> None:
     assert list(curves(left)) == [f"η = {eta:g}" for eta in ETAS]
     assert list(curves(right)) == [f"m = {m:g}" for m in MS]
     drawn = curves(left)["η = 6"].get_xydata()
-    np.testing.assert_allclose(drawn, [[epoch, 100 * value] for epoch, value in SERIES[Setting(6, 0.75)].items()])
+    np.testing.assert_allclose(drawn, [[epoch, 100 * value] for epoch, value in SERIES[Figure3Point(6, 0.75)].items()])
     levels = [line.get_ydata()[0] for line in right.get_lines() if list(line.get_xdata()) == [0, 1]]
     assert levels == [46]
 
 
 def test_correction_curves_refuse_no_data() -> None:
-    left, right = draw_correction_curves({Setting(6, 0.75): {1: 0.5}}, m=0.75, eta=24).axes
+    left, right = draw_correction_curves({Figure3Point(6, 0.75): {1: 0.5}}, m=0.75, eta=24).axes
     assert (len(curves(left)), len(curves(right))) == (1, 0)
     with pytest.raises(ValueError, match=r"nothing to draw: no run has m = 0.5 or η = 24\."):
-        draw_correction_curves({Setting(6, 0.75): {1: 0.5}}, m=0.5, eta=24)
+        draw_correction_curves({Figure3Point(6, 0.75): {1: 0.5}}, m=0.5, eta=24)
 
 
 def test_correction_curves_differ_by_marker() -> None:

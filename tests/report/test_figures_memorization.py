@@ -8,14 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permll.report.figures.memorization import (
-    MIN_FRAMED_DIFFERENCE,
-    band,
-    draw_learned_noise,
-    draw_memorization,
-    spread_labels,
-)
+from permll.report.figures.memorization import draw_memorization, spread_labels
+from permll.report.figures.noise_matrix import MIN_FRAMED_DIFFERENCE, draw_learned_noise
 from permll.report.figures.style import LINE_STYLES, save
+from permll.report.metric_curves import band
 
 
 def runs(*seeds: list[float]) -> list[list[dict[str, Any]]]:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from permll.report.rank_tests import (
+from permll.report.tables.rank_table import rank_tables, tie_letters
+from permll.report.tables.rank_tests import (
     bootstrap_intervals,
     complete_blocks,
     critical_difference,
@@ -17,7 +18,6 @@ from permll.report.rank_tests import (
     rank_methods,
     tie_groups,
 )
-from permll.report.tables.rank_table import rank_tables, tie_letters
 from tests.helpers.bench_rows import grid, row
 
 SMALL = st.integers(0, 4).map(lambda value: value / 4)  # few values, so that there are ties

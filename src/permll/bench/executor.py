@@ -36,7 +36,7 @@ def run(plan: Plan, num_workers: int = 1, progress: Progress | None = None) -> l
     """
     if num_workers < 1:
         raise ValueError(f"num_workers must be >= 1, got {num_workers}.")
-    progress = progress or Progress()
+    progress = progress or Progress(quiet=True)
     statuses = [(job, job.status) for job in plan.jobs]
     failures = [_failure(job, job.conflict) for job, status in statuses if status == "conflict"]
     queue = deque(job for job, status in statuses if status in ("pending", "started"))
@@ -74,9 +74,6 @@ class _Worker:
         self.pool = ProcessPoolExecutor(1, mp_context=context, initializer=init_worker, initargs=(self.stop_event,))
         self.pid = self.pool.submit(os.getpid)
 
-    def start(self, job: Job) -> Future[Outcome]:
-        return self.pool.submit(run_job, job)
-
     def stop(self) -> None:
         """Interrupt the running job, which saves a checkpoint."""
         self.stop_event.set()
@@ -94,7 +91,7 @@ def _run_jobs(
     while busy or (queue and not stop_signals):
         while queue and idle and not stop_signals:
             worker, job = idle.pop(), queue.popleft()
-            busy[worker.start(job)] = worker, job
+            busy[worker.pool.submit(run_job, job)] = worker, job
         done, _ = wait(busy, timeout=POLL_SECONDS, return_when=FIRST_COMPLETED)
         if len(stop_signals) > handled_signals:  # the first saves a checkpoint, the second exits at once
             handled_signals = len(stop_signals)
@@ -117,18 +114,8 @@ def _run_jobs(
 
 def _failure(job: Job, message: str) -> Failure:
     traceback_file = job.folder / TRACEBACK_FILE
-    return {
-        "tier": job.tier,
-        "data": job.data,
-        "noise": job.noise,
-        "method": job.method,
-        "variant": job.variant,
-        "seed": job.seed,
-        "folder": str(job.folder),
-        "command": job.command,
-        "sentence": message,
-        "traceback": str(traceback_file) if traceback_file.is_file() else None,
-    }
+    traceback = str(traceback_file) if traceback_file.is_file() else None
+    return {**job.columns, "sentence": message, "traceback": traceback}
 
 
 def _load_failures(path: Path) -> list[Failure]:

@@ -1,20 +1,20 @@
 """Plan of a benchmark: the jobs of a table or a figure."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
-from permll.bench.jobs import NOISE_SEED_OFFSET, Job, JobName, PreparedData, format_job_name, format_method
+from permll.bench.jobs import NOISE_SEED_OFFSET, Job, PreparedData, format_job_name, format_method
 from permll.bench.methods import MethodVariant, paper_methods_first, select_methods, variant_overrides
-from permll.bench.real_noise import dataset_name, source_overrides
-from permll.bench.settings import Setting, check_tier, select_settings, table1_settings
+from permll.bench.real_noise import source_overrides
+from permll.bench.settings import Setting, check_tier, select_settings, table1_settings, table2_settings
 from permll.methods import find_method
-from permll.report.tables.titles import REAL
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import load_recipe, resolve_recipe
-from permll.utils.messages import did_you_mean
+from permll.utils.messages import unknown_name
 
 EXPERIMENTS = (*get_args(PreparedData), "all")
 DEFAULT_SEEDS = (1, 2, 3)
@@ -23,6 +23,7 @@ DEFAULT_OUT = Path("runs") / "bench"
 ETAS = tuple(1.5 * 2**k for k in range(10))  # 1.5 to 768
 MS = (0.15, 0.25, 0.35, 0.5, 0.65, 0.75, 0.85, 0.95)
 FIGURE3_NOISE = "sym-60"
+NO_FILES = "Table 2 below tier paper needs files of real noisy labels: --data labelme.npz --data trec_rules.npz."
 PLANNED_KEYS = {"method.name", "training.seed", "data.source", "data.noise", "data.noise_seed", "data.split_seed"}
 
 
@@ -82,11 +83,8 @@ def plan(
     """
     check_tier(tier)
     if experiment not in EXPERIMENTS:
-        raise ValueError(
-            f"unknown experiment {experiment!r}{did_you_mean(experiment, EXPERIMENTS) or '.'} "
-            f"Available: {', '.join(EXPERIMENTS)}."
-        )
-    selected, unique_seeds = select_methods(list(methods)), list(dict.fromkeys(seeds))
+        raise ValueError(unknown_name("experiment", experiment, EXPERIMENTS))
+    selected, unique_seeds, data = select_methods(list(methods)), list(dict.fromkeys(seeds)), list(data)
     settings = select_settings(table1_settings(tier), list(noise), tier)
     if not unique_seeds or min(unique_seeds) < 0:
         raise ValueError(f"seeds must contain at least one integer >= 0 and no negative one; got {unique_seeds}.")
@@ -96,26 +94,25 @@ def plan(
     if experiment in ("table1", "all"):
         builder.add_table("table1", settings, selected, unique_seeds)
     if experiment in ("table2", "all"):
-        builder.add_table2(selected, unique_seeds, [Path(file) for file in data])
+        for setting in table2_settings(tier, map(Path, data)):
+            builder.add_table("table2", [setting], selected, unique_seeds)
+        if tier != "paper" and not data:
+            builder.skipped.append(NO_FILES)
     if experiment in ("figure3", "all"):
         builder.add_figure3(settings, unique_seeds[0])
     return Plan(experiment, tier, Path(out), tuple(builder.jobs), tuple(builder.skipped))
 
 
+@dataclass
 class _PlanBuilder:
-    """Collects the jobs of a plan and the messages about skipped ones.
+    """Collects the jobs of a plan and the messages about skipped ones."""
 
-    Args:
-        tier: size of all jobs.
-        out: output folder.
-        data_overrides: overrides of jobs on built-in data sets.
-        overrides: the user's overrides, which take precedence.
-    """
-
-    def __init__(self, tier: str, out: Path, data_overrides: Mapping[str, Any], overrides: Mapping[str, Any]) -> None:
-        self.tier, self.out, self.data_overrides, self.overrides = tier, out, data_overrides, overrides
-        self.jobs: list[Job] = []
-        self.skipped: list[str] = []
+    tier: str
+    out: Path
+    data_overrides: Mapping[str, Any]  # of jobs on built-in data sets
+    overrides: Mapping[str, Any]  # the user's, which take precedence
+    jobs: list[Job] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
 
     def add_table(
         self,
@@ -123,35 +120,17 @@ class _PlanBuilder:
         settings: Sequence[Setting],
         methods: Sequence[MethodVariant],
         seeds: Sequence[int],
-        source: Path | None = None,
     ) -> None:
         """Add all combinations of methods, settings and seeds."""
         for method, variant in paper_methods_first(experiment, methods):
+            changes = variant_overrides(method, variant, self.tier)
             for setting in settings:
-                jobs = []
-                for seed in seeds:
-                    data = source_overrides(source, self.out, seed) if source else self.data_overrides
-                    changes = {**data, **variant_overrides(method, variant, self.tier)}
-                    jobs.append(self._job(experiment, setting, (method, variant), seed, changes, source))
+                jobs = [self._job(experiment, setting, method, variant, seed, changes) for seed in seeds]
                 reason = _missing_requirement(jobs[0])
                 if reason:
                     self.skipped.append(f"{format_method(method, variant)} is skipped on {setting.data}: {reason}.")
                 else:
                     self.jobs += jobs
-
-    def add_table2(self, methods: Sequence[MethodVariant], seeds: Sequence[int], files: Sequence[Path]) -> None:
-        """Add Clothing1M at tier paper, files of real noisy labels at the other tiers."""
-        if self.tier == "paper":
-            setting = Setting("clothing1m", REAL, "paper/clothing1m", f"clothing1m-{REAL}")
-            self.add_table("table2", [setting], methods, seeds)
-            return
-        for file in files:
-            name = dataset_name(file)
-            self.add_table("table2", [Setting(name, REAL, "auto/default", f"{name}-{REAL}")], methods, seeds, file)
-        if not files:
-            self.skipped.append(
-                "Table 2 below tier paper needs files of real noisy labels: --data labelme.npz --data trec_rules.npz."
-            )
 
     def add_figure3(self, settings: Sequence[Setting], seed: int) -> None:
         """Add PermLL with every η and m, without warm-up as in the paper."""
@@ -161,24 +140,22 @@ class _PlanBuilder:
             self.skipped.append(f"Figure 3 is skipped: it varies method.lr, but tier {self.tier} sets correct_after.")
             return
         batch_size = resolve_recipe(recipe, self.overrides).training.resolved_batch_size
-        for m in MS:
-            for eta in ETAS:
-                changes = {"method.init": m, "method.lr": eta / batch_size, "method.warm_up": 0}
-                variant = "permll", f"m{m:g}-eta{eta:g}"
-                self.jobs.append(self._job("figure3", setting, variant, seed, {**self.data_overrides, **changes}, None))
+        for m, eta in product(MS, ETAS):
+            changes = {"method.init": m, "method.lr": eta / batch_size, "method.warm_up": 0}
+            self.jobs.append(self._job("figure3", setting, "permll", f"m{m:g}-eta{eta:g}", seed, changes))
 
     def _job(
         self,
         experiment: PreparedData,
         setting: Setting,
-        method_variant: MethodVariant,
+        method: str,
+        variant: str,
         seed: int,
         changes: Mapping[str, Any],
-        source: Path | None,
     ) -> Job:
-        method, variant = method_variant
+        data = source_overrides(setting.source, self.out, seed) if setting.source else self.data_overrides
         draws = {f"data.{draw}_seed": NOISE_SEED_OFFSET + seed for draw in ("noise", "split")}
-        overrides = {"method.name": method, "training.seed": seed, **draws, **changes, **self.overrides}
+        overrides = {"method.name": method, "training.seed": seed, **draws, **data, **changes, **self.overrides}
         parent = self.out / "figure3" if experiment == "figure3" else self.out
         return Job(
             experiment=experiment,
@@ -191,8 +168,8 @@ class _PlanBuilder:
             recipe_name=setting.recipe_name,
             overrides=overrides,
             recipe=resolve_recipe(_load_recipe(setting.recipe_name, method), overrides),
-            folder=parent / self.tier / format_job_name(JobName(setting.name, method, variant, seed)),
-            source=source,
+            folder=parent / self.tier / format_job_name(setting.name, method, variant, seed),
+            source=setting.source,
         )
 
 

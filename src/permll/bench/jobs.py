@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from permll.training.recipe import Recipe, recipe_diff
 from permll.training.run import Run
@@ -14,15 +14,6 @@ from permll.training.run import Run
 PreparedData = Literal["table1", "table2", "figure3"]
 JobStatus = Literal["finished", "started", "pending", "conflict"]
 NOISE_SEED_OFFSET = 42  # a job with seed s draws noise and splits with seed 42 + s
-
-
-class JobName(NamedTuple):
-    """Fields of the name of a job's folder."""
-
-    setting: str
-    method: str
-    variant: str
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -56,6 +47,12 @@ class Job:
     recipe: Recipe = field(repr=False)
     folder: Path
     source: Path | None = None
+
+    @property
+    def columns(self) -> dict[str, str | int]:
+        """The job's entries in tables of results and failures."""
+        names = ("tier", "data", "noise", "method", "variant", "seed")
+        return {name: getattr(self, name) for name in names} | {"folder": str(self.folder), "command": self.command}
 
     @property
     def title(self) -> str:
@@ -101,27 +98,27 @@ def format_method(method: str, variant: str) -> str:
     return f"{method}-{variant}" if variant else method
 
 
-def format_job_name(name: JobName) -> str:
+def format_job_name(setting: str, method: str, variant: str, seed: int) -> str:
     """Return the name of a job's folder; a user-defined method ``module:Class`` is reduced to word characters.
 
     Examples:
-        >>> format_job_name(JobName("sym-60", "permll", "label", 1))
+        >>> format_job_name("sym-60", "permll", "label", 1)
         'sym-60-permll-label-1'
     """
-    return f"{name.setting}-{format_method(_slug(name.method), name.variant)}-{name.seed}"
+    return f"{setting}-{format_method(_slug(method), variant)}-{seed}"
 
 
-def parse_job_name(folder: str, method: str, seed: int) -> JobName | None:
-    """Return the fields of a folder name, given the method and the seed of its run; None for other folders.
+def parse_job_name(folder: str, method: str, seed: int) -> tuple[str, str] | None:
+    """Return setting and variant in a folder name, given the method and the seed of its run; None for other folders.
 
     Examples:
         >>> parse_job_name("cifar10-sym-60-permll-label-1", "permll", 1)
-        JobName(setting='cifar10-sym-60', method='permll', variant='label', seed=1)
+        ('cifar10-sym-60', 'label')
         >>> parse_job_name("first", "permll", 1) is None
         True
     """
     match = re.fullmatch(rf"(?P<setting>.+?)-{re.escape(_slug(method))}(?:-(?P<variant>.+))?-{seed}", folder)
-    return None if match is None else JobName(match["setting"], method, match["variant"] or "", seed)
+    return None if match is None else (match["setting"], match["variant"] or "")
 
 
 def _slug(method: str) -> str:

@@ -6,13 +6,13 @@ from typing import Any
 from permll.bench.jobs import format_method
 from permll.methods import METHODS
 from permll.report.paper_numbers import PAPER_RESULTS
-from permll.utils.messages import did_you_mean
+from permll.utils.messages import unknown_name
 
 MethodVariant = tuple[str, str]  # method and variant, "" for the default
 # Recipe overrides of each variant; its name is the method's with a suffix: permll-label.
-VARIANTS: dict[str, dict[str, dict[str, Any]]] = {"permll": {"label": {"method.on": "label"}}}
+VARIANTS: dict[MethodVariant, dict[str, Any]] = {("permll", "label"): {"method.on": "label"}}
 # Further overrides of a variant at one tier, from the search in results/mini_search.csv (η = 192).
-TIER_OVERRIDES: dict[tuple[str, str], dict[str, dict[str, Any]]] = {("permll", "label"): {"mini": {"method.lr": 1.5}}}
+TIER_OVERRIDES: dict[tuple[str, str, str], dict[str, Any]] = {("permll", "label", "mini"): {"method.lr": 1.5}}
 
 
 def select_methods(names: Sequence[str] = ()) -> list[MethodVariant]:
@@ -22,13 +22,11 @@ def select_methods(names: Sequence[str] = ()) -> list[MethodVariant]:
         >>> select_methods(["permll-label", "ce"])
         [('permll', 'label'), ('ce', '')]
     """
-    variants = [(name, variant) for name in METHODS for variant in ("", *VARIANTS.get(name, {}))]
+    variants = [pair for name in METHODS for pair in ((name, ""), *(pair for pair in VARIANTS if pair[0] == name))]
     by_name = {format_method(*pair): pair for pair in variants}
     for name in names:
         if name not in by_name and ":" not in name:
-            raise ValueError(
-                f"unknown method {name!r}{did_you_mean(name, by_name) or '.'} Available: {', '.join(by_name)}."
-            )
+            raise ValueError(unknown_name("method", name, by_name))
     return list(dict.fromkeys(by_name.get(name, (name, "")) for name in names or by_name))
 
 
@@ -50,4 +48,4 @@ def variant_overrides(method: str, variant: str, tier: str) -> dict[str, Any]:
         >>> variant_overrides("permll", "label", "mini")
         {'method.on': 'label', 'method.lr': 1.5}
     """
-    return VARIANTS.get(method, {}).get(variant, {}) | TIER_OVERRIDES.get((method, variant), {}).get(tier, {})
+    return VARIANTS.get((method, variant), {}) | TIER_OVERRIDES.get((method, variant, tier), {})

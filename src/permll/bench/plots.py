@@ -8,8 +8,13 @@ from typing import Any
 from numpy.typing import NDArray
 
 from permll.bench.jobs import Job
-from permll.report.tables.titles import method_title, setting_title
-from permll.training.noise_estimate import NOISE_ESTIMATE
+from permll.noise.corruption import Corruption
+from permll.report.figures.eta_m import Point, draw_correction_curves, draw_heat_map
+from permll.report.figures.memorization import draw_memorization
+from permll.report.figures.noise_matrix import draw_learned_noise
+from permll.report.figures.style import save
+from permll.report.tables.titles import Figure3Point, method_title, setting_title
+from permll.training.noise_estimate import NOISE_ESTIMATE, estimate_noise
 from permll.training.run import Run
 
 CURVE_METHODS = ("ce", "gce", "elr", "dividemix", "permll")  # more curves are hard to distinguish
@@ -28,38 +33,25 @@ def draw_table1_figures(jobs: Iterable[Job], folder: Path) -> list[Path]:
 
 def true_and_learned_noise(run: Run) -> tuple[NDArray[Any], NDArray[Any], tuple[str, ...]]:
     """Return the transition matrix (c, c) of a run's noise, the one that its method estimates, and the classes."""
-    from permll.noise.corruption import Corruption
-    from permll.training.noise_estimate import estimate_noise
-
     estimate = estimate_noise(run, by="corrected_labels")
     return Corruption.load(run.folder / "noise.npz").matrix, estimate.transition.numpy(), estimate.classes
 
 
 @dataclass(frozen=True)
 class Figure3Run:
-    """Training labels of a PermLL run with one η and m.
+    """Training labels of a PermLL run with one η and m."""
 
-    Args:
-        eta: the paper's learning rate of α, for the mean over a batch.
-        m: initial weight of the given label.
-        label_accuracy: fraction of samples whose largest weight is at the true class, by epoch.
-        corrected: fraction of samples whose largest weight is not at the given label, by epoch.
-        given_accuracy: fraction of given labels that are correct.
-    """
-
-    eta: float
-    m: float
-    label_accuracy: dict[int, float]
-    corrected: dict[int, float]
-    given_accuracy: float
+    eta: float  # the paper's learning rate of α, for the mean over a batch
+    m: float  # initial weight of the given label
+    label_accuracy: dict[int, float]  # fraction of samples whose largest weight is at the true class, by epoch
+    corrected: dict[int, float]  # fraction of samples whose largest weight is not at the given label, by epoch
+    given_accuracy: float  # fraction of given labels that are correct
 
 
 def read_figure3_runs(jobs: Iterable[Job]) -> list[Figure3Run]:
     """Return the finished runs of Figure 3."""
     runs = []
-    for job in jobs:
-        if job.experiment != "figure3" or job.status != "finished":
-            continue
+    for job in (job for job in jobs if job.experiment == "figure3" and job.status == "finished"):
         settings, metrics = job.recipe.method.settings, Run(job.folder).metrics
         evaluated = [row for row in metrics if row.get("correction_accuracy_after") is not None]
         runs.append(
@@ -76,26 +68,21 @@ def read_figure3_runs(jobs: Iterable[Job]) -> list[Figure3Run]:
 
 def draw_figure3(runs: Sequence[Figure3Run], folder: Path) -> list[Path]:
     """Draw Figure 3 as PNG and SVG: the panels with available runs, and the map if η and m both vary."""
-    panel_runs = [run for run in runs if _is_in_panel(run)]
+    panel_runs = [
+        run
+        for run in runs
+        if (run.m == PANEL_A_M and run.eta in PANEL_A_ETAS) or (run.eta == PANEL_B_ETA and run.m in PANEL_B_MS)
+    ]
     has_map = min(len({run.eta for run in runs}), len({run.m for run in runs})) > 1
-    if not panel_runs and not has_map:
-        return []
-    from permll.report.figures.eta_m import Point, Setting, draw_correction_curves, draw_heat_map
-    from permll.report.figures.style import save
-
     paths = []
     if panel_runs:
-        series = {Setting(run.eta, run.m): run.label_accuracy for run in panel_runs}
+        series = {Figure3Point(run.eta, run.m): run.label_accuracy for run in panel_runs}
         figure = draw_correction_curves(series, m=PANEL_A_M, eta=PANEL_B_ETA, given=panel_runs[0].given_accuracy)
         paths += save(figure, folder, "figure3")
     if has_map:
         points = [Point(run.eta, run.m, list(run.label_accuracy.values())[-1]) for run in runs]
         paths += save(draw_heat_map(points), folder, "figure3-map")
     return paths
-
-
-def _is_in_panel(run: Figure3Run) -> bool:
-    return (run.m == PANEL_A_M and run.eta in PANEL_A_ETAS) or (run.eta == PANEL_B_ETA and run.m in PANEL_B_MS)
 
 
 def _draw_memorization(jobs: Sequence[Job], folder: Path) -> list[Path]:
@@ -110,9 +97,6 @@ def _draw_memorization(jobs: Sequence[Job], folder: Path) -> list[Path]:
             curves.setdefault(method_title((job.method, "")), []).append(Run(job.folder).metrics)
     if not panels:
         return []
-    from permll.report.figures.memorization import draw_memorization
-    from permll.report.figures.style import save
-
     return save(draw_memorization(panels), folder, "memorization")
 
 
@@ -122,8 +106,5 @@ def _draw_learned_noise(jobs: Sequence[Job], folder: Path) -> list[Path]:
     jobs = [job for job in jobs if (job.folder / NOISE_ESTIMATE).is_file()]  # runs of older versions lack it
     if not jobs:
         return []
-    from permll.report.figures.memorization import draw_learned_noise
-    from permll.report.figures.style import save
-
     best = min(jobs, key=lambda job: (*MATRIX_NOISES, job.noise).index(job.noise))
     return save(draw_learned_noise(*true_and_learned_noise(Run(best.folder))), folder, "learned")

@@ -7,7 +7,6 @@ from typing import NamedTuple, get_args
 from permll.bench.executor import read_failures
 from permll.bench.grid import Plan
 from permll.bench.jobs import PreparedData
-from permll.bench.plots import draw_figure3, draw_table1_figures, read_figure3_runs
 from permll.bench.results import collect_jobs, write_rows
 from permll.report.tables import TABLE_SPECS, render_tables
 from permll.utils.files import atomic_write_text
@@ -60,6 +59,8 @@ def render(plan: Plan) -> Rendered:
             if text and format_ == "terminal":
                 texts[table] = text
     if find_spec("matplotlib") is not None:
+        from permll.bench.plots import draw_figure3, draw_table1_figures, read_figure3_runs
+
         draw_figure3(read_figure3_runs(plan.jobs), folder)
         draw_table1_figures(plan.jobs, folder)
     from permll.report.bench_page import write_page

@@ -16,8 +16,6 @@ from permll.utils.files import atomic_write_text
 
 Row = dict[str, str | float | int | None]
 
-_TEXT_COLUMNS = ("tier", "data", "noise", "method", "variant", "recipe_hash", "folder", "command", "machine")
-_INT_COLUMNS = ("seed", "epochs")
 # Column -> key in the last line of metrics.jsonl.
 _FINAL_METRICS = {
     "right_before": "correction_accuracy_before",
@@ -31,11 +29,17 @@ _FINAL_METRICS = {
     "nll": "test_nll",
     "brier": "test_brier",
 }
-COLUMNS = (
-    *("tier", "data", "noise", "method", "variant", "seed", "recipe_hash", "folder", "command", "epochs", "seconds"),
-    "machine",
-    *("last", "best_by_noisy_validation", "best_test", *_FINAL_METRICS, "memorization"),
-)
+_RESULTS = ("last", "best_by_noisy_validation", "best_test", *_FINAL_METRICS, "memorization")
+_TYPES: dict[str, type[str | int | float]] = {
+    **dict.fromkeys(("tier", "data", "noise", "method", "variant"), str),
+    "seed": int,
+    **dict.fromkeys(("recipe_hash", "folder", "command"), str),
+    "epochs": int,
+    "seconds": float,
+    "machine": str,
+    **dict.fromkeys(_RESULTS, float),
+}
+COLUMNS = tuple(_TYPES)
 DIGITS = 6  # after the decimal point
 TIMING_FILE = "seconds.json"  # in the run folder of a job
 
@@ -57,7 +61,9 @@ def collect(folder: Path | str) -> list[Row]:
 
 def collect_jobs(jobs: Iterable[Job]) -> list[Row]:
     """Return a row for each finished job, in order."""
-    return [_row_of_job(job) for job in jobs if job.status == "finished"]
+    return [
+        _row(dict(job.columns), Run(job.folder), job.recipe.training.epochs) for job in jobs if job.status == "finished"
+    ]
 
 
 def write_rows(path: Path | str, rows: Sequence[Row]) -> Path:
@@ -93,22 +99,18 @@ def read_timing(folder: Path) -> Timing:
     return Timing(**json.loads(path.read_text()))
 
 
-def _row_of_job(job: Job) -> Row:
-    fields: Row = {"tier": job.tier, "data": job.data, "noise": job.noise, "method": job.method}
-    fields |= {"variant": job.variant, "seed": job.seed, "folder": str(job.folder), "command": job.command}
-    return _row(fields, Run(job.folder), job.recipe.training.epochs)
-
-
 def _row_of_run(folder: Path, run: Run) -> Row | None:
     """Return the row of a run folder outside any plan; None if its name is not that of a job."""
     recipe = run.recipe
-    name = parse_job_name(folder.name, recipe.method.name, recipe.training.seed)
+    method, seed = recipe.method.name, recipe.training.seed
+    name = parse_job_name(folder.name, method, seed)
     if name is None:
         return None
-    data, noise = parse_setting_name(name.setting, recipe)
-    fields: Row = {"tier": folder.parent.name, "data": data, "noise": noise, "method": name.method}
+    setting, variant = name
+    data, noise = parse_setting_name(setting, recipe)
     command = shlex.join(["permll", "train", str(folder / "recipe.toml"), "--out", f"{folder}-again"])
-    fields |= {"variant": name.variant, "seed": name.seed, "folder": str(folder), "command": command}
+    fields: Row = {"tier": folder.parent.name, "data": data, "noise": noise, "method": method, "variant": variant}
+    fields |= {"seed": seed, "folder": str(folder), "command": command}
     return _row(fields, run, recipe.training.epochs)
 
 
@@ -123,8 +125,5 @@ def _row(fields: Row, run: Run, epochs: int) -> Row:
 
 
 def _parse(name: str, text: str) -> str | float | int | None:
-    if name in _TEXT_COLUMNS:
-        return text
-    if text == "":
-        return None
-    return int(text) if name in _INT_COLUMNS else float(text)
+    parse = _TYPES.get(name, float)
+    return None if text == "" and parse is not str else parse(text)

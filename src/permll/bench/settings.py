@@ -1,30 +1,26 @@
 """Settings of a benchmark: the combinations of data set and noise at each tier."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from permll.bench.real_noise import dataset_name
 from permll.report.tables.titles import REAL, TIERS
 from permll.training.recipe import Recipe
-from permll.utils.messages import did_you_mean
+from permll.utils.messages import did_you_mean, unknown_name
 
 NOISES = ("sym-20", "sym-40", "sym-60", "sym-80", "asym-20", "asym-40")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Data set and noise that methods are compared on: a column of a table.
-
-    Args:
-        data: name of the data set.
-        noise: name of the noise.
-        recipe_name: name of the built-in recipe.
-        name: prefix of folder names.
-    """
+    """Data set and noise that methods are compared on: a column of a table."""
 
     data: str
     noise: str
-    recipe_name: str
-    name: str
+    recipe_name: str  # of the built-in recipe
+    name: str  # prefix of folder names
+    source: Path | None = None  # file with real noisy labels, if the data come from one
 
 
 def table1_settings(tier: str) -> list[Setting]:
@@ -34,7 +30,7 @@ def table1_settings(tier: str) -> list[Setting]:
         >>> [setting.name for setting in table1_settings("tiny")]
         ['digits-sym-40']
         >>> table1_settings("mini")[2]
-        Setting(data='fashion_mnist', noise='sym-60', recipe_name='mini/sym-60', name='sym-60')
+        Setting(data='fashion_mnist', noise='sym-60', recipe_name='mini/sym-60', name='sym-60', source=None)
         >>> len(table1_settings("paper"))
         12
     """
@@ -45,6 +41,19 @@ def table1_settings(tier: str) -> list[Setting]:
         return [Setting("fashion_mnist", noise, f"mini/{noise}", noise) for noise in NOISES]
     names = [(data, noise, f"{data}-{noise}") for data in ("cifar10", "cifar100") for noise in NOISES]
     return [Setting(data, noise, f"{tier}/{name}", name) for data, noise, name in names]
+
+
+def table2_settings(tier: str, files: Iterable[Path]) -> list[Setting]:
+    """Return the settings of Table 2: Clothing1M at tier paper, files of real noisy labels at the other tiers.
+
+    Examples:
+        >>> [setting.name for setting in table2_settings("mini", [Path("trec_rules.npz")])]
+        ['trec-real']
+    """
+    if tier == "paper":
+        return [Setting("clothing1m", REAL, "paper/clothing1m", f"clothing1m-{REAL}")]
+    names = {file: dataset_name(file) for file in files}
+    return [Setting(name, REAL, "auto/default", f"{name}-{REAL}", file) for file, name in names.items()]
 
 
 def parse_setting_name(name: str, recipe: Recipe) -> tuple[str, str]:
@@ -65,7 +74,7 @@ def parse_setting_name(name: str, recipe: Recipe) -> tuple[str, str]:
 def check_tier(tier: str) -> None:
     """Raise ValueError for an unknown tier."""
     if tier not in TIERS:
-        raise ValueError(f"unknown tier {tier!r}{did_you_mean(tier, TIERS) or '.'} Available: {', '.join(TIERS)}.")
+        raise ValueError(unknown_name("tier", tier, TIERS))
 
 
 def select_settings(settings: Sequence[Setting], names: Sequence[str], tier: str) -> list[Setting]:

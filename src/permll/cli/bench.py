@@ -39,7 +39,7 @@ def bench(
     chosen_seeds = [_parse_seed(word) for word in _split_commas(seeds)]
     from permll.bench.executor import read_failures, run
     from permll.bench.grid import DEFAULT_SEEDS, plan
-    from permll.bench.progress import default_progress
+    from permll.bench.progress import Progress
     from permll.bench.rendering import render
 
     grid = plan(
@@ -61,12 +61,10 @@ def bench(
                 typer.echo(job.command)
         return
     if any(job.experiment == "figure3" for job in grid.jobs):
-        from permll.report.figures.style import require_matplotlib
-
-        require_matplotlib()  # fail before training, not after it
+        import permll.report.figures  # noqa: F401  # without matplotlib, fail before training and not after it
     if not only_render:
         try:
-            run(grid, jobs, default_progress())
+            run(grid, jobs, Progress())
         except KeyboardInterrupt as interrupt:
             raise RunInterruptedError(str(interrupt)) from None
     rendered = render(grid)

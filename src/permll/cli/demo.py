@@ -25,9 +25,8 @@ def demo(
 
     from permll.demo import METHODS, evaluate_correction, least_trusted_samples, load_noisy_digits
     from permll.report.figures.label_issues import draw_label_issues
-    from permll.report.figures.style import require_matplotlib, save
+    from permll.report.figures.style import save
 
-    require_matplotlib()
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=out):
         pass  # fails before training if the folder is not writable

@@ -99,7 +99,7 @@ def _protocol(run: "Run") -> Any:
 
 
 def _show_one(run: "Run") -> None:
-    from permll.report.figures.curves import curve
+    from permll.report.metric_curves import curve
     from permll.report.run_summary import run_summary
 
     width = terminal_width()
@@ -126,7 +126,7 @@ def _plot(title: str, points: Mapping[int, float], width: int) -> list[str]:
 
 def _show_several(runs: "Sequence[Run]", facts: Sequence[dict[str, Any]], groups: Sequence[dict[str, Any]]) -> None:
     """Show the means, then each run with a sparkline of its test accuracy, all on one scale."""
-    from permll.report.figures.curves import curve
+    from permll.report.metric_curves import curve
     from permll.report.run_summary import comparison_text
 
     width = terminal_width()

@@ -120,15 +120,11 @@ def measure_correction(
     """
     check_same_length(given=given, corrected=corrected, clean=clean)
     after, truth, width = check_predictions(corrected, clean, num_classes, INPUT_NAMES)
-    (before,) = check_labels({"given labels": given}, num_classes if corrected.ndim == 1 else width)
+    before = check_labels(given, num_classes if corrected.ndim == 1 else width, "given labels")
     c, num_outcomes = max(width, 1 + int(before.max())), len(CorrectionCounts._fields)
-    outcome = _outcome_index(before != truth, after != before, after == truth)
+    changed = after != before
+    if_wrong = torch.where(after == truth, 0, torch.where(changed, 1, 2))
+    outcome = torch.where(before != truth, if_wrong, torch.where(changed, 3, 4))  # index of a field of the counts
     counts = (truth * num_outcomes + outcome).bincount(minlength=c * num_outcomes).view(c, num_outcomes)
     total = CorrectionCounts(*counts.sum(0).tolist())
     return Correction(total, tuple(CorrectionCounts(*row) for row in counts.tolist()))
-
-
-def _outcome_index(wrong: Tensor, changed: Tensor, correct_after: Tensor) -> Tensor:
-    """Return the index of each sample's outcome among the fields of ``CorrectionCounts``."""
-    if_wrong = torch.where(correct_after, 0, torch.where(changed, 1, 2))
-    return torch.where(wrong, if_wrong, torch.where(changed, 3, 4))

@@ -4,6 +4,7 @@
 Undefined metrics are None, never NaN.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
@@ -61,7 +62,7 @@ def measure_detection(
         (1.0, 1, 1.0, None)
     """
     num_wrong = int(check_mask(wrong, "wrong").sum())
-    flags = FlagScore(0, None, None, None) if flagged is None else flag_score(flagged, wrong)
+    flags = dict.fromkeys(FlagScore._fields) if flagged is None else flag_score(flagged, wrong)._asdict()
     return Detection(
         samples=len(wrong),
         wrong=num_wrong,
@@ -69,10 +70,7 @@ def measure_detection(
         average_precision=average_precision(quality, wrong),
         k=num_wrong or None,
         precision_at_k=precision_at_k(quality, wrong, num_wrong) if num_wrong else None,
-        flagged=None if flagged is None else flags.flagged,
-        precision=flags.precision,
-        recall=flags.recall,
-        f1=flags.f1,
+        **flags,
     )
 
 
@@ -88,8 +86,7 @@ def auroc(quality: Float[Tensor, " samples"], wrong: Bool[Tensor, " samples"]) -
     """
     from sklearn.metrics import roc_auc_score
 
-    quality, wrong = _check_ranking(quality, wrong)
-    return float(roc_auc_score(wrong.numpy(), -quality.numpy())) if _is_mixed(wrong) else None
+    return _rank(roc_auc_score, quality, wrong)
 
 
 def average_precision(quality: Float[Tensor, " samples"], wrong: Bool[Tensor, " samples"]) -> float | None:
@@ -104,8 +101,7 @@ def average_precision(quality: Float[Tensor, " samples"], wrong: Bool[Tensor, " 
     """
     from sklearn.metrics import average_precision_score
 
-    quality, wrong = _check_ranking(quality, wrong)
-    return float(average_precision_score(wrong.numpy(), -quality.numpy())) if _is_mixed(wrong) else None
+    return _rank(average_precision_score, quality, wrong)
 
 
 def precision_at_k(quality: Float[Tensor, " samples"], wrong: Bool[Tensor, " samples"], k: int) -> float:
@@ -149,5 +145,7 @@ def _check_ranking(quality: Tensor, wrong: Tensor) -> tuple[Tensor, Tensor]:
     return check_quality(quality), check_mask(wrong, "wrong")
 
 
-def _is_mixed(wrong: Tensor) -> bool:
-    return bool(wrong.any()) and not bool(wrong.all())
+def _rank(metric: Callable[..., float], quality: Tensor, wrong: Tensor) -> float | None:
+    quality, wrong = _check_ranking(quality, wrong)
+    is_mixed = bool(wrong.any()) and not bool(wrong.all())
+    return float(metric(wrong.numpy(), -quality.numpy())) if is_mixed else None

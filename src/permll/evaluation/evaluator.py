@@ -4,6 +4,7 @@ The trainer passes predictions to the evaluator; clean labels never reach the tr
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ class CorrectsLabels(Protocol):
         """Return corrected labels (N, c) as probabilities, and the quality (N,) of the given labels."""
 
 
+@dataclass(eq=False)
 class Evaluator:
     """Computes the metrics of a training run.
 
@@ -37,16 +39,11 @@ class Evaluator:
         validation_is_clean: whether the labels of ``validation`` are clean, so that selection by them is an oracle's.
     """
 
-    def __init__(
-        self,
-        test: LabeledData | None = None,
-        validation: LabeledData | None = None,
-        clean: Tensor | None = None,
-        clean_validation: Tensor | None = None,
-        validation_is_clean: bool = False,
-    ) -> None:
-        self.test, self.validation, self.clean, self.clean_validation = test, validation, clean, clean_validation
-        self.validation_is_clean = validation_is_clean
+    test: LabeledData | None = None
+    validation: LabeledData | None = None
+    clean: Tensor | None = None
+    clean_validation: Tensor | None = None
+    validation_is_clean: bool = False
 
     def evaluate(
         self,

@@ -7,7 +7,7 @@ oracle results, and tables must mark them.
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple
 
 Series = Sequence[float | None]
@@ -46,12 +46,7 @@ class ReportedEpochs:
             >>> [name + "*" * (name in ReportedEpochs.oracle) for name, value in accuracies.items() if value]
             ['last', 'best_test*', 'memorization*']
         """
-        choices = {
-            "last": self.last,
-            "best_by_noisy_validation": self.best_by_noisy_validation,
-            "best_by_clean_validation": self.best_by_clean_validation,
-            "best_test": self.best_test,
-        }
+        choices = {field.name: getattr(self, field.name) for field in fields(self)}
         accuracies = {name: None if choice is None else choice.test for name, choice in choices.items()}
         return {**accuracies, "memorization": self.memorization}
 

@@ -1,7 +1,6 @@
 """Checks of shapes, class numbers and values of the tensors to evaluate."""
 
 import math
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,20 +13,12 @@ Outputs = Float[Tensor, "samples classes"] | Int[Tensor, " samples"]
 _SUM_TOLERANCE = 1e-3
 
 
-class Predictions(NamedTuple):
-    """Predicted classes and labels on the CPU."""
-
-    predicted: Int[Tensor, " samples"]
-    labels: Int[Tensor, " samples"]
-    num_classes: int
-
-
 def check_predictions(
     outputs: Outputs,
     labels: Int[Tensor, " samples"],
     num_classes: int | None = None,
     names: tuple[str, str] = ("predictions", "labels"),
-) -> Predictions:
+) -> tuple[Int[Tensor, " samples"], Int[Tensor, " samples"], int]:
     """Return predicted classes, labels and c; the prediction is the argmax of (N, c) scores, the lowest class in a tie.
 
     Args:
@@ -38,27 +29,28 @@ def check_predictions(
 
     Examples:
         >>> check_predictions(torch.tensor([[0.2, 0.8], [0.5, 0.5]]), torch.tensor([1, 1]))
-        Predictions(predicted=tensor([1, 0]), labels=tensor([1, 1]), num_classes=2)
+        (tensor([1, 0]), tensor([1, 1]), 2)
     """
     if outputs.ndim == 2:
         scores, truth = check_scores(outputs, labels, names)
         if num_classes not in (None, scores.shape[1]):
             raise ValueError(f"{names[0]} have {scores.shape[1]} columns, but num_classes is {num_classes}.")
-        return Predictions(scores.argmax(1).cpu(), truth, scores.shape[1])
-    predicted, truth = check_labels({names[0]: outputs, names[1]: labels}, num_classes)
-    return Predictions(predicted, truth, num_classes or 1 + int(max(predicted.max(), truth.max())))
+        return scores.argmax(1).cpu(), truth, scores.shape[1]
+    check_same_length(**{names[0]: outputs, names[1]: labels})
+    predicted, truth = check_labels(outputs, num_classes, names[0]), check_labels(labels, num_classes, names[1])
+    return predicted, truth, num_classes or 1 + int(max(predicted.max(), truth.max()))
 
 
-def check_labels(named: dict[str, Tensor], num_classes: int | None = None) -> list[Int[Tensor, " samples"]]:
-    """Return class numbers (N,) as int64 on the CPU, all of one length and in 0..c-1.
+def check_labels(labels: Tensor, num_classes: int | None, name: str = "labels") -> Int[Tensor, " samples"]:
+    """Return class numbers (N,) in 0..c-1 as int64 on the CPU.
 
     Examples:
-        >>> check_labels({"labels": torch.tensor([0, 3, 1])}, num_classes=3)
+        >>> check_labels(torch.tensor([0, 3, 1]), num_classes=3)
         Traceback (most recent call last):
         ValueError: labels must be in 0..2, but 1 position (1) is not: number the classes from 0 to c-1.
     """
-    check_same_length(**named)
-    return [_check_class_numbers(values, num_classes, name) for name, values in named.items()]
+    check_class_labels(labels, num_classes, name=name)
+    return labels.cpu().long()
 
 
 def check_scores(
@@ -71,7 +63,7 @@ def check_scores(
     if scores.ndim != 2 or not scores.is_floating_point() or scores.shape[1] == 0:
         raise ValueError(f"{name} must be floats of shape (N, c), one column per class; got {_describe(scores)}.")
     check_same_length(**{name: scores, names[1]: labels})
-    truth, scores = _check_class_numbers(labels, scores.shape[1], names[1]), scores.detach()
+    truth, scores = check_labels(labels, scores.shape[1], names[1]), scores.detach()
     if not all(math.isfinite(extreme) for extreme in scores.aminmax()):  # NaN propagates; much faster than isfinite()
         rows = _format_positions(~scores.isfinite().all(1), "row")
         raise ValueError(f"{name} are NaN or infinite in {rows}: check the learning rate and these samples.")
@@ -149,11 +141,6 @@ def safe_divide(numerator: float, denominator: float) -> float | None:
         (0.25, None)
     """
     return numerator / denominator if denominator else None
-
-
-def _check_class_numbers(values: Tensor, num_classes: int | None, name: str) -> Tensor:
-    check_class_labels(values, num_classes, name=name)
-    return values.cpu().long()
 
 
 def _describe(values: Tensor) -> str:

@@ -29,18 +29,23 @@ from permll.report.tables.titles import (
     setting_order,
     tier_order,
 )
-from permll.report.tables.writers.html import table_context
 
 FILE_NAME = "index.html"
+SECTIONS = tuple(dict.fromkeys(("failures", "table1", "table2", "ranks", "curves", *TABLE_SPECS, "figure3", "runs")))
+HEADINGS = {name: spec.title for name, spec in TABLE_SPECS.items()} | {
+    "curves": "Accuracy over the epochs",
+    "figure3": "Figure 3: η and m",
+    "runs": "All runs",
+}
 Failures = Sequence[Mapping[str, Any]]
 
 
 def write_page(rows: Sequence[Row], folder: Path, *, failures: Failures, title: str) -> Path:
-    """Write the page of a benchmark into a folder, created if missing, and return its path.
+    """Write the page of a benchmark, without the sections that would be empty, and return its path.
 
     Args:
         rows: finished jobs.
-        folder: parent of ``index.html``; links to runs are relative to it.
+        folder: parent of ``index.html``, created if missing; links to runs are relative to it.
         failures: failed jobs, each with the keys of its job, a ``sentence``, a ``command`` and maybe a ``traceback``.
         title: title of the page.
 
@@ -49,42 +54,30 @@ def write_page(rows: Sequence[Row], folder: Path, *, failures: Failures, title: 
         >>> write_page([], Path(mkdtemp()), failures=[], title="table1 at tier tiny").name
         'index.html'
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE_NAME
-    path.write_text(bench_page(rows, folder, failures=failures, title=title), encoding="utf-8")
-    return path
-
-
-def bench_page(rows: Sequence[Row], folder: Path, *, failures: Failures, title: str) -> str:
-    """Return the page as HTML, without the sections that would be empty."""
-    specs = {name: spec for name, spec in TABLE_SPECS.items() if name != "ranks"}
-    tables = {name: [table_context(table, _link) for table in build_tables(rows, name)] for name in specs}
-    tables["ranks"] = [table_context(table) for table in rank_tables(rows)]
-    curves, maps = accuracy_curves(rows), heat_maps(rows)
-    first = {name: specs.pop(name) for name in ("table1", "table2")}
-    sections = {
-        "failures": (f"Failed: {len(failures)}", failures),
-        **{name: (spec.title, tables[name]) for name, spec in first.items()},
-        "ranks": (TABLE_SPECS["ranks"].title, tables["ranks"]),
-        "curves": ("Accuracy over the epochs", curves),
-        **{name: (spec.title, tables[name]) for name, spec in specs.items()},
-        "figure3": ("Figure 3: η and m", maps),
-        "runs": ("All runs", rows),
+    tables = {name: rank_tables(rows) if name == "ranks" else build_tables(rows, name) for name in TABLE_SPECS}
+    contents = tables | {
+        "failures": [_failure(failure, folder) for failure in failures],
+        "curves": accuracy_curves(rows),
+        "figure3": heat_maps(rows),
+        "runs": _runs(rows, folder),
     }
-    return render(
+    headings = HEADINGS | {"failures": f"Failed: {len(failures)}"}
+    text = render(
         "bench.html.j2",
         title=title,
         summary=_summary(rows, failures),
-        sections={name: heading for name, (heading, content) in sections.items() if content},
-        tables={name: tables.get(name, []) for name in sections},
+        sections={name: headings[name] for name in SECTIONS if contents[name]},
+        contents=contents,
+        tables=tables,
+        cell_link=_link,
         rank_plots=[rank_plot(tier, ranking) for tier, ranking in rankings(rows).items()],
-        curves=curves,
-        heat_maps=maps,
-        runs=_runs(rows, folder),
-        failures=[_failure(failure, folder) for failure in failures],
         style=asset("base.css", "bench.css"),
         script=asset("base.js", "bench.js"),
     )
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE_NAME
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 def _summary(rows: Sequence[Row], failures: Failures) -> str:

@@ -1,17 +1,17 @@
-"""Plots of the benchmark page: accuracy over the epochs as SVG, mean ranks, and the heat map of Figure 3."""
+"""Plots of the benchmark page: accuracy over the epochs, mean ranks, and the heat map of Figure 3.
 
-import json
+They are returned as numbers and texts; the template draws them.
+"""
+
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from markupsafe import Markup, escape
-
-from permll.report.figures.curves import Curve, band, curve
-from permll.report.rank_tests import Ranking
+from permll.report.metric_curves import Curve, band, curve, read_metrics
 from permll.report.tables.builder import BASELINE, rows_by_tier, unique_rows
+from permll.report.tables.rank_tests import Ranking
 from permll.report.tables.titles import (
     Figure3Point,
     Key,
@@ -25,16 +25,10 @@ from permll.report.tables.titles import (
     setting_title,
 )
 
-WIDTH, HEIGHT, LEFT, BOTTOM, MARGIN = 224, 120, 24, 14, 6
-# Lines are clipped at the edges of the scale: one method that starts far below must not flatten all others.
-_CLIP = (
-    f'x="{LEFT}" width="{WIDTH - LEFT}" height="{HEIGHT - BOTTOM + 1}" '
-    f'viewBox="{LEFT} 0 {WIDTH - LEFT} {HEIGHT - BOTTOM + 1}"'
-)
+WIDTH, HEIGHT, LEFT, BOTTOM, MARGIN = 224, 120, 24, 14, 6  # of a panel
 MAX_POINTS = 80  # of a line
 LIGHT, DARK = (243, 246, 251), (20, 33, 61)  # ends of the color scale of the figures
-BLACK, WHITE = "#000000", "#ffffff"
-EQUAL_CONTRAST = 0.179  # luminance on which black and white text have the same contrast, 4.6 : 1
+WHITE_TEXT = 0.6033  # fraction of the way from light to dark from which white text has more contrast than black
 
 
 class Line(NamedTuple):
@@ -63,7 +57,7 @@ class Axes(NamedTuple):
 
 
 def accuracy_curves(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return a title and one panel per method for each setting whose metrics can be read."""
+    """Return a title, axes and one panel per method for each setting whose metrics can be read."""
     settings = []
     for tier, tier_rows in rows_by_tier(row for row in rows if figure3_point(row) is None).items():
         by_setting: dict[tuple[str, str], list[Row]] = {}
@@ -72,20 +66,8 @@ def accuracy_curves(rows: Iterable[Row]) -> list[dict[str, Any]]:
         for setting in sorted(by_setting, key=setting_order):
             lines = _lines(by_setting[setting])
             if lines:
-                settings.append({"title": f"{setting_title(*setting)}, tier {tier}", "panels": _panels(lines)})
+                settings.append({"title": f"{setting_title(*setting)}, tier {tier}", **_plot(lines)})
     return settings
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of a run's metrics.jsonl up to the first damaged one; none without the file."""
-    path = folder / "metrics.jsonl"
-    metrics: list[dict[str, Any]] = []
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        try:
-            metrics.append(json.loads(line))
-        except ValueError:
-            break
-    return metrics
 
 
 def rank_plot(tier: str, ranking: Ranking) -> dict[str, Any]:
@@ -126,7 +108,7 @@ def heat_maps(rows: Iterable[Row]) -> list[dict[str, Any]]:
         if point is not None and row.get("right_after") is not None:
             setting = (row["tier"], row["data"], row["noise"])
             settings.setdefault(setting, {}).setdefault(point, []).append(row["right_after"])
-    return [_heat_map(setting, points) for setting, points in sorted(settings.items())]
+    return [_heat_map(*setting, points) for setting, points in sorted(settings.items())]
 
 
 def shade(fraction: float) -> tuple[str, str]:
@@ -137,24 +119,10 @@ def shade(fraction: float) -> tuple[str, str]:
         (('#f3f6fb', '#000000'), ('#14213d', '#ffffff'))
     """
     channels = [round(light + fraction * (dark - light)) for light, dark in zip(LIGHT, DARK, strict=True)]
-    text = BLACK if luminance(channels) > EQUAL_CONTRAST else WHITE
-    return "#" + "".join(f"{channel:02x}" for channel in channels), text
+    return "#{:02x}{:02x}{:02x}".format(*channels), "#ffffff" if fraction >= WHITE_TEXT else "#000000"
 
 
-def luminance(color: Sequence[int]) -> float:
-    """Return the relative luminance of a color of three channels from 0 to 255, as WCAG defines it.
-
-    Examples:
-        >>> luminance((0, 0, 0)), luminance((255, 255, 255))
-        (0.0, 1.0)
-    """
-    values = (channel / 255 for channel in color)
-    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in values]
-    return round(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2], 12)
-
-
-def _heat_map(setting: tuple[str, str, str], points: Mapping[Figure3Point, Sequence[float]]) -> dict[str, Any]:
-    tier, data, noise = setting
+def _heat_map(tier: str, data: str, noise: str, points: Mapping[Figure3Point, Sequence[float]]) -> dict[str, Any]:
     means = {point: statistics.fmean(values) for point, values in points.items()}
     etas, ms = sorted({point.eta for point in means}, reverse=True), sorted({point.m for point in means})
     low, high = min(means.values()), max(means.values())
@@ -189,50 +157,39 @@ def _lines(rows: Sequence[Row]) -> dict[Key, Line]:
     }
 
 
-def _panels(lines: Mapping[Key, Line]) -> list[dict[str, Any]]:
+def _plot(lines: Mapping[Key, Line]) -> dict[str, Any]:
+    """Return the axes and the panels of a setting, with coordinates as text."""
     low = math.floor(min(min(line.mean[-1], line.low[-1]) for line in lines.values()) / 10) * 10
     high = math.ceil(max(max(line.high) for line in lines.values()) / 10) * 10
     axes = Axes(max(line.epochs[-1] for line in lines.values()), low, max(high, low + 10))
-    return [_panel(key, line, lines.get((BASELINE, "")), axes) for key, line in lines.items()]
+    return {
+        "size": {"width": WIDTH, "height": HEIGHT, "left": LEFT, "right": WIDTH - MARGIN, "floor": HEIGHT - BOTTOM},
+        "levels": [(axes.y(value), f"{value:g}") for value in (axes.low, (axes.low + axes.high) / 2, axes.high)],
+        "epochs": [(axes.x(0), "start", 0), (axes.x(axes.last), "end", axes.last)],
+        "panels": [_panel(key, line, lines.get((BASELINE, "")), axes) for key, line in lines.items()],
+    }
 
 
 def _panel(key: Key, line: Line, baseline: Line | None, axes: Axes) -> dict[str, Any]:
     best = line.mean.index(max(line.mean))
     top, end, last = line.mean[best], line.mean[-1], line.epochs[-1]
-    label = (
-        f"{method_title(key)}: test accuracy over {last} epochs, best {top:.1f} % in epoch {line.epochs[best]}, "
-        f"last {end:.1f} %"
-    )
-    parts = []
-    if baseline is not None and baseline is not line:
-        parts.append(f'<polyline class="baseline" points="{_points(baseline.epochs, baseline.mean, axes)}"/>')
-    outline = _points(line.epochs, line.high, axes) + " " + _points(line.epochs, line.low, axes, backwards=True)
-    parts.append(f'<polygon class="band" points="{outline}"/>')
-    parts.append(f'<polyline class="mean" points="{_points(line.epochs, line.mean, axes)}"/>')
     x, y = axes.x(line.epochs[best]), axes.y(top)
-    parts.append(f'<path class="drop" d="M{x:.1f} {y:.1f}H{axes.x(last):.1f}V{axes.y(end):.1f}"/>')
-    parts.append(f'<circle class="best-epoch" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
-    svg = (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{_grid(axes)}'
-        f"<svg {_CLIP}>{''.join(parts)}</svg></svg>"
-    )
-    text = f"{end:.1f} ({round(end - top, 1) + 0.0:.1f})"
-    return {"filter": method_words(key), "method": method_title(key), "text": text, "svg": Markup(svg)}
+    label = f"test accuracy over {last} epochs, best {top:.1f} % in epoch {line.epochs[best]}, last {end:.1f} %"
+    outline = _points(line.epochs, line.high, axes) + _points(line.epochs, line.low, axes)[::-1]
+    return {
+        "filter": method_words(key),
+        "method": method_title(key),
+        "text": f"{end:.1f} ({round(end - top, 1) + 0.0:.1f})",
+        "label": f"{method_title(key)}: {label}",
+        "baseline": _points(baseline.epochs, baseline.mean, axes) if baseline and baseline is not line else [],
+        "band": outline,
+        "mean": _points(line.epochs, line.mean, axes),
+        "best": (x, y),
+        "drop": f"M{x:.1f} {y:.1f}H{axes.x(last):.1f}V{axes.y(end):.1f}",
+    }
 
 
-def _grid(axes: Axes) -> str:
-    parts = []
-    for value in (axes.low, (axes.low + axes.high) / 2, axes.high):
-        y = axes.y(value)
-        parts.append(f'<path class="grid-line" d="M{LEFT} {y:.1f}H{WIDTH - MARGIN}"/>')
-        parts.append(f'<text x="{LEFT - 4}" y="{y + 3:.1f}" text-anchor="end">{value:g}</text>')
-    for epoch, anchor in ((0, "start"), (axes.last, "end")):
-        parts.append(f'<text x="{axes.x(epoch):.1f}" y="{HEIGHT - 2}" text-anchor="{anchor}">{epoch}</text>')
-    return "".join(parts)
-
-
-def _points(epochs: Sequence[int], values: Sequence[float], axes: Axes, *, backwards: bool = False) -> str:
+def _points(epochs: Sequence[int], values: Sequence[float], axes: Axes) -> list[str]:
     step = max(math.ceil(len(epochs) / MAX_POINTS), 1)
     kept = [index for index in range(len(epochs)) if index % step == 0 or index == len(epochs) - 1]
-    points = [f"{axes.x(epochs[index]):.1f},{axes.y(values[index]):.1f}" for index in kept]
-    return " ".join(reversed(points) if backwards else points)
+    return [f"{axes.x(epochs[index]):.1f},{axes.y(values[index]):.1f}" for index in kept]

@@ -54,8 +54,10 @@ def findings_page(
         commands: next steps, each a text and a command.
     """
     facts = findings_facts(findings)
+    pairs = list(zip(findings.given_labels.tolist(), findings.proposed_labels.tolist(), strict=True))
+    flagged = Counter(pairs[row] for row in findings.is_issue.nonzero()[0])
     rows = findings.order[: min(facts["flagged"], MAX_CARDS) or MAX_UNFLAGGED_CARDS].tolist()
-    pairs = Counter((int(findings.given_labels[row]), int(findings.proposed_labels[row])) for row in rows)
+    shown = Counter(pairs[row] for row in rows)
     transition = _transition(findings.metadata.get("transition"), findings.classes)
     sections = {
         "confusion": "Confused classes" if facts["flagged"] or transition else "",
@@ -73,11 +75,11 @@ def findings_page(
         commands=commands,
         histogram=quality_histogram(findings),
         sections={name: heading for name, heading in sections.items() if heading},
-        confusion=_confusion(facts, findings.classes, pairs) if facts["flagged"] else None,
+        confusion=_confusion(flagged, shown, findings.classes) if facts["flagged"] else None,
         classes=_classes(facts),
         transition=transition,
         cards_text=_cards_text(len(rows), facts["flagged"]),
-        pair_options=_pair_options(findings, pairs),
+        pair_options=_pair_options(flagged, shown, findings.classes),
         cards=[_card(findings, row, preview(row)) for row in rows],
         duplicates=_duplicates(findings, facts, preview) if findings.duplicates else None,
         details=details,
@@ -112,42 +114,40 @@ def _key_numbers(facts: Mapping[str, Any], num_classes: int) -> list[tuple[str, 
     return numbers
 
 
-def _confusion(facts: Mapping[str, Any], classes: Sequence[str], cards: Mapping[Pair, int]) -> dict[str, Any]:
+def _confusion(flagged: Counter[Pair], cards: Counter[Pair], classes: Sequence[str]) -> dict[str, Any]:
     """Return flagged labels as a matrix of given and proposed class, restricted to the classes with most of them.
 
     Args:
-        facts: result of ``findings_facts``.
-        classes: class names.
+        flagged: number of flagged labels of each pair.
         cards: number of cards of each pair.
+        classes: class names.
     """
-    index = {label: k for k, label in enumerate(classes)}
-    counts = {(index[pair["given"]], index[pair["proposed"]]): pair["count"] for pair in facts["pairs"]}
     totals: Counter[int] = Counter()
-    for pair, count in counts.items():
+    for pair, count in flagged.items():
         totals.update(dict.fromkeys(pair, count))
     indices = sorted(sorted(totals, key=lambda k: (-totals[k], k))[:MAX_CLASSES])
-    inside = {pair: count for pair, count in counts.items() if pair[0] in indices and pair[1] in indices}
+    inside = {pair: count for pair, count in flagged.items() if pair[0] in indices and pair[1] in indices}
     highest = max(inside.values(), default=1)
 
     def cell(pair: Pair) -> dict[str, str]:
         count = inside.get(pair, 0)
         if not count:
             return _CELL | {"kind": "diagonal" if pair[0] == pair[1] else ""}
-        title = f"{shorten(classes[pair[0]])} → {shorten(classes[pair[1]])}: {pluralize(count, 'label')}"
+        title = f"{_pair_title(pair, classes)}: {pluralize(count, 'label')}"
         content = _CELL | {"text": f"{count:,}", "fraction": f"{count / highest:.3f}"}
-        if cards.get(pair):
+        if cards[pair]:
             return content | {"pair": _pair_key(pair), "title": title}
-        return content | {"kind": "not-shown", "title": f"{title}, none among the {sum(cards.values()):,} shown"}
+        return content | {"kind": "not-shown", "title": f"{title}, none among the {cards.total():,} shown"}
 
     note = (
         f"The {len(indices)} of {len(totals):,} classes with the most flagged labels; {sum(inside.values()):,} of "
-        f"{facts['flagged']:,} flagged labels are between them."
+        f"{flagged.total():,} flagged labels are between them."
     )
     return {
         "columns": [classes[k] for k in indices],
         "rows": [(classes[given], [cell((given, proposed)) for proposed in indices]) for given in indices],
         "note": note if len(indices) < len(totals) else "",
-        "has_hidden": not all(cards.get(pair) for pair in inside),
+        "has_hidden": not all(cards[pair] for pair in inside),
     }
 
 
@@ -183,16 +183,12 @@ def _cards_text(shown: int, flagged: int) -> str:
     return f"{first}Below each sample: {labels} with its probability."
 
 
-def _pair_options(findings: Any, pairs: Counter[Pair]) -> list[dict[str, str]]:
+def _pair_options(flagged: Counter[Pair], cards: Counter[Pair], classes: Sequence[str]) -> list[dict[str, str]]:
     """Return the pairs of classes that have cards, the most frequent first."""
-    options = []
-    for pair, count in pairs.most_common():
-        flagged = int(
-            ((findings.given_labels == pair[0]) & (findings.proposed_labels == pair[1]) & findings.is_issue).sum()
-        )
-        text = f"{shorten(findings.classes[pair[0]])} → {shorten(findings.classes[pair[1]])} ({count})"
-        options.append({"pair": _pair_key(pair), "flagged": str(flagged), "text": text})
-    return options
+    return [
+        {"pair": _pair_key(pair), "flagged": str(flagged[pair]), "text": f"{_pair_title(pair, classes)} ({count})"}
+        for pair, count in cards.most_common()
+    ]
 
 
 def _card(findings: Any, row: int, preview: Preview) -> dict[str, Any]:
@@ -225,6 +221,10 @@ def _duplicates(findings: Any, facts: Mapping[str, Any], preview: Callable[[int]
     rest = len(findings.duplicates) - MAX_GROUPS
     text = pluralize(rest, "more group") if rest > 0 else ""
     return {"text": duplicates_sentence(facts), "groups": groups, "rest": text}
+
+
+def _pair_title(pair: Pair, classes: Sequence[str]) -> str:
+    return f"{shorten(classes[pair[0]])} → {shorten(classes[pair[1]])}"
 
 
 def _pair_key(pair: Pair) -> str:

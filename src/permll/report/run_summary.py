@@ -52,6 +52,7 @@ _COLUMNS = {  # of a comparison, with two lines of headings
     "correction_accuracy_after": ("labels", "right"),
     "detection_auroc": ("AUROC of", "quality"),
 }
+_EVALUATED = {"test_accuracy", "noisy_validation_accuracy", "correction_samples"}  # in the metrics of some epochs
 _IGNORED = {"title", "data.root", "training.seed", "training.threads", "training.workers", "training.devices"}
 
 
@@ -67,7 +68,8 @@ def run_facts(run: Any, protocol: Any = None) -> Facts:
     numbers = result if protocol is None else protocol.to_dict()
     oracle = result.get("oracle", ()) if protocol is None else protocol.oracle
     unseeded = recipe.model_copy(update={"training": recipe.training.model_copy(update={"seed": 0})})
-    last = _last_evaluated(metrics)
+    evaluated = [row for row in metrics if _EVALUATED & row.keys()] or metrics
+    last = dict(evaluated[-1]) if evaluated else {}
     return {
         "folder": str(run.folder),
         "finished": run.finished,
@@ -108,10 +110,11 @@ def run_summary(run: Any, protocol: Any = None, width: int = 80) -> str:
         "Noise": _noise_text(facts["noise"]),
     }
     lines = [line for name, text in header.items() for line in _wrap(f"  {name:<9}", printable(text), width)]
-    accuracies = [
-        (_ACCURACIES[name] + _remark(entry), _format_value(name, entry["value"]))
-        for name, entry in facts["numbers"].items()
-    ]
+    accuracies = []
+    for name, entry in facts["numbers"].items():
+        epoch = "" if entry["epoch"] is None else f", epoch {entry['epoch']}"
+        text = f"{_ACCURACIES[name]}{epoch}{' (oracle)' if entry['oracle'] else ''}"
+        accuracies.append((text, _format_value(name, entry["value"])))
     lines += _section("Test accuracy", accuracies, edge)
     for title, names in _SECTIONS.items():
         rows = [(text, _format_value(name, last[name])) for name, text in names.items() if last.get(name) is not None]
@@ -161,12 +164,6 @@ def comparison_text(groups: Sequence[Facts], width: int = 80) -> str:
     return "\n".join(lines + ["* oracle: selected by the test labels."] * ("best_test" in names))
 
 
-def _last_evaluated(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    evaluated = {"test_accuracy", "noisy_validation_accuracy", "correction_samples"}
-    rows = [row for row in metrics if evaluated & row.keys()] or metrics
-    return dict(rows[-1]) if rows else {}
-
-
 def _noise(run: Any) -> dict[str, Any] | None:
     name, path = run.recipe.data.noise, run.folder / "noise.npz"
     if not name or not path.is_file():
@@ -214,9 +211,8 @@ def _noise_estimate(run: Any) -> dict[str, Any] | None:
         if true != given
     ]
     confusions.sort(key=lambda confusion: -confusion["share"])
-    return {name: estimate[name] for name in ("by", "rate", "interval", "rows")} | {
-        "mistakes": confusions[:MAX_CONFUSIONS]
-    }
+    facts = {name: estimate[name] for name in ("by", "rate", "interval", "rows")}
+    return facts | {"mistakes": confusions[:MAX_CONFUSIONS]}
 
 
 def _estimate_rows(estimate: Mapping[str, Any] | None) -> list[tuple[str, str]]:
@@ -233,10 +229,6 @@ def _estimate_rows(estimate: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 def _section(title: str, rows: Sequence[tuple[str, str]], edge: int) -> list[str]:
     lines = (f"  {name:<{max(edge - 2 - len(value), 0)}}{value}".rstrip() for name, value in rows)
     return [title, *lines] if rows else []
-
-
-def _remark(entry: Mapping[str, Any]) -> str:
-    return (f", epoch {entry['epoch']}" if entry["epoch"] is not None else "") + " (oracle)" * entry["oracle"]
 
 
 def _format_value(name: str, value: float) -> str:

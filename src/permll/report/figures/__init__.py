@@ -1,1 +1,6 @@
-"""Figures, one per module: a pure function computes the data, another draws it."""
+"""Figures of results, drawn with matplotlib: an optional dependency, so import these modules only to draw."""
+
+try:
+    import matplotlib  # noqa: F401
+except ImportError as missing:
+    raise ImportError("figures need matplotlib: pip install 'permll[plots]'") from missing

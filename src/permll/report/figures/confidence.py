@@ -5,18 +5,16 @@ zero gradient; with the layer on the label, only a network with p = softmax(α) 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from permll.layer.equations import CLOSED_FORMS, LossName, Side
 from permll.report.figures.style import INK, LINE_STYLES, MUTED, LineStyle, figure_style, make_figure, panel_title
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Panel = tuple[Side, LossName]
 PANELS: tuple[Panel, ...] = (("label", "l2"), ("prediction", "l2"), ("label", "kl"), ("prediction", "kl"))  # (a) to (d)
@@ -67,21 +65,21 @@ def confidence_curves(weights: Sequence[float] = WEIGHTS, resolution: int = 200)
     return ConfidenceCurves(p, a, norms)
 
 
-def draw_confidence(curves: ConfidenceCurves) -> "Figure":
+@figure_style()
+def draw_confidence(curves: ConfidenceCurves) -> Figure:
     """Draw panels (a) to (d): left the layer on the label, right on the prediction, a row per loss."""
-    with figure_style():
-        figure = make_figure(8.6, 6.9)
-        grid = figure.subplots(2, 2, sharex=True, sharey="row")
-        for letter, panel, axes in zip("abcd", PANELS, grid.flat, strict=True):
-            _draw_panel(axes, curves, panel)
-            panel_title(axes, letter, f"{_LOSS_TITLES[panel[1]]}, on the {panel[0]}", _SUBTITLES[panel[0]])
-        for axes in grid[:, 0]:
-            axes.set_ylabel(r"gradient norm, $\Vert\nabla_{\!\alpha} L\,\Vert_1$")
-        for axes in grid[1]:
-            axes.set_xlabel("$p_1$, predicted probability of the given label")
-        handles, names = grid[1, 1].get_legend_handles_labels()
-        title = r"$a_1 = \mathrm{softmax}(\alpha)_1$, weight of the given label in the layer"
-        figure.legend(handles, names, title=title, loc="outside lower center", ncols=len(names), handlelength=3.6)
+    figure = make_figure(8.6, 6.9)
+    grid = figure.subplots(2, 2, sharex=True, sharey="row")
+    for letter, panel, axes in zip("abcd", PANELS, grid.flat, strict=True):
+        _draw_panel(axes, curves, panel)
+        panel_title(axes, letter, f"{_LOSS_TITLES[panel[1]]}, on the {panel[0]}", _SUBTITLES[panel[0]])
+    for axes in grid[:, 0]:
+        axes.set_ylabel(r"gradient norm, $\Vert\nabla_{\!\alpha} L\,\Vert_1$")
+    for axes in grid[1]:
+        axes.set_xlabel("$p_1$, predicted probability of the given label")
+    handles, names = grid[1, 1].get_legend_handles_labels()
+    title = r"$a_1 = \mathrm{softmax}(\alpha)_1$, weight of the given label in the layer"
+    figure.legend(handles, names, title=title, loc="outside lower center", ncols=len(names), handlelength=3.6)
     return figure
 
 
@@ -90,16 +88,11 @@ def _two_classes(first: Tensor) -> Tensor:
     return torch.stack([first, 1 - first], dim=-1).log()
 
 
-def _line_styles(count: int) -> list[LineStyle]:
-    """Return a line style for each weight, the darkest for the largest."""
-    return [LINE_STYLES[k % len(LINE_STYLES)] for k in reversed(range(count))]
-
-
-def _draw_panel(axes: "Axes", curves: ConfidenceCurves, panel: Panel) -> None:
+def _draw_panel(axes: Axes, curves: ConfidenceCurves, panel: Panel) -> None:
     axes.axvline(0.5, color=MUTED, linewidth=1, linestyle=(0, (2, 3)), zorder=1)
     # The gradient of ‖p - a‖₂ has norm 1 for all p except p = a, where it is 0: a jump.
     jumps = panel == ("label", "l2")
-    styles = _line_styles(len(curves.weights))
+    styles = [LINE_STYLES[k % len(LINE_STYLES)] for k in reversed(range(len(curves.weights)))]  # darkest: largest
     for a, norm, style in zip(curves.weights.tolist(), curves.norms[panel], styles, strict=True):
         height = norm.masked_fill(norm == 0, torch.nan) if jumps else norm
         (line,) = axes.plot(curves.p.numpy(), height.numpy(), color=style.color, label=f"{a:g}")
@@ -115,7 +108,7 @@ def _draw_panel(axes: "Axes", curves: ConfidenceCurves, panel: Panel) -> None:
     axes.locator_params(axis="y", nbins=4)
 
 
-def _mark_zero(axes: "Axes", at: float, style: LineStyle, jump_from: float | None) -> None:
+def _mark_zero(axes: Axes, at: float, style: LineStyle, jump_from: float | None) -> None:
     """Mark the zero of a curve at p = a; ``jump_from`` is the height of a discontinuity."""
     if jump_from is not None:
         axes.plot([at, at], [0, jump_from], ":", color=style.color, linewidth=1, zorder=2)

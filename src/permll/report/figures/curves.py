@@ -2,21 +2,24 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from permll.report.figures.style import draw_level, figure_style, group_style, make_figure, panel_title
+from permll.report.figures.style import (
+    draw_level,
+    draw_ring,
+    draw_series,
+    figure_style,
+    group_style,
+    make_figure,
+    panel_title,
+)
+from permll.report.metric_curves import Curve, Rows, band, curve
 from permll.report.text import printable
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-Rows = Sequence[Mapping[str, Any]]  # lines of metrics.jsonl
-Curve = dict[int, float]  # by epoch
-Floats = NDArray[np.float64]
 MIN_MARKED_LOSS = 1.0  # points lost since the best epoch
 LOWEST, HIGHEST = -0.5, 100.5  # y limits of a panel in percent
 MIN_SPAN = 10.0  # points between the y limits
@@ -44,38 +47,8 @@ PANELS = (
 )
 
 
-def curve(rows: Rows, name: str) -> Curve:
-    """Return a metric by epoch, for the epochs in which it was measured.
-
-    Args:
-        rows: lines of metrics.jsonl.
-        name: a key of them, or ``"right"``, ``"right_before"``, ``"wrong"`` or ``"corrected"``: fractions of training
-            labels.
-
-    Examples:
-        >>> curve([{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.25, "correction_samples": 4}], "loss")
-        {1: 0.5, 2: 0.25}
-        >>> curve([{"epoch": 2, "correction_changed": 1, "correction_samples": 4}], "corrected")
-        {2: 0.25}
-    """
-    values = {row["epoch"]: _metric(row, name) for row in rows}
-    return {epoch: value for epoch, value in values.items() if value is not None}
-
-
-def band(seeds: Sequence[Curve]) -> tuple[list[int], Floats, Floats, Floats]:
-    """Return the epochs that all seeds have, and mean, minimum and maximum over seeds.
-
-    Examples:
-        >>> epochs, mean, low, high = band([{1: 0.5, 2: 0.75}, {1: 1.0, 2: 0.25, 3: 0.5}])
-        >>> epochs, mean.tolist(), low.tolist(), high.tolist()
-        ([1, 2], [0.75, 0.5], [0.5, 0.25], [1.0, 0.75])
-    """
-    epochs = [epoch for epoch in seeds[0] if all(epoch in seed for seed in seeds)]
-    values = np.array([[seed[epoch] for epoch in epochs] for seed in seeds])
-    return epochs, values.mean(0), values.min(0), values.max(0)
-
-
-def draw_curves(runs: Mapping[str, Sequence[Rows]]) -> "Figure":
+@figure_style()
+def draw_curves(runs: Mapping[str, Sequence[Rows]]) -> Figure:
     """Draw runs by group: each run as a thin line, their mean as a thick one. Panels without data are left out.
 
     Args:
@@ -89,32 +62,22 @@ def draw_curves(runs: Mapping[str, Sequence[Rows]]) -> "Figure":
         raise ValueError("there is nothing to draw: no run has finished an epoch.")
     columns = 2 if len(panels) == 4 else min(len(panels), 3)
     lines = -(-len(panels) // columns)
-    with figure_style():
-        figure = make_figure(0.4 + 3.7 * columns, 0.5 + 2.9 * lines + 0.2 * len(runs))
-        grid = figure.subplots(lines, columns, squeeze=False)
-        for letter, panel, axes in zip("abcdef", panels, grid.flat, strict=False):
-            levels = [curve(rows, panel.level) for group in runs.values() for rows in group] if panel.level else []
-            for level in sorted({round(100 * next(iter(values.values())), 6) for values in levels if values}):
-                draw_level(axes, level, panel.level_name, below=panel.level == "right_before")
-            _draw_panel(axes, panel, list(curves[panel].values()))
-            panel_title(axes, letter, panel.title, panel.subtitle)
-            axes.set_xlabel("epoch")
-        for axes in grid.flat[len(panels) :]:
-            axes.set_axis_off()
-        _draw_legend(figure, runs, max_length=50 * columns)
+    figure = make_figure(0.4 + 3.7 * columns, 0.5 + 2.9 * lines + 0.2 * len(runs))
+    grid = figure.subplots(lines, columns, squeeze=False)
+    for letter, panel, axes in zip("abcdef", panels, grid.flat, strict=False):
+        levels = [curve(rows, panel.level) for group in runs.values() for rows in group] if panel.level else []
+        for level in sorted({round(100 * next(iter(values.values())), 6) for values in levels if values}):
+            draw_level(axes, level, panel.level_name, below=panel.level == "right_before")
+        _draw_panel(axes, panel, list(curves[panel].values()))
+        panel_title(axes, letter, panel.title, panel.subtitle)
+        axes.set_xlabel("epoch")
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    _draw_legend(figure, runs, max_length=50 * columns)
     return figure
 
 
-def _metric(row: Mapping[str, Any], name: str) -> float | None:
-    """Return a metric of an epoch, if need be computed from the counts of its labels."""
-    counts = {"right": "right_after", "right_before": "right_before", "wrong": "wrong", "corrected": "changed"}
-    value = row.get(name)
-    if value is None and name in counts and row.get(f"correction_{counts[name]}") is not None:
-        value = row[f"correction_{counts[name]}"] / row["correction_samples"]
-    return value
-
-
-def _draw_panel(axes: "Axes", panel: Panel, groups: Sequence[Sequence[Curve]]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, groups: Sequence[Sequence[Curve]]) -> None:
     factor = 100.0 if panel.is_fraction else 1.0
     for index, group in enumerate(groups):
         seeds = [{epoch: factor * value for epoch, value in seed.items()} for seed in group if seed]
@@ -125,10 +88,9 @@ def _draw_panel(axes: "Axes", panel: Panel, groups: Sequence[Sequence[Curve]]) -
         style = group_style(index) | ({} if len(groups) > 1 else {"marker": ""})
         for seed in seeds if len(seeds) > 1 else ():
             axes.plot(list(seed), list(seed.values()), color=style["color"], linewidth=0.7, alpha=0.45)
-        every = max(len(mean) // 6, 1)
-        axes.plot(list(mean), list(mean.values()), markevery=(index % every, every), **style)
+        draw_series(axes, epochs, means, index, **style)
         if len(mean) == 1:  # a point instead of a line
-            axes.plot(list(mean), list(mean.values()), "o", color=style["color"])
+            axes.plot(epochs, means, "o", color=style["color"])
         if panel.name == "test_accuracy" and mean:
             _mark_best(axes, mean, style["color"], with_loss=len(groups) <= MAX_MARKED_GROUPS)
     axes.set_xlim(0, 1.03 * max(epoch for group in groups for seed in group for epoch in seed))
@@ -139,7 +101,7 @@ def _draw_panel(axes: "Axes", panel: Panel, groups: Sequence[Sequence[Curve]]) -
         _widen(axes)
 
 
-def _widen(axes: "Axes") -> None:
+def _widen(axes: Axes) -> None:
     """Show at least ten points within 0 and 100, so that small changes do not look large."""
     low, high = axes.get_ylim()
     missing = max(MIN_SPAN - (high - low), 0) / 2
@@ -148,10 +110,10 @@ def _widen(axes: "Axes") -> None:
     axes.set_ylim(max(low + shift, LOWEST), min(high + shift, HIGHEST))
 
 
-def _mark_best(axes: "Axes", mean: Curve, color: str, *, with_loss: bool) -> None:
+def _mark_best(axes: Axes, mean: Curve, color: str, *, with_loss: bool) -> None:
     """Mark the best epoch, and the accuracy lost from there to the last."""
     best, last = max(mean, key=lambda epoch: mean[epoch]), max(mean)
-    axes.plot(best, mean[best], "o", markersize=8, markerfacecolor="none", markeredgecolor=color, zorder=5)
+    draw_ring(axes, best, mean[best], color, size=8)
     lost = mean[best] - mean[last]
     if lost < MIN_MARKED_LOSS or not with_loss:
         return
@@ -162,10 +124,8 @@ def _mark_best(axes: "Axes", mean: Curve, color: str, *, with_loss: bool) -> Non
     axes.annotate(f"−{lost:.1f}", (last, (mean[best] + mean[last]) / 2), (5, 0), fontsize=8, color=color, **options)
 
 
-def _draw_legend(figure: "Figure", runs: Mapping[str, Sequence[Rows]], max_length: int) -> None:
+def _draw_legend(figure: Figure, runs: Mapping[str, Sequence[Rows]], max_length: int) -> None:
     """Name the groups below the panels, in lines of at most ``max_length`` characters."""
-    from matplotlib.lines import Line2D
-
     handles = []
     for index, (name, group) in enumerate(runs.items()):
         text = printable(name) + (f", mean of {len(group)}" if len(group) > 1 else "")

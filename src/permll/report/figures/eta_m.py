@@ -4,9 +4,12 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, Normalize, to_hex
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from permll.report.figures.style import (
@@ -14,29 +17,20 @@ from permll.report.figures.style import (
     INK,
     LINE_STYLES,
     MUTED,
+    PROBABILITY_COLORMAP,
     draw_level,
+    draw_ring,
+    draw_series,
     figure_style,
     make_figure,
     panel_title,
-    probability_colormap,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
-    from matplotlib.figure import Figure
+from permll.report.tables.titles import Figure3Point
 
 Floats = NDArray[np.float64]
 Curve = Mapping[int, float]  # by epoch
 GRID_POINTS = 120  # of the smoothed map in each direction
 OUTLINE_WIDTH = 4.5  # of the light line below the ridge
-
-
-class Setting(NamedTuple):
-    """η and m of a run."""
-
-    eta: float
-    m: float
 
 
 class Point(NamedTuple):
@@ -47,9 +41,10 @@ class Point(NamedTuple):
     fraction: float
 
 
+@figure_style()
 def draw_correction_curves(
-    series: Mapping[Setting, Curve], *, m: float, eta: float, given: float | None = None
-) -> "Figure":
+    series: Mapping[Figure3Point, Curve], *, m: float, eta: float, given: float | None = None
+) -> Figure:
     """Draw the fraction of right labels by epoch: (a) for every η at this m, (b) for every m at this η.
 
     Args:
@@ -63,19 +58,19 @@ def draw_correction_curves(
     sides = (("a", f"m = {m:g}, several η", "η", by_eta), ("b", f"η = {eta:g}, several m", "m", by_m))
     if not by_eta and not by_m:
         raise ValueError(f"there is nothing to draw: no run has m = {m:g} or η = {eta:g}.")
-    with figure_style():
-        figure = make_figure(9.4, 3.7, w_pad=0.12)
-        panels = figure.subplots(1, 2, sharey=True)
-        for axes, (letter, title, symbol, curves) in zip(panels, sides, strict=True):
-            panel_title(axes, letter, title, "training labels that are right after correction, %")
-            _draw_curves(axes, symbol, dict(sorted(curves.items())))
-            if given is not None:
-                draw_level(axes, 100 * given, "as given", below=True)
-            axes.set_xlabel("epoch")
+    figure = make_figure(9.4, 3.7, w_pad=0.12)
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, (letter, title, symbol, curves) in zip(panels, sides, strict=True):
+        panel_title(axes, letter, title, "training labels that are right after correction, %")
+        _draw_curves(axes, symbol, dict(sorted(curves.items())))
+        if given is not None:
+            draw_level(axes, 100 * given, "as given", below=True)
+        axes.set_xlabel("epoch")
     return figure
 
 
-def draw_heat_map(points: Iterable[Point]) -> "Figure":
+@figure_style()
+def draw_heat_map(points: Iterable[Point]) -> Figure:
     """Draw the smoothed fraction over log η and m, each run as a dot, and the ridge of the best η.
 
     Args:
@@ -85,34 +80,24 @@ def draw_heat_map(points: Iterable[Point]) -> "Figure":
     etas, ms = sorted({cell.eta for cell in cells}), sorted({cell.m for cell in cells})
     if len(etas) < 2 or len(ms) < 2:
         raise ValueError(f"a map needs two values of η and two of m: there are {len(etas)} and {len(ms)}.")
-    log_grid, m_grid = (
-        np.linspace(np.log(etas[0]), np.log(etas[-1]), GRID_POINTS),
-        np.linspace(ms[0], ms[-1], GRID_POINTS),
-    )
-    smooth = 100 * smooth_map(cells, log_grid, m_grid)
-    with figure_style():
-        from matplotlib.colors import Normalize
-
-        figure = make_figure(6.4, 4.9, w_pad=0.08)
-        axes = figure.subplots()
-        values = [100 * cell.fraction for cell in cells]
-        norm, colors = Normalize(min(values), max(values)), probability_colormap()
-        image = axes.pcolormesh(
-            m_grid, np.exp(log_grid), smooth, cmap=colors, norm=norm, shading="gouraud", rasterized=True
-        )
-        axes.contour(m_grid, np.exp(log_grid), smooth, levels=6, colors=MUTED, linewidths=0.6, alpha=0.8)
-        _draw_ridge(axes, m_grid, best_eta(cells, m_grid))
-        _draw_cells(axes, cells, norm, colors)
-        _scale(axes, etas, ms)
-        scale = figure.colorbar(image, ax=axes, aspect=30, pad=0.02)
-        scale.set_label("right labels, %")
-        scale.outline.set_visible(False)
-        panel_title(
-            axes,
-            "c",
-            "Right labels after training, %",
-            "smoothed; dots: runs, ring: the best; line: the best η at each m",
-        )
+    log_grid = np.linspace(np.log(etas[0]), np.log(etas[-1]), GRID_POINTS)
+    m_grid = np.linspace(ms[0], ms[-1], GRID_POINTS)
+    grid, smooth = (m_grid, np.exp(log_grid)), 100 * smooth_map(cells, log_grid, m_grid)
+    figure = make_figure(6.4, 4.9, w_pad=0.08)
+    axes = figure.subplots()
+    values = [100 * cell.fraction for cell in cells]
+    colors: dict[str, Any] = {"cmap": PROBABILITY_COLORMAP, "norm": Normalize(min(values), max(values))}
+    image = axes.pcolormesh(*grid, smooth, **colors, shading="gouraud", rasterized=True)
+    axes.contour(*grid, smooth, levels=6, colors=MUTED, linewidths=0.6, alpha=0.8)
+    best_etas = best_eta(cells, m_grid)
+    axes.plot(m_grid, best_etas, color="white", linewidth=OUTLINE_WIDTH, solid_capstyle="round")
+    axes.plot(m_grid, best_etas, color=ACCENT, linewidth=2.2, solid_capstyle="round")
+    _draw_cells(axes, cells, colors)
+    _scale(axes, etas, ms)
+    scale = figure.colorbar(image, ax=axes, aspect=30, pad=0.02, label="right labels, %")
+    scale.outline.set_visible(False)
+    subtitle = "smoothed; dots: runs, ring: the best; line: the best η at each m"
+    panel_title(axes, "c", "Right labels after training, %", subtitle)
     return figure
 
 
@@ -148,20 +133,19 @@ def _width(values: Floats) -> float:
 
 
 def _means(points: Iterable[Point]) -> list[Point]:
-    fractions: dict[Setting, list[float]] = {}
-    for point in points:
-        fractions.setdefault(Setting(point.eta, point.m), []).append(point.fraction)
+    fractions: dict[tuple[float, float], list[float]] = {}
+    for eta, m, fraction in points:
+        fractions.setdefault((eta, m), []).append(fraction)
     return [Point(*setting, float(np.mean(values))) for setting, values in sorted(fractions.items())]
 
 
-def _draw_curves(axes: "Axes", symbol: str, curves: Mapping[float, Curve]) -> None:
+def _draw_curves(axes: Axes, symbol: str, curves: Mapping[float, Curve]) -> None:
     """Draw curves in order from dark to light, with a legend beside the panel."""
     for index, ((value, curve), color) in enumerate(zip(curves.items(), ordered_colors(len(curves)), strict=True)):
         epochs, fractions = list(curve), [100 * fraction for fraction in curve.values()]
-        every = max(len(epochs) // 5, 1)
         style: dict[str, Any] = {"color": color, "marker": LINE_STYLES[index % len(LINE_STYLES)].marker}
         style |= {"markersize": 4.2, "mfc": color if index < len(LINE_STYLES) else "white"}
-        axes.plot(epochs, fractions, label=f"{symbol} = {value:g}", markevery=(index % every, every), **style)
+        draw_series(axes, epochs, fractions, index, num_markers=5, label=f"{symbol} = {value:g}", **style)
     if curves:
         axes.set_xlim(0, 1.02 * max(epoch for curve in curves.values() for epoch in curve))
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), handlelength=2.0, labelspacing=0.4)
@@ -176,33 +160,24 @@ def ordered_colors(count: int) -> list[str]:
         >>> ordered_colors(2)
         ['#14213d', '#eeaa2f']
     """
-    from matplotlib.colors import LinearSegmentedColormap, to_hex
-
     colormap = LinearSegmentedColormap.from_list("order", [style.color for style in LINE_STYLES])
     return [to_hex(colormap(index / max(count - 1, 1))) for index in range(count)]
 
 
-def _draw_ridge(axes: "Axes", ms: Floats, etas: Floats) -> None:
-    axes.plot(ms, etas, color="white", linewidth=OUTLINE_WIDTH, solid_capstyle="round")
-    axes.plot(ms, etas, color=ACCENT, linewidth=2.2, solid_capstyle="round")
-
-
-def _draw_cells(axes: "Axes", cells: Sequence[Point], norm: Any, colors: "Colormap") -> None:
+def _draw_cells(axes: Axes, cells: Sequence[Point], colors: Mapping[str, Any]) -> None:
     """Draw each run as a dot in the color of its fraction, and a ring around the best."""
     points = [cell.m for cell in cells], [cell.eta for cell in cells]
     values = [100 * cell.fraction for cell in cells]
     axes.scatter(*points, s=52, color=MUTED, linewidths=0, zorder=4)  # dark edge around the light one
-    axes.scatter(*points, c=values, s=30, cmap=colors, norm=norm, edgecolors="white", linewidths=1.0, zorder=4)
+    axes.scatter(*points, c=values, s=30, **colors, edgecolors="white", linewidths=1.0, zorder=4)
     best = max(cells, key=lambda cell: cell.fraction)
-    axes.plot(best.m, best.eta, "o", markersize=11, markerfacecolor="none", markeredgecolor=INK, zorder=5)
-    text = f"{100 * best.fraction:.1f}"
+    draw_ring(axes, best.m, best.eta, INK, size=11)
     box = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
-    axes.annotate(
-        text, (best.m, best.eta), (0, 11), textcoords="offset points", ha="center", fontsize=8, bbox=box, zorder=6
-    )
+    style: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8, "bbox": box, "zorder": 6}
+    axes.annotate(f"{100 * best.fraction:.1f}", (best.m, best.eta), (0, 11), **style)
 
 
-def _scale(axes: "Axes", etas: Sequence[float], ms: Sequence[float]) -> None:
+def _scale(axes: Axes, etas: Sequence[float], ms: Sequence[float]) -> None:
     axes.set_yscale("log")
     axes.set_yticks(etas, [f"{eta:g}" for eta in etas])
     axes.minorticks_off()

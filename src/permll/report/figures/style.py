@@ -1,17 +1,16 @@
-"""Common style of all figures. matplotlib is an optional dependency and imported only when a figure is drawn."""
+"""Common style of all figures."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    from matplotlib.axes import Axes
-    from matplotlib.colors import Colormap
-    from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
-    from numpy.typing import NDArray
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from numpy.typing import ArrayLike
 
 INK = "#1b2333"  # text and default color
 MUTED = "#667085"  # secondary text, reference lines
@@ -35,6 +34,11 @@ LINE_STYLES: tuple[LineStyle, ...] = (
     LineStyle("#b92b5d", (0, (6, 1.5, 1.2, 1.5)), "D"),
     LineStyle("#e8663c", (0, (3, 1.8)), "^"),
     LineStyle("#eeaa2f", (0, (1.2, 1.2)), "v"),
+)
+
+# For probabilities: light = 0, dark = 1, monotone in grayscale, too.
+PROBABILITY_COLORMAP = LinearSegmentedColormap.from_list(
+    "permll", ["#f3f6fb", "#c9d9ee", "#7fa3cf", "#3b669f", LINE_STYLES[0].color]
 )
 
 RC_PARAMS: dict[str, Any] = {
@@ -69,14 +73,6 @@ RC_PARAMS: dict[str, Any] = {
 }
 
 
-def require_matplotlib() -> None:
-    """Raise an ImportError with the command to install matplotlib if it is missing."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as missing:
-        raise ImportError("figures need matplotlib: pip install 'permll[plots]'") from missing
-
-
 @contextmanager
 def figure_style() -> Iterator[None]:
     """Use the style of the package inside the block, and restore the caller's settings after it.
@@ -90,9 +86,6 @@ def figure_style() -> Iterator[None]:
         >>> matplotlib.rcParams["axes.grid"] == before
         True
     """
-    require_matplotlib()
-    import matplotlib
-
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         settings: Any = matplotlib.rcParams  # typed with literal keys in some versions, str in others
@@ -100,11 +93,8 @@ def figure_style() -> Iterator[None]:
         yield
 
 
-def make_figure(width: float, height: float, *, h_pad: float = 0.08, w_pad: float = 0.10) -> "Figure":
+def make_figure(width: float, height: float, *, h_pad: float = 0.08, w_pad: float = 0.10) -> Figure:
     """Return an empty figure of a size in inches with constrained layout."""
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(h_pad=h_pad, w_pad=w_pad))
 
 
@@ -115,45 +105,33 @@ def group_style(index: int) -> dict[str, Any]:
     return {"color": style.color, "marker": style.marker, "markersize": 4.5, "mfc": fill}
 
 
-def draw_level(axes: "Axes", value: float, text: str, *, below: bool) -> None:
+def draw_series(
+    axes: Axes, x: Sequence[float], y: ArrayLike, index: int, *, num_markers: int = 6, **style: Any
+) -> None:
+    """Draw a line with a few markers; those of the next series are at other points."""
+    every = max(len(x) // num_markers, 1)
+    axes.plot(x, y, markevery=(index % every, every), **style)
+
+
+def draw_ring(axes: Axes, x: float, y: float, color: str, size: float) -> None:
+    """Draw a circle around a point."""
+    axes.plot(x, y, "o", markersize=size, markerfacecolor="none", markeredgecolor=color, zorder=5)
+
+
+def draw_level(axes: Axes, value: float, text: str, *, below: bool) -> None:
     """Draw a dotted horizontal reference line with a text below or above it."""
     axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (2, 3)), zorder=1)
     options: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
     axes.annotate(text, (1, value), (0, -10 if below else 3), ha="right", fontsize=8, color=MUTED, **options)
 
 
-def draw_transition(
-    axes: "Axes", matrix: "NDArray[np.float64]", *, aspect: Literal["equal", "auto"] = "equal"
-) -> "AxesImage":
-    """Draw a transition matrix, colored by square root so that small probabilities are visible."""
-    from matplotlib.colors import PowerNorm
-
-    norm = PowerNorm(0.5, 0, 1)
-    image = axes.imshow(matrix, cmap=probability_colormap(), norm=norm, aspect=aspect, interpolation="nearest")
-    axes.grid(False)
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0)
-    axes.set_xlabel("given as")
-    return image
-
-
-def probability_colormap() -> "Colormap":
-    """Return a colormap for probabilities: light = 0, dark = 1, monotone in grayscale, too."""
-    require_matplotlib()
-    from matplotlib.colors import LinearSegmentedColormap
-
-    return LinearSegmentedColormap.from_list(
-        "permll", ["#f3f6fb", "#c9d9ee", "#7fa3cf", "#3b669f", LINE_STYLES[0].color]
-    )
-
-
-def panel_title(axes: "Axes", letter: str, title: str, subtitle: str) -> None:
+def panel_title(axes: Axes, letter: str, title: str, subtitle: str) -> None:
     """Set letter, title and subtitle of a panel."""
     axes.set_title(f"({letter})  {title}", fontweight="bold", pad=20)
     axes.annotate(subtitle, (0, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", color=MUTED)
 
 
-def save(figure: "Figure", out_dir: Path, name: str) -> list[Path]:
+def save(figure: Figure, out_dir: Path, name: str) -> list[Path]:
     """Write ``name``.png and ``name``.svg into ``out_dir``, created if missing, and return both paths.
 
     Equal figures give identical SVG files.

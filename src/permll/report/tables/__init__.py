@@ -1,29 +1,12 @@
 """Tables of a benchmark, built from its rows and written in several formats."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from permll.report.tables.builder import build_tables as build_tables
-from permll.report.tables.model import Cell as Cell
-from permll.report.tables.model import Column as Column
-from permll.report.tables.model import Line as Line
-from permll.report.tables.model import Quantity as Quantity
-from permll.report.tables.model import Table as Table
 from permll.report.tables.rank_table import rank_tables as rank_tables
 from permll.report.tables.specs import TABLE_SPECS as TABLE_SPECS
 from permll.report.tables.titles import Row as Row
-from permll.report.tables.writers.csv import write_csv
-from permll.report.tables.writers.html import write_html
-from permll.report.tables.writers.latex import write_latex
-from permll.report.tables.writers.markdown import write_markdown
-from permll.report.tables.writers.terminal import write_terminal
-
-WRITERS: dict[str, Callable[[list[Table]], str]] = {
-    "terminal": write_terminal,
-    "markdown": write_markdown,
-    "latex": write_latex,
-    "html": write_html,
-    "csv": write_csv,
-}
+from permll.report.tables.writers import WRITERS as WRITERS
 
 
 def render_tables(rows: Iterable[Row], *, table: str, format: str) -> str:

@@ -1,22 +1,24 @@
 """Build tables from the rows of a benchmark: a line per method, columns per setting, mean and spread over seeds."""
 
+import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import replace
 
 from permll.report.paper_numbers import PAPER_RESULTS, PaperResult
 from permll.report.tables.model import Cell, Column, Line, Quantity, Table
-from permll.report.tables.notes import make_caption, make_notes
-from permll.report.tables.significance import best_methods, mean_and_std
-from permll.report.tables.specs import TABLE_SPECS, TableSpec
+from permll.report.tables.significance import RULE, Scores, best_methods
+from permll.report.tables.specs import ORACLE_MARK, TABLE_SPECS, TableSpec
 from permll.report.tables.titles import (
     REAL,
+    TRUSTED_MARK,
     Key,
     Row,
     data_title,
     figure3_point,
-    line_title,
     method_key,
     method_order,
+    method_title,
     noise_titles,
     setting_order,
     split_noise,
@@ -28,18 +30,14 @@ Setting = tuple[str, str]  # data and noise
 STAND_IN = {"digits": "cifar10", "fashion_mnist": "cifar10"}  # data set of the paper's numbers shown beside ours
 BASELINE = "ce"
 PaperResults = Mapping[tuple[str, str, str, str], PaperResult]  # by table, method, data and noise
-
-
-class Scores(NamedTuple):
-    """Numbers of one tier by method, setting and quantity, then by seed."""
-
-    by_cell: dict[tuple[Key, Setting, str], dict[int, float]]
-    keys: list[Key]
-    settings: list[Setting]
+TRUSTED_NOTE = (
+    f"{TRUSTED_MARK} uses some rows with trusted labels, which other methods do not have: never bold, and not ranked."
+)
+ORACLE_NOTE = f"{ORACLE_MARK} oracle: the best epoch is selected by the test labels."
 
 
 def build_tables(rows: Iterable[Row], table: str, paper: PaperResults = PAPER_RESULTS) -> list[Table]:
-    """Return a table for each tier that has rows for it.
+    """Return a table for each tier that has rows for it: Table 1 is synthetic noise, Table 2 real noise.
 
     Args:
         rows: finished jobs.
@@ -52,7 +50,9 @@ def build_tables(rows: Iterable[Row], table: str, paper: PaperResults = PAPER_RE
         >>> result.columns[0].group, result.columns[0].title, result.lines[0].cells[0].mean
         ('symmetric', '60 %', 0.625)
     """
-    rows = [row for row in rows if figure3_point(row) is None and _belongs_to(row, table)]
+    rows = [row for row in rows if figure3_point(row) is None]
+    if table in ("table1", "table2"):
+        rows = [row for row in rows if (split_noise(row["noise"])[0] == REAL) == (table == "table2")]
     return [_build(TABLE_SPECS[table], tier, tier_rows, paper) for tier, tier_rows in rows_by_tier(rows).items()]
 
 
@@ -84,35 +84,49 @@ def unique_rows(rows: Iterable[Row]) -> list[Row]:
     return list(unique.values())
 
 
-def collect_scores(rows: Iterable[Row], quantities: Sequence[Quantity]) -> Scores:
-    """Return the numbers of rows of one tier, without quantities that were not measured."""
-    rows = unique_rows(rows)
-    by_cell: dict[tuple[Key, Setting, str], dict[int, float]] = {}
-    seconds = _baseline_seconds(rows)
+def _build(spec: TableSpec, tier: str, rows: Iterable[Row], paper: PaperResults) -> Table:
+    rows = _add_derived(unique_rows(rows))
+    scores: dict[tuple[Key, Setting, str], dict[int, float]] = defaultdict(dict)
     for row in rows:
-        setting = (row["data"], row["noise"])
-        for quantity in quantities:
-            value = _value(row, quantity.name, seconds.get(setting))
-            if value is not None:
-                by_cell.setdefault((method_key(row), setting, quantity.name), {})[row["seed"]] = value
-    keys = sorted({method_key(row) for row in rows}, key=method_order)
-    settings = sorted({(row["data"], row["noise"]) for row in rows}, key=setting_order)
-    return Scores(by_cell, keys, settings)
-
-
-def _build(spec: TableSpec, tier: str, rows: Sequence[Row], paper: PaperResults) -> Table:
-    scores = collect_scores(rows, spec.quantities)
-    settings = list(scores.settings)
+        for quantity in spec.quantities:
+            if row.get(quantity.name) is not None:
+                scores[method_key(row), _setting(row), quantity.name][row["seed"]] = row[quantity.name]
+    keys = sorted(set(map(method_key, rows)), key=method_order)
+    settings = sorted(set(map(_setting, rows)), key=setting_order)
     if spec.name == "table2" and ("clothing1m", REAL) not in settings and any(key[0] == "table2" for key in paper):
         settings = sorted([*settings, ("clothing1m", REAL)], key=setting_order)  # only for the paper's numbers
     columns = tuple(_column(spec, setting, quantity, settings) for setting in settings for quantity in spec.quantities)
-    max_seeds = max((len(values) for values in scores.by_cell.values()), default=0)
-    cells = zip(*(_cells(spec, column, scores, max_seeds, paper) for column in columns), strict=True)
-    lines = tuple(Line(*key, line_title(key), line) for key, line in zip(scores.keys, cells, strict=True))
+    max_seeds = max(map(len, scores.values()), default=0)
+    cells = []
+    for column in columns:
+        by_method = {key: scores.get((key, (column.data, column.noise), column.quantity.name), {}) for key in keys}
+        cells.append(_cells(spec, column, by_method, max_seeds, paper))
+    lines = tuple(Line(*key, _line_title(key), line) for key, line in zip(keys, zip(*cells, strict=True), strict=True))
     table = Table(spec.name, tier, spec.title, "", columns, lines)
-    has_baseline = any(key[0] == BASELINE for key in scores.keys)
-    notes = make_notes(table, has_baseline=has_baseline)
-    return Table(spec.name, tier, spec.title, make_caption(table, spec), columns, lines, notes)
+    return replace(table, caption=_caption(table, spec), notes=_notes(table))
+
+
+def _setting(row: Row) -> Setting:
+    return row["data"], row["noise"]
+
+
+def _line_title(key: Key) -> str:
+    return f"{method_title(key)} {TRUSTED_MARK}" if uses_trusted_rows(key) else method_title(key)
+
+
+def _add_derived(rows: Iterable[Row]) -> list[Row]:
+    """Add the accuracy of the last minus the best epoch, and the time relative to the mean time of cross-entropy."""
+    baseline = defaultdict(list)
+    for row in rows:
+        if method_key(row) == (BASELINE, "") and row.get("seconds"):
+            baseline[_setting(row)].append(row["seconds"])
+    derived: list[Row] = []
+    for row in rows:
+        lost, seconds, relative = row.get("memorization"), row.get("seconds"), None
+        if seconds is not None and _setting(row) in baseline:
+            relative = seconds / statistics.fmean(baseline[_setting(row)])
+        derived.append({**row, "last_minus_best": None if lost is None else -lost, "relative_time": relative})
+    return derived
 
 
 def _column(spec: TableSpec, setting: Setting, quantity: Quantity, settings: Sequence[Setting]) -> Column:
@@ -126,51 +140,60 @@ def _column(spec: TableSpec, setting: Setting, quantity: Quantity, settings: Seq
     return Column(f"{prefix}{kind}", rate, quantity, data, noise)
 
 
-def _cells(spec: TableSpec, column: Column, scores: Scores, max_seeds: int, paper: PaperResults) -> list[Cell]:
+def _cells(
+    spec: TableSpec, column: Column, by_method: Mapping[Key, Scores], max_seeds: int, paper: PaperResults
+) -> list[Cell]:
     """Return the cells of a column."""
-    setting, quantity = (column.data, column.noise), column.quantity
-    by_method = {key: scores.by_cell.get((key, setting, quantity.name), {}) for key in scores.keys}
     ranked = {key: seeds for key, seeds in by_method.items() if not uses_trusted_rows(key)}
-    best = best_methods(ranked, quantity.better)
+    best = best_methods(ranked, column.quantity.better)
     cells = []
-    for key, seeds in by_method.items():
-        result = _paper_result(spec, key, column, paper)
-        if not seeds:
-            cells.append(Cell(paper=result))
-            continue
-        mean, sd, n = mean_and_std(seeds)
-        cells.append(Cell(mean, sd, n, result, key in best, f"n={n}" if n < max_seeds else ""))
+    for (method, variant), seeds in by_method.items():
+        printed = None
+        if spec.in_paper and not variant:
+            stand_in = paper.get((spec.name, method, STAND_IN.get(column.data, ""), column.noise))
+            printed = paper.get((spec.name, method, column.data, column.noise), stand_in)
+        cell = Cell(column.quantity, paper=printed)
+        if seeds:
+            mean, n = statistics.fmean(seeds.values()), len(seeds)
+            sd = statistics.stdev(seeds.values()) if n > 1 else None
+            note = f"n={n}" if n < max_seeds else ""
+            cell = replace(cell, mean=mean, sd=sd, n=n, bold=(method, variant) in best, note=note)
+        cells.append(cell)
     return cells
 
 
-def _paper_result(spec: TableSpec, key: Key, column: Column, paper: PaperResults) -> PaperResult | None:
-    if not spec.in_paper or key[1]:
-        return None
-    results = (
-        paper.get((spec.name, key[0], data, column.noise)) for data in (column.data, STAND_IN.get(column.data, ""))
-    )
-    return next((result for result in results if result is not None), None)
+def _caption(table: Table, spec: TableSpec) -> str:
+    """Return a sentence on the quantity, the number of seeds, the tier and the paper's numbers."""
+    counts = {cell.n for cell in table.cells if cell.n} or {0}
+    seeds = f"{min(counts)} to {max(counts)} seeds" if len(counts) > 1 else f"{max(counts)} seeds"
+    seeds = "one seed" if counts == {1} else seeds
+    columns = list(zip(table.columns, zip(*(line.cells for line in table.lines), strict=True), strict=True))
+    data = dict.fromkeys(data_title(column.data) for column, cells in columns if any(cell.n for cell in cells))
+    caption = f"{spec.description}: mean ± standard deviation over {seeds}. Tier {table.tier}"
+    caption += f": {', '.join(data)}." if data else "."
+    printed = {column.data for column, cells in columns if any(cell.paper for cell in cells)}
+    if not printed:
+        return caption
+    caption += " In parentheses: the paper's numbers"
+    if printed & STAND_IN.keys():
+        return (
+            f"{caption} for CIFAR-10 with the same noise; data and network differ, so compare the order of the "
+            "methods, not the values."
+        )
+    if table.tier != "paper":
+        return f"{caption}, with a larger network and longer training than tier {table.tier}."
+    return f"{caption}."
 
 
-def _belongs_to(row: Row, table: str) -> bool:
-    """Return whether a row belongs to a table: Table 1 is synthetic noise, Table 2 real noise."""
-    is_real = split_noise(row["noise"])[0] == REAL
-    return {"table1": not is_real, "table2": is_real}.get(table, True)
-
-
-def _baseline_seconds(rows: Iterable[Row]) -> dict[Setting, float]:
-    """Return the mean time of cross-entropy in each setting."""
-    seconds: dict[Setting, dict[int, float]] = {}
-    for row in rows:
-        if method_key(row) == (BASELINE, "") and row.get("seconds"):
-            seconds.setdefault((row["data"], row["noise"]), {})[row["seed"]] = row["seconds"]
-    return {setting: mean_and_std(seeds).mean for setting, seeds in seconds.items()}
-
-
-def _value(row: Row, name: str, baseline_seconds: float | None) -> float | None:
-    if name == "last_minus_best":
-        return None if row.get("memorization") is None else -row["memorization"]
-    if name == "relative_time":
-        return None if baseline_seconds is None or row.get("seconds") is None else row["seconds"] / baseline_seconds
-    value: float | None = row.get(name)
-    return value
+def _notes(table: Table) -> tuple[str, ...]:
+    fewer_seeds = any(cell.note.startswith("n=") for cell in table.cells)
+    has_baseline = any(line.method == BASELINE for line in table.lines)
+    notes = {
+        RULE: any(cell.bold for cell in table.cells),
+        "n= marks a mean over fewer seeds than others in this table.": fewer_seeds,
+        "-: not run, or not measured by the method.": any(cell.mean is None for cell in table.cells),
+        ORACLE_NOTE: any(ORACLE_MARK in column.title + column.quantity.title for column in table.columns),
+        TRUSTED_NOTE: any(uses_trusted_rows((line.method, line.variant)) for line in table.lines),
+        "No run of ce to compare with.": table.name == "time" and not has_baseline,
+    }
+    return tuple(note for note, applies in notes.items() if applies)

@@ -3,11 +3,12 @@
 from collections.abc import Iterable
 from string import ascii_lowercase
 
-from permll.report.rank_tests import NUM_RESAMPLES, Ranking, rank_methods
 from permll.report.tables.builder import rows_by_tier, unique_rows
 from permll.report.tables.model import Cell, Column, Line, Quantity, Table
+from permll.report.tables.rank_tests import NUM_RESAMPLES, Ranking, rank_methods
 from permll.report.tables.specs import TABLE_SPECS
 from permll.report.tables.titles import Row, figure3_point, method_key, method_title, uses_trusted_rows
+from permll.report.text import pluralize
 
 _COLUMNS = (
     Column("", "mean rank", Quantity("mean_rank", "mean rank", scale=1, digits=2, better=-1)),
@@ -41,15 +42,16 @@ def tie_letters(ranking: Ranking) -> list[str]:
 
 def _table(tier: str, ranking: Ranking) -> Table:
     spec, n, best = TABLE_SPECS["ranks"], len(ranking.blocks), ranking.mean_ranks[0]
+    rank, low, high, ties = (column.quantity for column in _COLUMNS)
     lines = []
-    for key, mean, (low, high), letters in zip(
+    for key, mean, (lowest, highest), letters in zip(
         ranking.methods, ranking.mean_ranks.tolist(), ranking.intervals.tolist(), tie_letters(ranking), strict=True
     ):
-        bold = mean == best or mean - best < ranking.critical_difference
-        cells = (Cell(mean, n=n, bold=bold), Cell(low, n=n), Cell(high, n=n), Cell(note=letters))
-        lines.append(Line(*key, method_title(key), cells))
+        bold = mean - best < ranking.critical_difference
+        cells = (Cell(rank, mean, n=n, bold=bold), Cell(low, lowest, n=n), Cell(high, highest, n=n))
+        lines.append(Line(*key, method_title(key), (*cells, Cell(ties, note=letters))))
     settings = len({block[:2] for block in ranking.blocks})
-    blocks = f"{_count(n, 'block')} ({_count(settings, 'setting')} of data and noise, with their seeds)"
+    blocks = f"{pluralize(n, 'block')} ({pluralize(settings, 'setting')} of data and noise, with their seeds)"
     caption = f"{spec.description}, over {blocks}. Tier {tier}."
     return Table("ranks", tier, spec.title, caption, _COLUMNS, tuple(lines), tuple(_notes(ranking)))
 
@@ -66,7 +68,3 @@ def _notes(ranking: Ranking) -> list[str]:
     if ranking.left_out:
         notes.append(f"Left out for too few blocks: {', '.join(map(method_title, ranking.left_out))}.")
     return notes
-
-
-def _count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'s' * (n != 1)}"

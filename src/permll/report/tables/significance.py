@@ -1,9 +1,9 @@
-"""Mean and standard deviation over seeds, and which methods are not significantly worse than the best."""
+"""Which methods are not significantly worse than the best, by paired t intervals over seeds."""
 
 import math
 import statistics
 from collections.abc import Hashable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 LEVEL = 0.95
 RULE = (
@@ -13,26 +13,6 @@ RULE = (
 )
 Scores = Mapping[int, float]  # by seed
 Name = TypeVar("Name", bound=Hashable)
-
-
-class MeanStd(NamedTuple):
-    """Mean, standard deviation (n - 1 in the denominator; None for one seed) and number of seeds."""
-
-    mean: float
-    sd: float | None
-    n: int
-
-
-def mean_and_std(scores: Scores) -> MeanStd:
-    """Return mean and standard deviation over one or more seeds.
-
-    Examples:
-        >>> mean_and_std({1: 0.5, 2: 0.75})
-        MeanStd(mean=0.625, sd=0.1767766952966369, n=2)
-        >>> mean_and_std({1: 0.5}).sd
-    """
-    values = [scores[seed] for seed in sorted(scores)]
-    return MeanStd(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values))
 
 
 def paired_interval(a: Scores, b: Scores) -> tuple[float, float] | None:
@@ -45,13 +25,14 @@ def paired_interval(a: Scores, b: Scores) -> tuple[float, float] | None:
         >>> round(low, 4), round(high, 4)
         (-0.0148, 0.0348)
     """
-    seeds = sorted(a.keys() & b.keys())
-    if len(seeds) < 2:
+    differences = [a[seed] - b[seed] for seed in a.keys() & b.keys()]
+    n = len(differences)
+    if n < 2:
         return None
     from scipy import stats
 
-    mean, sd, n = mean_and_std({seed: a[seed] - b[seed] for seed in seeds})
-    margin = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * (sd or 0.0) / math.sqrt(n)
+    mean = statistics.fmean(differences)
+    margin = float(stats.t.ppf((1 + LEVEL) / 2, n - 1)) * statistics.stdev(differences) / math.sqrt(n)
     return mean - margin, mean + margin
 
 
@@ -67,14 +48,10 @@ def best_methods(column: Mapping[Name, Scores], better: int) -> set[Name]:
         >>> sorted(best_methods(column, better=1)), best_methods(column, better=-1), best_methods(column, better=0)
         (['a', 'b'], {'c'}, set())
     """
-    means = {name: mean_and_std(scores).mean for name, scores in column.items() if scores}
+    means = {name: better * statistics.fmean(scores.values()) for name, scores in column.items() if scores}
     if not means or not better:
         return set()
-    highest = max(better * mean for mean in means.values())
-    first = [name for name, mean in means.items() if better * mean == highest]  # several if they are equal
-    return {name for name in means if any(name == best or _is_tie(column[best], column[name]) for best in first)}
-
-
-def _is_tie(a: Scores, b: Scores) -> bool:
-    interval = paired_interval(a, b)
-    return interval is not None and interval[0] <= 0 <= interval[1]
+    best = {name for name, mean in means.items() if mean == max(means.values())}  # several if they are equal
+    intervals = {name: [paired_interval(column[first], column[name]) for first in best] for name in means}
+    ties = {name for name, pairs in intervals.items() if any(pair and pair[0] <= 0 <= pair[1] for pair in pairs)}
+    return best | ties

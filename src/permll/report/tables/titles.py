@@ -70,16 +70,6 @@ def uses_trusted_rows(key: Key) -> bool:
     return key[0] in METHODS and "trusted" in METHODS[key[0]].needs
 
 
-def line_title(key: Key) -> str:
-    """Return the title of a method in a table, marked if it uses trusted rows.
-
-    Examples:
-        >>> line_title(("glc", "")), line_title(("ce", ""))
-        ('GLC †', 'Cross-entropy')
-    """
-    return f"{method_title(key)} {TRUSTED_MARK}" if uses_trusted_rows(key) else method_title(key)
-
-
 def method_order(key: Key) -> tuple[int, str, str]:
     """Return a sort key in the order of the registry, with unregistered methods last."""
     return _index(key[0], METHODS), *key
@@ -88,11 +78,6 @@ def method_order(key: Key) -> tuple[int, str, str]:
 def data_title(data: str) -> str:
     """Return the title of a data set."""
     return DATA_TITLES.get(data, data)
-
-
-def data_order(data: str) -> tuple[int, str]:
-    """Return a sort key of data sets from small to large."""
-    return _index(data, DATA_TITLES), data
 
 
 def tier_order(tier: str) -> tuple[int, str]:
@@ -124,15 +109,11 @@ def noise_titles(noise: str) -> tuple[str, str]:
     return NOISE_TITLES.get(kind, kind), "" if rate is None else f"{rate:g} %"
 
 
-def noise_order(noise: str) -> tuple[int, str, float]:
-    """Return a sort key of noise by kind, then by rate."""
+def setting_order(setting: tuple[str, str]) -> tuple[int, str, int, str, float]:
+    """Return a sort key of settings: data sets from small to large, then noise by kind and rate."""
+    data, noise = setting
     kind, rate = split_noise(noise)
-    return _index(kind, NOISE_TITLES), kind, -1.0 if rate is None else rate
-
-
-def setting_order(setting: tuple[str, str]) -> tuple[tuple[int, str], tuple[int, str, float]]:
-    """Return a sort key of settings (data and noise)."""
-    return data_order(setting[0]), noise_order(setting[1])
+    return _index(data, DATA_TITLES), data, _index(kind, NOISE_TITLES), kind, -1.0 if rate is None else rate
 
 
 def setting_title(data: str, noise: str) -> str:

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from permll.report.tables.titles import Key, Row, method_key
+
 Floats = NDArray[np.float64]
-Key = tuple[str, str]  # a method and its variant
 Block = tuple[str, str, int]  # data, noise and seed
 LEVEL = 0.95
 NUM_RESAMPLES = 2000
@@ -17,32 +17,20 @@ NUM_RESAMPLES = 2000
 
 @dataclass(frozen=True)
 class Ranking:
-    """Methods from the best mean rank to the worst.
+    """Methods from the best mean rank to the worst."""
 
-    Args:
-        methods: k methods.
-        mean_ranks: (k,) mean ranks, 1 is best; tied scores share the mean of their ranks.
-        intervals: (k, 2) bootstrap intervals of the mean ranks.
-        blocks: n blocks on which all methods have a score.
-        statistic: Friedman's chi-square, corrected for ties.
-        p: p value of the Friedman test, whose null hypothesis is that all methods perform the same.
-        critical_difference: Nemenyi's critical difference of mean ranks.
-        groups: maximal groups of tied methods, as indices into ``methods``.
-        left_out: methods with too few scores to be compared.
-    """
-
-    methods: tuple[Key, ...]
-    mean_ranks: Floats
-    intervals: Floats
-    blocks: tuple[Block, ...]
-    statistic: float
-    p: float
-    critical_difference: float
-    groups: tuple[tuple[int, ...], ...]
-    left_out: tuple[Key, ...]
+    methods: tuple[Key, ...]  # k methods
+    mean_ranks: Floats  # (k,), 1 is best; tied scores share the mean of their ranks
+    intervals: Floats  # (k, 2) bootstrap intervals of the mean ranks
+    blocks: tuple[Block, ...]  # n blocks on which all methods have a score
+    statistic: float  # Friedman's chi-square, corrected for ties
+    p: float  # of the Friedman test, whose null hypothesis is that all methods perform the same
+    critical_difference: float  # of mean ranks, by Nemenyi
+    groups: tuple[tuple[int, ...], ...]  # maximal groups of tied methods, as indices into methods
+    left_out: tuple[Key, ...]  # methods with too few scores to be compared
 
 
-def rank_methods(rows: Iterable[Mapping[str, Any]]) -> Ranking | None:
+def rank_methods(rows: Iterable[Row]) -> Ranking | None:
     """Rank the methods in rows of one tier by last accuracy; None if no two methods have two blocks in common.
 
     A block is one data set with one noise and one seed. Methods are compared on the blocks that all of them have; see
@@ -60,8 +48,7 @@ def rank_methods(rows: Iterable[Mapping[str, Any]]) -> Ranking | None:
     scores: dict[Key, dict[Block, float]] = {}
     for row in rows:
         if row.get("last") is not None:
-            key, block = (row["method"], row.get("variant") or ""), (row["data"], row["noise"], row["seed"])
-            scores.setdefault(key, {})[block] = row["last"]
+            scores.setdefault(method_key(row), {})[row["data"], row["noise"], row["seed"]] = row["last"]
     methods, blocks = complete_blocks({key: set(by_block) for key, by_block in scores.items()})
     if len(methods) < 2 or len(blocks) < 2:
         return None

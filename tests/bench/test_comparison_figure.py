@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-
-from permll.report.figures.comparison import Scores, draw_comparison, rank_by_accuracy
+from benchmarks.comparison import Scores, draw_comparison, rank_by_accuracy
 
 PANELS = {
     "Symmetric": {"ce": Scores([0.5, 0.52], [0.8, 0.8]), "permll": Scores([0.82, 0.83], [0.83, 0.84])},

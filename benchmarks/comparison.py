@@ -2,13 +2,12 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from permll.report.figures.style import ACCENT, INK, MUTED, figure_style, make_figure, panel_title
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 HIGHLIGHT = "permll"  # in the accent color
 BASELINE = "ce"  # its last accuracy is drawn as a vertical line
@@ -38,7 +37,8 @@ def rank_by_accuracy(panels: Panels) -> list[str]:
     return sorted(means, key=lambda name: -statistics.mean(means[name]))
 
 
-def draw_comparison(panels: Panels, titles: Mapping[str, str]) -> "Figure":
+@figure_style()
+def draw_comparison(panels: Panels, titles: Mapping[str, str]) -> Figure:
     """Draw a row per method and a panel per problem: dots for the last epoch, a ring for the best.
 
     Args:
@@ -48,20 +48,19 @@ def draw_comparison(panels: Panels, titles: Mapping[str, str]) -> "Figure":
     order = rank_by_accuracy(panels)
     if not order:
         raise ValueError("there is nothing to draw: no method has a result.")
-    with figure_style():
-        figure = make_figure(1.6 + 3.3 * len(panels), 1.1 + 0.215 * len(order), w_pad=0.08)
-        grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-        for letter, (title, methods), axes in zip("abcdefgh", panels.items(), grid, strict=False):
-            _draw_panel(axes, methods, order)
-            panel_title(axes, letter, title, "dot: last epoch, all seeds; ring: best epoch")
-        grid[0].set_yticks(range(len(order)), [titles.get(name, name) for name in order])
-        grid[0].set_ylim(len(order) - 0.4, -0.6)
-        for label, name in zip(grid[0].get_yticklabels(), order, strict=True):
-            label.set_fontweight("bold" if name == HIGHLIGHT else "normal")
+    figure = make_figure(1.6 + 3.3 * len(panels), 1.1 + 0.215 * len(order), w_pad=0.08)
+    grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for letter, (title, methods), axes in zip("abcdefgh", panels.items(), grid, strict=False):
+        _draw_panel(axes, methods, order)
+        panel_title(axes, letter, title, "dot: last epoch, all seeds; ring: best epoch")
+    grid[0].set_yticks(range(len(order)), [titles.get(name, name) for name in order])
+    grid[0].set_ylim(len(order) - 0.4, -0.6)
+    for label, name in zip(grid[0].get_yticklabels(), order, strict=True):
+        label.set_fontweight("bold" if name == HIGHLIGHT else "normal")
     return figure
 
 
-def _draw_panel(axes: "Axes", methods: Mapping[str, Scores], order: Sequence[str]) -> None:
+def _draw_panel(axes: Axes, methods: Mapping[str, Scores], order: Sequence[str]) -> None:
     if BASELINE in methods:
         level = 100 * statistics.mean(methods[BASELINE].last)
         axes.axvline(level, color=MUTED, linewidth=1, linestyle=(0, (2, 3)), zorder=1)

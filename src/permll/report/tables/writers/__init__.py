@@ -1,1 +1,0 @@
-"""Table writers, one module per format."""
