@@ -16,16 +16,11 @@ class NoiseLayer(TransitionMethod):
     """Training with -log p_y, then from the best weights with -log (p Θ)_y; p alone predicts.
 
     The best weights have the lowest loss on noisy validation labels.
-
-    Args:
-        baseline: epochs without the layer, or a fraction of all epochs if below 1.
     """
 
     keeps_best = True
 
-    def __init__(self, *, baseline: float) -> None:
-        super().__init__()
-        self.baseline = baseline
+    baseline: float  # epochs without the layer, or a fraction of all epochs if below 1
 
     @abstractmethod
     def log_theta(self) -> Tensor:

@@ -25,11 +25,7 @@ class GLC(TransitionMethod):
         estimate: epochs of the first training, or a fraction of all epochs if below 1.
     """
 
-    trusted: Tensor
-
-    def __init__(self, *, estimate: float = 0.5) -> None:
-        super().__init__()
-        self.estimate = estimate
+    estimate: float = 0.5
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Check that there are trusted samples of every class, and untrusted samples."""
@@ -43,7 +39,7 @@ class GLC(TransitionMethod):
         if info.trusted.all():
             raise ValueError("all samples are trusted, so there is nothing to correct: train with ce instead of glc.")
         # Not saved: it is part of the data.
-        self.register_buffer("trusted", info.trusted.clone(), persistent=False)
+        self.trusted = nn.Buffer(info.trusted.clone(), persistent=False)
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return the training on untrusted samples, and the one on all samples from the same initial weights."""

@@ -13,10 +13,9 @@ from permll.functional.noise_adaptation import (
     top_k_per_row,
 )
 from permll.functional.transition import confusion_transition
-from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs
+from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs, setting
 from permll.methods._features import find_head, logits_and_features
 from permll.methods._noise_layer import NoiseLayer
-from permll.utils.validation import check_range
 
 CHUNK_SIZE = 4096  # samples per chunk; each needs a (c, c) matrix
 MIN_CONFUSION = 1e-8  # initial probability of a label that never occurred, as in the authors' code
@@ -32,8 +31,7 @@ class SModel(NoiseLayer):
         baseline: epochs without the layer, or a fraction of all epochs if below 1.
     """
 
-    def __init__(self, *, baseline: float = 0.75) -> None:
-        super().__init__(baseline=baseline)
+    baseline: float = 0.75
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate W."""
@@ -60,27 +58,22 @@ class CModel(SModel):
     of Θ without features, softmax(W).
 
     Args:
-        baseline: epochs without the layer, or a fraction of all epochs if below 1.
-        simple: epochs with the simple model, likewise.
+        simple: epochs with the simple model, or a fraction of all epochs if below 1.
         neighbors: labels that a class can become in the complex model, itself included: the most probable ones in the
             simple model. Each needs as many weights as there are features.
     """
 
-    is_complex: Tensor
-    targets: Tensor
-
-    def __init__(self, *, baseline: float = 0.6, simple: float = 0.2, neighbors: int = 100) -> None:
-        super().__init__(baseline=baseline)
-        check_range("[1, inf)", neighbors=neighbors)
-        self.simple, self.neighbors = simple, neighbors
+    baseline = 0.6
+    simple: float = 0.2
+    neighbors: int = setting(100, "[1, inf)")
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate W and u."""
         super().on_fit_start(info)
         classes, neighbors = info.num_classes, min(self.neighbors, info.num_classes)
         self.u = nn.Parameter(torch.zeros(find_head(self.networks["net"]).in_features, classes, neighbors))
-        self.register_buffer("targets", torch.zeros(classes, neighbors, dtype=torch.int64))
-        self.register_buffer("is_complex", torch.zeros((), dtype=torch.int64))
+        self.targets = nn.Buffer(torch.zeros(classes, neighbors, dtype=torch.int64))
+        self.is_complex = nn.Buffer(torch.zeros((), dtype=torch.int64))
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return the baseline, the simple model and the complex model."""

@@ -1,6 +1,5 @@
 """M-correction: a Beta mixture of the losses weights label against prediction (ICML 2019)."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -17,9 +16,8 @@ from permll.functional.mixture import (
     scale_losses,
 )
 from permll.functional.mixup import bootstrapped_targets, guided_mixup_weight, mixup_blend, mixup_cross_entropy
-from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, divide_epochs, setting
 from permll.methods._eval_mode import eval_mode
-from permll.utils.validation import check_range
 
 Variant = Literal["M-DYR-H", "M-DYR-S", "MD-DYR-SH"]
 MIN_TEMPERATURE = 1e-3  # soft targets are effectively hard
@@ -44,31 +42,19 @@ class MCorrection(Method):
         eta: η, weight of KL(1/c || mean prediction of a batch), which prevents the loss of classes.
     """
 
-    mixture: Tensor
-    temperature: Tensor
-
-    def __init__(
-        self,
-        *,
-        variant: Variant = "M-DYR-H",
-        warm_up: float = 0.35,
-        guided: float = 1 / 60,
-        sharpening: float = 0.3,
-        mixup: float = 32.0,
-        eta: float = 1.0,
-    ) -> None:
-        super().__init__()
-        check_range("(0, inf)", mixup=mixup)
-        check_range("[0, inf)", eta=eta)
-        self.variant, self.warm_up, self.guided, self.sharpening = variant, warm_up, guided, sharpening
-        self.mixup, self.eta = mixup, eta
+    variant: Variant = "M-DYR-H"
+    warm_up: float = 0.35
+    guided: float = 1 / 60
+    sharpening: float = 0.3
+    mixup: float = setting(32.0, "(0, inf)")
+    eta: float = setting(1.0, "[0, inf)")
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate a mixture without an upper component: every label is correct."""
         super().on_fit_start(info)
         # Rows: a, b, component weights, range of the losses.
-        self.register_buffer("mixture", torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
-        self.register_buffer("temperature", torch.ones(()))
+        self.mixture = nn.Buffer(torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
+        self.temperature = nn.Buffer(torch.ones(()))
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one pass over all samples, with the loss of the epoch."""
@@ -139,7 +125,7 @@ class MCorrection(Method):
             return super().label_quality(predict_logits)
         return 1 - self._posterior(predict_logits(), self.info.labels)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the weight of the upper component, an estimate of the noise rate."""
         return {"wrong": self.mixture[2, 1].item()}
 

@@ -15,7 +15,7 @@ from permll.functional.meta_learning import (
     synthetic_noisy_labels,
 )
 from permll.functional.schedules import sigmoid_rampup
-from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, Stage, divide_epochs, setting
 from permll.methods._features import find_head, logits_and_features
 from permll.utils.validation import check_range
 
@@ -48,34 +48,25 @@ class MLNT(Method):
     network_names = ("net", "teacher", "mentor")
     keeps_best = True
 
-    def __init__(
-        self,
-        *,
-        baseline: float = 0.5,
-        perturbations: int = 10,
-        fraction: float = 0.5,
-        neighbors: int = 10,
-        meta_lr: float = 0.2,
-        second_order: bool = True,
-        weight: float = 1.0,
-        begin: float = 0.016,
-        full: float = 0.064,
-        decay: float = 0.99,
-        final_decay: float = 0.999,
-    ) -> None:
-        super().__init__()
-        check_range("[1, inf)", perturbations=perturbations, neighbors=neighbors)
-        check_range("[0, 1]", fraction=fraction, decay=decay, final_decay=final_decay, full=full)
-        check_range(f"[0, {full}]", begin=begin)
-        self.baseline, self.perturbations, self.fraction, self.neighbors = baseline, perturbations, fraction, neighbors
-        self.meta_lr, self.second_order, self.weight = meta_lr, second_order, weight
-        self.begin, self.full, self.decay, self.final_decay = begin, full, decay, final_decay
-        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-        self.steps: Tensor
+    baseline: float = 0.5
+    perturbations: int = setting(10, "[1, inf)")
+    fraction: float = setting(0.5, "[0, 1]")
+    neighbors: int = setting(10, "[1, inf)")
+    meta_lr: float = 0.2
+    second_order: bool = True
+    weight: float = 1.0
+    begin: float = 0.016
+    full: float = setting(0.064, "[0, 1]")
+    decay: float = setting(0.99, "[0, 1]")
+    final_decay: float = setting(0.999, "[0, 1]")
+
+    def __post_init__(self) -> None:
+        check_range(f"[0, {self.full}]", begin=self.begin)
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Convert the schedule to steps."""
         super().on_fit_start(info)
+        self.steps: Tensor = nn.Buffer(torch.zeros((), dtype=torch.int64))
         mentor, student = (stage.epochs * info.steps_per_epoch for stage in self.stages(info.epochs))
         self._student_start = mentor
         # At least one step without the teacher, so that it is a copy of the student before it is an average.
@@ -85,15 +76,10 @@ class MLNT(Method):
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return the training of the mentor and of the student."""
         mentor, student = divide_epochs(epochs, self.baseline)
-        return Stage("mentor", mentor), Stage("student", student, "best")
-
-    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one pass over all samples, which trains the mentor or the student."""
-        if number > 0:
-            return None
-        if self.stage_at(epoch) == "mentor":
-            return TrainPass(loss="mentor_loss", networks=("mentor",))
-        return TrainPass(networks=("net",))
+        return (
+            Stage("mentor", mentor, loss="mentor_loss", networks=("mentor",)),
+            Stage("student", student, "best", networks=("net",)),
+        )
 
     def mentor_loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,) of the mentor."""

@@ -1,7 +1,6 @@
 """MORPH: self-transition from training on all samples to training on memorized ones (KDD 2021)."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +9,8 @@ from permll.data.streams import Batch
 from permll.functional.morph import NO_PREDICTION, is_memorized, noise_rate_from_loss_areas, update_prediction_history
 from permll.functional.schedules import sigmoid_rampup
 from permll.functional.selection import selection_weights
-from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, in_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, in_epochs, setting
 from permll.methods._state import SampleBuffer
-from permll.utils.validation import check_range
 
 
 class MORPH(Method):
@@ -36,25 +34,10 @@ class MORPH(Method):
         consistency_view: second view in J: ``"weak"`` for another draw of the weak view, or ``"strong"``.
     """
 
-    histories: SampleBuffer
-    areas: SampleBuffer
-    safe: SampleBuffer
-    rate: Tensor
-    second_phase: Tensor
-    consistency: Tensor
-
-    def __init__(
-        self,
-        *,
-        history: float = 1 / 12,
-        weight: float = 5.0,
-        ramp: float = 0.25,
-        consistency_view: Literal["weak", "strong"] = "weak",
-    ) -> None:
-        super().__init__()
-        check_range("(0, inf)", history=history)
-        check_range("[0, inf)", weight=weight, ramp=ramp)
-        self.history, self.weight, self.ramp, self.consistency_view = history, weight, ramp, consistency_view
+    history: float = setting(1 / 12, "(0, inf)")
+    weight: float = setting(5.0, "[0, inf)")
+    ramp: float = setting(0.25, "[0, inf)")
+    consistency_view: Literal["weak", "strong"] = "weak"
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate empty histories; every sample is safe."""
@@ -66,9 +49,9 @@ class MORPH(Method):
         )
         self.areas = SampleBuffer(info.labels, info.ids)
         self.safe = SampleBuffer(info.labels, info.ids, fill=True, dtype=torch.bool)
-        self.register_buffer("rate", torch.zeros(()))
-        self.register_buffer("second_phase", torch.tensor(info.epochs))  # its first epoch, once it is known
-        self.register_buffer("consistency", torch.zeros(()))  # current weight of J
+        self.rate = nn.Buffer(torch.zeros(()))
+        self.second_phase = nn.Buffer(torch.tensor(info.epochs))  # its first epoch, once it is known
+        self.consistency = nn.Buffer(torch.zeros(()))  # current weight of J
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one pass over all samples, with the loss of the phase and a second view for J."""
@@ -124,7 +107,7 @@ class MORPH(Method):
             votes.scatter_add_(1, visit.clamp_min(0)[:, None].long(), (visit != NO_PREDICTION)[:, None].to(votes))
         return (votes + probabilities) / (votes.sum(1, keepdim=True) + 1)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the estimated noise rate, and the fractions of memorized and of safe samples."""
         memorized_mask = is_memorized(self.histories.values, self.histories.labels)
         return {
@@ -133,7 +116,7 @@ class MORPH(Method):
             "safe": self.safe.values.double().mean().item(),
         }
 
-    def resolved_params(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, float]:
         """Return the noise rate that ended the first phase, and the length of that phase in epochs."""
         return {"noise_rate": round(self.rate.item(), 4), "first_phase": int(self.second_phase)}
 
