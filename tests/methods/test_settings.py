@@ -66,7 +66,7 @@ def test_unknown_setting_is_a_type_error() -> None:
 def test_build_converts_settings_to_the_declared_type() -> None:
     info = find_method(f"{__name__}:Derived")
     assert info.build(beta="0.25", steps="3").steps == 3
-    with pytest.raises(ValueError, match="the setting mode of .*Derived is 'c', but input should be 'a' or 'b'"):
+    with pytest.raises(ValueError, match=r"the setting mode of .*Derived is 'c', but input should be 'a' or 'b'"):
         info.build(mode="c")
 
 
