@@ -5,14 +5,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data import samplers
 from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold_in
 from permll.data.transforms.mixing import mixup as draw_mix
-from permll.functional.label_refurbishment import class_prior_divergence, softmax_entropy
-from permll.functional.mixup import bootstrapped_targets
-from permll.functional.schedules import linear_rampup
-from permll.functional.semi_supervised import co_guess_labels, co_refine_labels, softmax_mse_loss
 from permll.methods._base import (
     FitInfo,
     Method,
@@ -137,7 +134,7 @@ class MixMatch(Method):
         """Return -log p_y + penalty Σ p log p, (B,), of the trained network: the warm-up."""
         logits = self.networks[f"net{int(self.current_pass[0])}"](batch.x)
         losses = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
-        return losses - self.penalty * softmax_entropy(logits)
+        return losses - self.penalty * PF.softmax_entropy(logits)
 
     def mixmatch_loss(self, labelled: Batch, unlabelled: Batch | None = None) -> Tensor:
         """Return the scalar loss of a MixMatch step."""
@@ -153,10 +150,10 @@ class MixMatch(Method):
         mixed_targets = mix(targets)[:num_used]
         uniform = logits.new_full((logits.shape[1],), 1 / logits.shape[1])
         loss = nn.functional.cross_entropy(logits[:num_labeled], mixed_targets[:num_labeled])
-        loss = loss + class_prior_divergence(logits, uniform)
+        loss = loss + PF.class_prior_divergence(logits, uniform)
         lambda_u = self.ramped_lambda_u()
         if num_used > num_labeled and lambda_u > 0:
-            loss = loss + lambda_u * softmax_mse_loss(logits[num_labeled:], mixed_targets[num_labeled:]).mean()
+            loss = loss + lambda_u * PF.softmax_mse_loss(logits[num_labeled:], mixed_targets[num_labeled:]).mean()
         self.current_pass[3] += len(labelled.index)
         return loss
 
@@ -169,7 +166,7 @@ class MixMatch(Method):
         """Return λ_u at this step."""
         _, epoch, num_labeled, visited = self.current_pass.tolist()
         progress = epoch - self.warm_up_epochs + visited / max(num_labeled, 1)
-        return self.lambda_u_value() * (linear_rampup(progress / self.ramp_epochs) if self.ramp_epochs else 1.0)
+        return self.lambda_u_value() * (PF.linear_rampup(progress / self.ramp_epochs) if self.ramp_epochs else 1.0)
 
     @torch.no_grad()
     def _targets(self, network: nn.Module, peer: nn.Module, labeled: Batch, unlabeled: Batch | None) -> Tensor:
@@ -177,11 +174,11 @@ class MixMatch(Method):
         batches = [labeled] if unlabeled is None else [labeled, unlabeled]
         labeled_logits, *unlabeled_logits = self._guess_logits(network, batches)
         weights = self.label_weights(labeled.index)
-        refined = co_refine_labels(labeled.labels, labeled_logits, weights, self.temperature)
+        refined = PF.co_refine_labels(labeled.labels, labeled_logits, weights, self.temperature)
         if unlabeled is None:
             return refined.repeat(2, 1)
         guesses = torch.cat([*unlabeled_logits, *self._guess_logits(peer, [unlabeled])])
-        return torch.cat([refined.repeat(2, 1), co_guess_labels(guesses, self.temperature).repeat(2, 1)])
+        return torch.cat([refined.repeat(2, 1), PF.co_guess_labels(guesses, self.temperature).repeat(2, 1)])
 
     def _guess_logits(self, network: nn.Module, batches: list[Batch]) -> list[Tensor]:
         """Return, for each batch, the logits (2, B, c) of its two views for guessing targets."""
@@ -198,4 +195,4 @@ class MixMatch(Method):
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return w e_y + (1 - w) p (N, c), where p is the mean prediction of both networks."""
         weights = self.final_label_weights().cpu()
-        return bootstrapped_targets(self.info.labels.cpu(), self.predict_probs(predict_logits), 1 - weights)
+        return PF.bootstrapped_targets(self.info.labels.cpu(), self.predict_probs(predict_logits), 1 - weights)

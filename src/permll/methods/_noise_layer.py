@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.noise_adaptation import log_transition_columns, noise_layer_loss
 from permll.methods._base import Stage, divide_epochs
 from permll.methods._transition import TransitionMethod
 
@@ -41,7 +41,7 @@ class NoiseLayer(TransitionMethod):
         logits = self.networks["net"](batch.x)
         if not self.is_estimated:
             return cross_entropy(logits, batch.labels, reduction="none")
-        return noise_layer_loss(logits, log_transition_columns(self.log_theta(), batch.labels))
+        return PF.noise_layer_loss(logits, PF.log_transition_columns(self.log_theta(), batch.labels))
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
         """Return the mean of log p_y over validation samples."""

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from permll.functional.transition import clean_posterior, condition_number
+from permll import functional as PF
+from permll.functional.transition import condition_number
 from permll.methods._base import FitInfo, Method, PredictLogits
 
 MAX_CONDITION = 1e9  # JSON has no infinity
@@ -38,7 +39,7 @@ class TransitionMethod(Method):
         logits = predict_logits()
         if not self.is_estimated:
             return logits.softmax(-1)
-        return clean_posterior(logits, self.info.labels.to(logits.device), self.transition.to(logits.device))
+        return PF.clean_posterior(logits, self.info.labels.to(logits.device), self.transition.to(logits.device))
 
     def metrics(self) -> dict[str, float]:
         """Return the condition number of T and the mean of its diagonal, an estimate of the label accuracy."""

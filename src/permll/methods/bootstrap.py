@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.robust_losses import hard_bootstrap_loss, soft_bootstrap_loss
 from permll.methods._base import Method, setting
 
 
@@ -42,7 +42,7 @@ class SoftBootstrap(_Bootstrap):
     def loss(self, batch: Batch) -> Tensor:
         """Return -β log p_y + (1 - β) H(p) (B,)."""
         logits = self.networks["net"](batch.x)
-        return soft_bootstrap_loss(logits, batch.labels, self.beta, detach_target=self.detach_target)
+        return PF.soft_bootstrap_loss(logits, batch.labels, self.beta, detach_target=self.detach_target)
 
 
 class HardBootstrap(_Bootstrap):
@@ -52,4 +52,4 @@ class HardBootstrap(_Bootstrap):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -β log p_y - (1 - β) log p_k (B,)."""
-        return hard_bootstrap_loss(self.networks["net"](batch.x), batch.labels, self.beta)
+        return PF.hard_bootstrap_loss(self.networks["net"](batch.x), batch.labels, self.beta)

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.selection import disagreement_mask, selection_weights, small_loss_mask
 from permll.methods._base import in_epochs, setting
 from permll.methods._small_loss import SmallLoss
 
@@ -31,9 +31,9 @@ class CoTeaching(SmallLoss):
     ) -> Tensor:
         losses = [cross_entropy(logits, labels, reduction="none") for logits in (logits0, logits1)]
         with torch.no_grad():
-            selected = [small_loss_mask(loss, self.drop, candidates) for loss in losses]
+            selected = [PF.small_loss_mask(loss, self.drop, candidates) for loss in losses]
         self._count(*selected)
-        weights0, weights1 = (selection_weights(mask, min_fraction) for mask in selected)
+        weights0, weights1 = (PF.selection_weights(mask, min_fraction) for mask in selected)
         return weights1 * losses[0] + weights0 * losses[1]
 
 
@@ -61,7 +61,7 @@ class CoTeachingPlus(CoTeaching):
     def disagreement_loss(self, batch: Batch) -> Tensor:
         """Return Co-teaching's loss (B,) on the samples for which the networks disagree; 0 without any."""
         logits0, logits1 = self._logits(batch)
-        candidates = disagreement_mask(logits0, logits1)
+        candidates = PF.disagreement_mask(logits0, logits1)
         if self.double_softmax:
             logits0, logits1 = logits0.softmax(-1), logits1.softmax(-1)
         return self._exchange(logits0, logits1, batch.labels, candidates, self.min_fraction)

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.selection import disagreement_mask, selection_weights
 from permll.methods._base import in_epochs, setting
 from permll.methods._small_loss import TwoNetworks
 
@@ -35,9 +35,9 @@ class Decoupling(TwoNetworks):
     def loss(self, batch: Batch) -> Tensor:
         """Return the sum of both networks' -log p_y (B,) where they disagree, weighted as a mean; 0 elsewhere."""
         logits0, logits1 = self._logits(batch)
-        selected = disagreement_mask(logits0, logits1)
+        selected = PF.disagreement_mask(logits0, logits1)
         self._count(selected)
-        return selection_weights(selected, self.min_fraction) * _summed_cross_entropy(logits0, logits1, batch.labels)
+        return PF.selection_weights(selected, self.min_fraction) * _summed_cross_entropy(logits0, logits1, batch.labels)
 
 
 def _summed_cross_entropy(logits0: Tensor, logits1: Tensor, labels: Tensor) -> Tensor:

@@ -3,8 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from permll.functional.mixture import min_max_scale
-from permll.functional.semi_supervised import dividemix_unlabeled_weight, gmm_clean_probability, trusted_label_mask
+from permll import functional as PF
 from permll.methods._base import FitInfo, PredictLogits, setting
 from permll.methods._mixmatch import MixMatch
 from permll.methods._noise_tracking import update_noise_rate
@@ -55,7 +54,7 @@ class DivideMix(MixMatch):
         if number == 0:
             self._co_divide(predict_logits)
         rows = self.drawn.values[:, 1 - number].nonzero()[:, 0]
-        labeled = trusted_label_mask(self.clean.values[rows, 1 - number], self.threshold, max(2, len(rows) // 100))
+        labeled = PF.trusted_label_mask(self.clean.values[rows, 1 - number], self.threshold, max(2, len(rows) // 100))
         return rows[labeled], rows[~labeled]
 
     def label_weights(self, index: Tensor) -> Tensor:
@@ -70,7 +69,7 @@ class DivideMix(MixMatch):
         """Return λ_u as given, or by the noise rate."""
         if self.lambda_u is not None:
             return self.lambda_u
-        return dividemix_unlabeled_weight(float(self.rate), self.info.num_classes)
+        return PF.dividemix_unlabeled_weight(float(self.rate), self.info.num_classes)
 
     def metrics(self) -> dict[str, float]:
         """Return the fraction of labeled samples, and the noise rate that determines λ_u."""
@@ -91,8 +90,8 @@ class DivideMix(MixMatch):
             self.drawn.values[:, number] = False
             self.drawn.values[rows, number] = True
             losses = nn.functional.cross_entropy(logits, labels, reduction="none")
-            scaled = self._average_losses(number, min_max_scale(losses))
-            clean = gmm_clean_probability(scaled)
+            scaled = self._average_losses(number, PF.min_max_scale(losses))
+            clean = PF.gmm_clean_probability(scaled)
             if clean is None and (self.divisions == 0 or self.draws is not None):  # no previous fit of these samples
                 clean = torch.ones_like(scaled)
             if clean is not None:

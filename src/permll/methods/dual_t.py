@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from permll.functional.transition import dual_transition
+from permll import functional as PF
 from permll.methods.forward import Forward
 
 
@@ -21,7 +21,7 @@ class DualT(Forward):
 
     def estimate_transition(self, probabilities: Tensor) -> Tensor:
         """Return T = A S (c, c) from the first network's predictions (N, c)."""
-        return dual_transition(probabilities, self.info.labels.to(probabilities.device), self.quantile)
+        return PF.dual_transition(probabilities, self.info.labels.to(probabilities.device), self.quantile)
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
         """Return the accuracy of argmax p T on noisy validation labels."""

@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import elr_regularizer, elr_target, normalize_rows
 from permll.methods._base import FitInfo, PredictLogits, setting
 from permll.methods._state import ClassStateMethod, SampleBuffer, storage_kwargs
 
@@ -35,11 +35,11 @@ class ELR(ClassStateMethod):
         logits = self.networks["net"](batch.x)
         target = update_target(self.target, batch.index, logits.detach(), self.beta)
         losses = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
-        return losses + self.lam * elr_regularizer(target, logits)
+        return losses + self.lam * PF.elr_regularizer(target, logits)
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return t normalized to sum 1; for samples never visited, the given label."""
-        return self.target.map_rows(lambda t, labels: normalize_rows(t, one_hot_like(labels, t)))
+        return self.target.map_rows(lambda t, labels: PF.normalize_rows(t, one_hot_like(labels, t)))
 
     def metrics(self) -> dict[str, float]:
         """Return the fraction of labels that t contradicts."""
@@ -54,4 +54,4 @@ def one_hot_like(labels: Tensor, like: Tensor) -> Tensor:
 
 def update_target(memory: SampleBuffer, index: Tensor, logits: Tensor, beta: float) -> Tensor:
     """Update t of each visited sample; return it (B, c) as of each visit."""
-    return memory.update(index, lambda t, positions: elr_target(t, logits[positions], beta).to(t))
+    return memory.update(index, lambda t, positions: PF.elr_target(t, logits[positions], beta).to(t))

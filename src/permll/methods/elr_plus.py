@@ -3,10 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup as draw_mix
-from permll.functional.prediction_memory import elr_regularizer, elr_reweighted_labels, normalize_rows
-from permll.functional.schedules import sigmoid_rampup
 from permll.methods._base import FitInfo, PredictLogits, StreamSpec, TrainPass, setting
 from permll.methods._state import ClassStateMethod, SampleBuffer, storage_kwargs
 from permll.methods.elr import one_hot_like, update_target
@@ -79,10 +78,10 @@ class ELRPlus(ClassStateMethod):
         targets = mix(update_target(self._targets[trained], batch.index, peer_logits, self.beta))
         labels = mix(one_hot_like(batch.labels, logits))
         if self.refine_labels:
-            labels = elr_reweighted_labels(labels, targets)
+            labels = PF.elr_reweighted_labels(labels, targets)
         losses = nn.functional.cross_entropy(logits, labels, reduction="none")
         lam = self.lam * self._ramp(trained, self.lam_ramp)
-        return losses + lam * elr_regularizer(targets, logits)
+        return losses + lam * PF.elr_regularizer(targets, logits)
 
     @torch.no_grad()
     def on_step_end(self) -> None:
@@ -104,7 +103,7 @@ class ELRPlus(ClassStateMethod):
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return the mean of both t, normalized to sum 1; for samples never visited, the given label."""
         total, labels = self.target0.values + self.target1.values, self.target0.labels
-        return normalize_rows(total, one_hot_like(labels, total))
+        return PF.normalize_rows(total, one_hot_like(labels, total))
 
     def metrics(self) -> dict[str, float]:
         """Return the fraction of labels that the sum of both t contradicts."""
@@ -120,4 +119,4 @@ class ELRPlus(ClassStateMethod):
 
     def _ramp(self, number: int, fraction: float) -> float:
         """Return a factor that rises to 1 over this fraction of a network's steps."""
-        return sigmoid_rampup(int(self.steps[number]) / (fraction * self._total_steps)) if fraction > 0 else 1.0
+        return PF.sigmoid_rampup(int(self.steps[number]) / (fraction * self._total_steps)) if fraction > 0 else 1.0

@@ -3,14 +3,9 @@
 import torch
 from torch import Tensor
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.transition import (
-    anchor_transition,
-    backward_correction_loss,
-    condition_number,
-    forward_correction_loss,
-    inverse_transition,
-)
+from permll.functional.transition import condition_number
 from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs
 from permll.methods._transition import TransitionMethod, read_transition
 from permll.utils.validation import check_range
@@ -58,7 +53,7 @@ class Forward(TransitionMethod):
 
     def estimate_transition(self, probabilities: Tensor) -> Tensor:
         """Return T (c, c) from the first network's predictions (N, c)."""
-        return anchor_transition(probabilities, self.quantile)
+        return PF.anchor_transition(probabilities, self.quantile)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the corrected loss (B,); before T is estimated, -log p_y."""
@@ -66,7 +61,7 @@ class Forward(TransitionMethod):
 
     def corrected_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return -log (p T)_y (B,)."""
-        return forward_correction_loss(logits, labels, self.T.to(logits.device))
+        return PF.forward_correction_loss(logits, labels, self.T.to(logits.device))
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
         """Return minus the corrected loss on validation samples."""
@@ -98,8 +93,8 @@ class Backward(Forward):
     def set_transition(self, T: Tensor) -> None:
         """Set T (c, c) and its (pseudo-)inverse."""
         super().set_transition(T)
-        self.inverse.copy_(inverse_transition(T.cpu().double(), rtol=1 / MAX_INVERTED_CONDITION))
+        self.inverse.copy_(PF.inverse_transition(T.cpu().double(), rtol=1 / MAX_INVERTED_CONDITION))
 
     def corrected_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return -Σ_k T⁻¹[y, k] log p_k (B,)."""
-        return backward_correction_loss(logits, labels, self.inverse.to(logits.device))
+        return PF.backward_correction_loss(logits, labels, self.inverse.to(logits.device))

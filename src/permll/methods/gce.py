@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.robust_losses import gce, truncated_gce, truncated_gce_mask
 from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs, setting
 from permll.methods._state import SampleBuffer
 
@@ -22,7 +22,7 @@ class GeneralizedCrossEntropy(Method):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return L_q (B,)."""
-        return gce(self.networks["net"](batch.x), batch.labels, self.q)
+        return PF.gce(self.networks["net"](batch.x), batch.labels, self.q)
 
 
 class TruncatedGCE(GeneralizedCrossEntropy):
@@ -58,7 +58,7 @@ class TruncatedGCE(GeneralizedCrossEntropy):
     def loss(self, batch: Batch) -> Tensor:
         """Return L_q (B,) of kept samples, and the constant L_q(k) of pruned ones."""
         kept = self.kept.read(batch.index)
-        return truncated_gce(self.networks["net"](batch.x), batch.labels, kept, self.q, self.k)
+        return PF.truncated_gce(self.networks["net"](batch.x), batch.labels, kept, self.q, self.k)
 
     def metrics(self) -> dict[str, float]:
         """Return the fraction of kept samples, and the number of prunings skipped because they would keep none."""
@@ -69,7 +69,7 @@ class TruncatedGCE(GeneralizedCrossEntropy):
         return epoch >= first and (epoch - first) % max(every, 1) == 0
 
     def _prune(self, logits: Tensor) -> None:
-        kept = truncated_gce_mask(logits, self.kept.labels.to(logits.device), self.k)
+        kept = PF.truncated_gce_mask(logits, self.kept.labels.to(logits.device), self.k)
         if kept.any():
             self.kept.values.copy_(kept)
         else:

@@ -5,14 +5,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.noise_adaptation import (
-    conditional_transition_columns,
-    noise_layer_loss,
-    noise_layer_posterior,
-    top_k_per_row,
-)
-from permll.functional.transition import confusion_transition
 from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs, setting
 from permll.methods._features import find_head, logits_and_features
 from permll.methods._noise_layer import NoiseLayer
@@ -41,7 +35,7 @@ class SModel(NoiseLayer):
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Initialize W with the confusion of the best baseline."""
         self.set_transition(
-            confusion_transition(predict_logits(best=True).argmax(1), self.info.labels.cpu(), self.info.num_classes)
+            PF.confusion_transition(predict_logits(best=True).argmax(1), self.info.labels.cpu(), self.info.num_classes)
         )
         with torch.no_grad():
             self.W.copy_((self.T + MIN_CONFUSION).log())
@@ -85,7 +79,7 @@ class CModel(SModel):
         if stage.name == "simple":
             super().on_stage_start(stage, predict_logits)
         else:
-            self.targets.copy_(top_k_per_row(self.W.detach(), self.targets.shape[1]))
+            self.targets.copy_(PF.top_k_per_row(self.W.detach(), self.targets.shape[1]))
             self.is_complex.fill_(1)
 
     def loss(self, batch: Batch) -> Tensor:
@@ -93,7 +87,7 @@ class CModel(SModel):
         if not self.is_complex:
             return super().loss(batch)
         logits, features = logits_and_features(self.networks["net"], batch.x)
-        return noise_layer_loss(logits, self._columns(features, batch.labels))
+        return PF.noise_layer_loss(logits, self._columns(features, batch.labels))
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return p(true class i | x, given label y) ∝ p_i Θ[i, y], (N, c); in the baseline, p."""
@@ -114,11 +108,11 @@ class CModel(SModel):
     def _posterior(self, logits: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         device = self.W.device
         columns = self._columns(features.to(device), labels.to(device))
-        return noise_layer_posterior(logits.to(device), columns).cpu()
+        return PF.noise_layer_posterior(logits.to(device), columns).cpu()
 
     def _columns(self, features: Tensor, labels: Tensor) -> Tensor:
         b = self.W.gather(1, self.targets)
-        return conditional_transition_columns(features.to(self.u.dtype), self.u, b, self.targets, labels)
+        return PF.conditional_transition_columns(features.to(self.u.dtype), self.u, b, self.targets, labels)
 
 
 class _FunctionModule(nn.Module):

@@ -2,13 +2,9 @@
 
 from torch import Tensor
 
+from permll import functional as PF
 from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold_in, uniform
-from permll.functional.negative_learning import (
-    negative_learning_plus_loss,
-    only_top_above_chance,
-    positive_learning_plus_loss,
-)
 from permll.methods._base import Stage, divide_epochs
 from permll.methods.nlnl import PseudoLabeling
 
@@ -44,9 +40,9 @@ class JNPL(PseudoLabeling):
         """Return w_y NL+ and, for samples selected as described above, λ PL+ (B,); updates p̄."""
         logits = self._record_logits(batch)
         # Without w_y, classes with few given labels are never predicted again: the mean of NL+ is the absolute error.
-        negative = self.class_weights[batch.labels] * negative_learning_plus_loss(
+        negative = self.class_weights[batch.labels] * PF.negative_learning_plus_loss(
             logits, self._complementary_labels(batch)
         )
         random = uniform(fold_in(batch.keys, 1), 1)[:, 0].to(logits.device)
-        is_positive = only_top_above_chance(logits) & (random < logits.detach().softmax(-1).amax(-1))
-        return negative + self.weight * is_positive * positive_learning_plus_loss(logits)
+        is_positive = PF.only_top_above_chance(logits) & (random < logits.detach().softmax(-1).amax(-1))
+        return negative + self.weight * is_positive * PF.positive_learning_plus_loss(logits)

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.selection import jocor_loss, selection_weights, small_loss_mask
 from permll.methods._base import setting
 from permll.methods._small_loss import SmallLoss
 
@@ -22,7 +22,7 @@ class JoCoR(SmallLoss):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the joint loss (B,) of selected samples, weighted as a mean; 0 for the others."""
-        losses = jocor_loss(*self._logits(batch), batch.labels, self.lam)
-        selected = small_loss_mask(losses.detach(), self.drop)
+        losses = PF.jocor_loss(*self._logits(batch), batch.labels, self.lam)
+        selected = PF.small_loss_mask(losses.detach(), self.drop)
         self._count(selected)
-        return selection_weights(selected) * losses
+        return PF.selection_weights(selected) * losses

@@ -5,9 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.label_refurbishment import class_prior_divergence, softmax_entropy
-from permll.functional.prediction_memory import normalize_rows
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs, setting
 from permll.methods._state import SampleBuffer
 
@@ -77,8 +76,9 @@ class JointOptimization(Method):
         """Return -Σ_k s_k log p_k + α KL(prior || mean p) + β H(p), (B,); records p."""
         logits = self.networks["net"](batch.x)
         self._record(batch.index, logits.detach().softmax(-1))
-        divergence = class_prior_divergence(logits, self.class_prior)
-        return self._cross_entropy(batch.index, logits) + self.alpha * divergence + self.beta * softmax_entropy(logits)
+        divergence = PF.class_prior_divergence(logits, self.class_prior)
+        losses = self._cross_entropy(batch.index, logits) + self.alpha * divergence
+        return losses + self.beta * PF.softmax_entropy(logits)
 
     def final_loss(self, batch: Batch) -> Tensor:
         """Return -Σ_k s_k log p_k (B,)."""
@@ -88,7 +88,7 @@ class JointOptimization(Method):
         """Set the labels of visited samples to their mean prediction, in the second part of the first stage."""
         first, second, _ = divide_epochs(self.info.epochs, self.first, self.second)
         if first <= epoch + 1 <= first + second:
-            self.labels.values.copy_(normalize_rows(self.predictions.values.sum(1), self.labels.values))
+            self.labels.values.copy_(PF.normalize_rows(self.predictions.values.sum(1), self.labels.values))
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return s."""

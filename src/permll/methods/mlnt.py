@@ -7,14 +7,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.meta_learning import (
-    batch_nearest_neighbors,
-    consistency_loss,
-    differentiable_sgd_step,
-    synthetic_noisy_labels,
-)
-from permll.functional.schedules import sigmoid_rampup
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, divide_epochs, setting
 from permll.methods._features import find_head, logits_and_features
 from permll.utils.validation import check_range
@@ -96,7 +90,7 @@ class MLNT(Method):
         with torch.no_grad():
             _, features = logits_and_features(self.networks["mentor"].eval(), batch.x)
             teacher = self.networks["teacher"](batch.x).softmax(-1)
-        neighbors = batch_nearest_neighbors(features.float(), self.neighbors)
+        neighbors = PF.batch_nearest_neighbors(features.float(), self.neighbors)
         parameters = dict(student.named_parameters())
         # In mixed precision, the output of Fabric's wrapper cannot be differentiated outside Fabric.backward.
         head = find_head(student)
@@ -104,9 +98,9 @@ class MLNT(Method):
         divergence = torch.zeros_like(loss)
         for _ in range(self.perturbations):
             synthetic_loss = cross_entropy(unwrapped_logits, self._perturb_labels(batch.labels, neighbors))
-            updated = differentiable_sgd_step(synthetic_loss, parameters, self.meta_lr, self.second_order)
-            divergence = divergence + consistency_loss(_call_with(student, updated, batch.x), teacher)
-        ramp = sigmoid_rampup((step - self._teacher_start) / max(self._ramp_end - self._teacher_start, 1))
+            updated = PF.differentiable_sgd_step(synthetic_loss, parameters, self.meta_lr, self.second_order)
+            divergence = divergence + PF.consistency_loss(_call_with(student, updated, batch.x), teacher)
+        ramp = PF.sigmoid_rampup((step - self._teacher_start) / max(self._ramp_end - self._teacher_start, 1))
         return loss + self.weight * ramp / self.perturbations * divergence
 
     @torch.no_grad()
@@ -139,7 +133,7 @@ class MLNT(Method):
         count, k = neighbors.shape
         rows = torch.randperm(count)[: int(self.fraction * count) if k else 0]
         picks = torch.randint(max(k, 1), rows.shape)
-        return synthetic_noisy_labels(labels, neighbors, rows.to(labels.device), picks.to(labels.device))
+        return PF.synthetic_noisy_labels(labels, neighbors, rows.to(labels.device), picks.to(labels.device))
 
 
 def _call_with(network: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:

@@ -5,10 +5,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.morph import NO_PREDICTION, is_memorized, noise_rate_from_loss_areas, update_prediction_history
-from permll.functional.schedules import sigmoid_rampup
-from permll.functional.selection import selection_weights
+from permll.functional.morph import NO_PREDICTION
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, in_epochs, setting
 from permll.methods._state import SampleBuffer
 
@@ -62,7 +61,7 @@ class MORPH(Method):
             return TrainPass()
         if self.weight == 0:
             return TrainPass(loss="safe_loss")
-        self.consistency.fill_(self.weight * sigmoid_rampup((epoch - start) / self._ramp if self._ramp else 1.0))
+        self.consistency.fill_(self.weight * PF.sigmoid_rampup((epoch - start) / self._ramp if self._ramp else 1.0))
         second_view = "weak:2" if self.consistency_view == "weak" else "strong"
         return TrainPass({"batch": StreamSpec(("weak", second_view))}, "safe_loss")
 
@@ -78,21 +77,21 @@ class MORPH(Method):
         """Return -log p_y (B,) of safe samples, weighted as a mean, plus J of all; records predictions."""
         logits, *other = self.networks["net"](torch.cat([*batch.views.values()])).chunk(len(batch.views))
         losses = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
-        losses = selection_weights(self.safe.read(batch.index)) * losses
+        losses = PF.selection_weights(self.safe.read(batch.index)) * losses
         for view in other:
             losses = losses + self.consistency * (logits.softmax(-1) - view.softmax(-1)).square().sum(-1)
         self._record(batch.index, logits)
-        self.safe.write(batch.index, is_memorized(self.histories.read(batch.index), batch.labels))
+        self.safe.write(batch.index, PF.is_memorized(self.histories.read(batch.index), batch.labels))
         return losses
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Estimate the noise rate in the first phase; end it if as many samples are memorized as labels are correct."""
         if epoch >= int(self.second_phase):
             return
-        rate = noise_rate_from_loss_areas(self.areas.values)
+        rate = PF.noise_rate_from_loss_areas(self.areas.values)
         if rate is not None:
             self.rate.fill_(rate)
-        memorized_mask = is_memorized(self.histories.values, self.histories.labels)
+        memorized_mask = PF.is_memorized(self.histories.values, self.histories.labels)
         num_correct = (1 - self.rate.item()) * len(memorized_mask)
         if epoch + 1 >= self._history_size and int(memorized_mask.sum()) >= num_correct:
             self.safe.values.copy_(memorized_mask)
@@ -109,7 +108,7 @@ class MORPH(Method):
 
     def metrics(self) -> dict[str, float]:
         """Return the estimated noise rate, and the fractions of memorized and of safe samples."""
-        memorized_mask = is_memorized(self.histories.values, self.histories.labels)
+        memorized_mask = PF.is_memorized(self.histories.values, self.histories.labels)
         return {
             "noise_rate": self.rate.item(),
             "memorised": memorized_mask.double().mean().item(),
@@ -123,5 +122,5 @@ class MORPH(Method):
     def _record(self, index: Tensor, logits: Tensor) -> None:
         predicted = logits.detach().argmax(-1)
         self.histories.update(
-            index, lambda history, positions: update_prediction_history(history, predicted[positions])
+            index, lambda history, positions: PF.update_prediction_history(history, predicted[positions])
         )

@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold_in, uniform
-from permll.functional.negative_learning import complementary_labels, negative_learning_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, StreamSpec, TrainPass, divide_epochs, setting
 from permll.methods._state import SampleBuffer
 
@@ -121,7 +121,7 @@ class PseudoLabeling(Method):
 
     def _complementary_labels(self, batch: Batch) -> Tensor:
         random = uniform(fold_in(batch.keys, 0), self.num_complementary).to(batch.labels.device)
-        return complementary_labels(batch.labels, random, len(self.class_weights))
+        return PF.complementary_labels(batch.labels, random, len(self.class_weights))
 
     @property
     def _slot(self) -> int:
@@ -173,7 +173,7 @@ class NLNL(PseudoLabeling):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -w_y Σ log(1 - p_ȳ) (B,) over random complementary labels; updates p̄."""
-        losses = negative_learning_loss(self._record_logits(batch), self._complementary_labels(batch))
+        losses = PF.negative_learning_loss(self._record_logits(batch), self._complementary_labels(batch))
         return losses * self.class_weights[batch.labels]
 
 

@@ -4,8 +4,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.label_refurbishment import kl_divergence, pencil_loss
 from permll.methods._base import FitInfo, Method, PredictLogits, Stage, divide_epochs
 from permll.methods._state import SampleParameter
 
@@ -73,12 +73,12 @@ class Pencil(Method):
         logits, label_logits = self.networks["net"](batch.x), self.label_logits(batch.index)
         self._batch_size = len(batch.index)
         softened = self.compatibility == "softened"
-        return pencil_loss(logits, label_logits, batch.labels, self.alpha, self.beta, softened=softened)
+        return PF.pencil_loss(logits, label_logits, batch.labels, self.alpha, self.beta, softened=softened)
 
     def final_loss(self, batch: Batch) -> Tensor:
         """Return KL(p || d) / c, (B,), with fixed labels."""
         logits = self.networks["net"](batch.x)
-        return kl_divergence(logits, self.label_logits.read(batch.index)) / logits.shape[1]
+        return PF.kl_divergence(logits, self.label_logits.read(batch.index)) / logits.shape[1]
 
     def on_step_end(self) -> None:
         """Update the label logits of the batch; the batch size undoes the trainer's mean."""

@@ -5,10 +5,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup
-from permll.functional.mixture import fit_gaussian_mixture, loss_percentile_range, scale_losses
-from permll.functional.mixup import mixup_blend, mixup_cross_entropy
 from permll.methods._base import BatchCoupling, FitInfo, PredictLogits, Stage, divide_epochs, in_epochs, setting
 from permll.methods._state import ClassStateMethod, SampleBuffer, storage_kwargs
 
@@ -86,7 +85,7 @@ class SELC(ClassStateMethod):
         """Fit the mixture in the rehearsal, and record the distance of its means."""
         if epoch < len(self.distances):
             losses = self.losses.values.cpu()
-            mixture = fit_gaussian_mixture(scale_losses(losses, *loss_percentile_range(losses)))
+            mixture = PF.fit_gaussian_mixture(PF.scale_losses(losses, *PF.loss_percentile_range(losses)))
             self.distances[epoch] = 0.0 if mixture is None else mixture.mean.diff().item()
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
@@ -151,8 +150,8 @@ class SELCPlus(SELC):
     def retrain_loss(self, batch: Batch) -> Tensor:
         """Return the cross-entropy (B,) of mixup with the corrected labels."""
         partner, weight = (part.to(batch.x.device) for part in mixup(batch.keys, self.mixup))
-        logits = self.networks["net"](mixup_blend(batch.x, partner, weight))
-        return mixup_cross_entropy(logits, self.target.read(batch.index).argmax(-1), partner, weight)
+        logits = self.networks["net"](PF.mixup_blend(batch.x, partner, weight))
+        return PF.mixup_cross_entropy(logits, self.target.read(batch.index).argmax(-1), partner, weight)
 
     def _lengths(self, epochs: int) -> list[int]:
         if self.turning_point is None:

@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.robust_losses import symmetric_cross_entropy
 from permll.methods._base import Method, setting
 
 
@@ -24,4 +24,4 @@ class SymmetricLearning(Method):
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -α log p_y - β A (1 - p_y) (B,)."""
-        return symmetric_cross_entropy(self.networks["net"](batch.x), batch.labels, self.alpha, self.beta, self.A)
+        return PF.symmetric_cross_entropy(self.networks["net"](batch.x), batch.labels, self.alpha, self.beta, self.A)

@@ -5,9 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.label_refurbishment import class_prior_divergence, kl_divergence
-from permll.functional.prediction_memory import sop_corrected_labels, sop_cross_entropy, sop_noise, sop_squared_error
 from permll.methods._base import FitInfo, PredictLogits, StreamSpec, TrainPass, setting
 from permll.methods._state import ClassStateMethod, SampleParameter, storage_kwargs
 
@@ -58,14 +57,14 @@ class SOP(ClassStateMethod):
         logits, *other = self.networks["net"](torch.cat([*batch.views.values()])).chunk(len(batch.views))
         self._index, labels = batch.index, batch.labels
         u, v = self.u(batch.index), self.v(batch.index)
-        losses = sop_cross_entropy(logits, sop_noise(u, v.detach(), labels), labels)
+        losses = PF.sop_cross_entropy(logits, PF.sop_noise(u, v.detach(), labels), labels)
         error_u = u if self.u_loss == "both" else u.detach()
-        losses = losses + sop_squared_error(logits, sop_noise(error_u, v, labels), labels)
+        losses = losses + PF.sop_squared_error(logits, PF.sop_noise(error_u, v, labels), labels)
         for strong in other:
-            losses = losses + self.consistency * kl_divergence(logits.detach(), strong)
+            losses = losses + self.consistency * PF.kl_divergence(logits.detach(), strong)
         if self.balance > 0:
             uniform = torch.full_like(logits[0], 1 / logits.shape[1])
-            losses = losses + self.balance * class_prior_divergence(logits, uniform)
+            losses = losses + self.balance * PF.class_prior_divergence(logits, uniform)
         return losses
 
     def on_step_end(self) -> None:
@@ -90,4 +89,4 @@ class SOP(ClassStateMethod):
 
     def _denoised_labels(self, v: Tensor, rows: Tensor) -> Tensor:
         u, labels = self.u.read(rows), self.u.labels[rows]
-        return sop_corrected_labels(sop_noise(u, v.to(u), labels), labels)
+        return PF.sop_corrected_labels(PF.sop_noise(u, v.to(u), labels), labels)

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.noise_adaptation import project_to_stochastic
 from permll.methods._base import FitInfo, PredictLogits, Stage, setting
 from permll.methods._noise_layer import NoiseLayer
 
@@ -55,7 +55,7 @@ class Sukhbaatar(NoiseLayer):
         return self._scaled_layer().log()
 
     def _project(self, matrix: Tensor) -> Tensor:
-        return project_to_stochastic(matrix, self.min_entry / len(matrix))
+        return PF.project_to_stochastic(matrix, self.min_entry / len(matrix))
 
     def _scaled_layer(self) -> Tensor:
         """Return Q, with its gradient multiplied by ``lr_factor``."""

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.transition import anchor_transition, importance_weights
 from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs, setting
 from permll.methods._transition import TransitionMethod
 
@@ -55,7 +55,7 @@ class TRevision(TransitionMethod):
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Estimate T from the best network of the first stage."""
         if stage.name == "reweight":
-            self.set_transition(anchor_transition(predict_logits(best=True).softmax(-1), self.quantile))
+            self.set_transition(PF.anchor_transition(predict_logits(best=True).softmax(-1), self.quantile))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,): the first stage."""
@@ -64,13 +64,13 @@ class TRevision(TransitionMethod):
     def reweighted_loss(self, batch: Batch) -> Tensor:
         """Return -β log p_y (B,) with constant β: the second stage."""
         logits = self.networks["net"](batch.x)
-        weights = importance_weights(logits.detach(), batch.labels, self.T)
+        weights = PF.importance_weights(logits.detach(), batch.labels, self.T)
         return weights * nn.functional.cross_entropy(logits, batch.labels, reduction="none")
 
     def revised_loss(self, batch: Batch) -> Tensor:
         """Return -β log p_y (B,) with differentiable β of T + D: the last stage."""
         logits = self.networks["net"](batch.x)
-        weights = importance_weights(logits, batch.labels, self.T + self.D)
+        weights = PF.importance_weights(logits, batch.labels, self.T + self.D)
         return weights * nn.functional.cross_entropy(logits, batch.labels, reduction="none")
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:

@@ -3,14 +3,9 @@
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.contrastive import nt_xent_loss
-from permll.functional.selection import (
-    Units,
-    js_divergence_cutoff,
-    label_js_divergence,
-    uniform_selection_mask,
-)
+from permll.functional.selection import Units
 from permll.methods._base import FitInfo, PredictLogits, setting
 from permll.methods._features import find_head, logits_and_features
 from permll.methods._mixmatch import MixMatch
@@ -77,10 +72,10 @@ class UniCon(MixMatch):
         labels = self.info.labels.cpu()[rows]
         logits = [self.logits_of(predict_logits, name, rows) for name in self.network_names]
         p = torch.stack([one.softmax(-1) for one in logits]).mean(0)
-        divergence = label_js_divergence(p, labels, self.units)
-        fraction = (divergence < js_divergence_cutoff(divergence, self.d_mu, self.tau)).double().mean().item()
+        divergence = PF.label_js_divergence(p, labels, self.units)
+        fraction = (divergence < PF.js_divergence_cutoff(divergence, self.d_mu, self.tau)).double().mean().item()
         quota = int(fraction * len(rows) / self.info.num_classes)
-        selected = uniform_selection_mask(divergence, labels, max(quota, 1))
+        selected = PF.uniform_selection_mask(divergence, labels, max(quota, 1))
         self.selected_fraction.fill_(fraction)
         self.divergence.write(rows, divergence)
         self.labeled.write(rows, selected)
@@ -113,11 +108,11 @@ class UniCon(MixMatch):
         projection = self.projections[self.network_names[int(self.current_pass[0])]]
         _, features = logits_and_features(network, torch.cat([unlabelled.views[view] for view in self.mixed_views]))
         first, second = projection(features.float()).chunk(2)
-        return loss + self.lambda_c * nt_xent_loss(first, second, self.contrast_temperature).mean()
+        return loss + self.lambda_c * PF.nt_xent_loss(first, second, self.contrast_temperature).mean()
 
     def label_quality(self, predict_logits: PredictLogits) -> Tensor:
         """Return 1 - d (N,), with d in bits, of the current networks."""
-        return 1 - label_js_divergence(self.predict_probs(predict_logits), self.info.labels.cpu())
+        return 1 - PF.label_js_divergence(self.predict_probs(predict_logits), self.info.labels.cpu())
 
     def resolved_params(self) -> dict[str, float]:
         """Return λ_u, which may follow from the number of classes."""

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from permll.functional.noise_adaptation import relationship_graph
+from permll import functional as PF
 from permll.methods._base import PredictLogits, Stage, setting
 from permll.methods._noise_layer import NoiseLayer
 
@@ -24,7 +24,7 @@ class Webly(NoiseLayer):
         """Compute the graph from the best baseline."""
         neighbors = min(self.neighbors, self.info.num_classes)
         probabilities = predict_logits(best=True).softmax(1)
-        self.set_transition(relationship_graph(probabilities, self.info.labels.cpu(), neighbors))
+        self.set_transition(PF.relationship_graph(probabilities, self.info.labels.cpu(), neighbors))
 
     def log_theta(self) -> Tensor:
         """Return log R."""
