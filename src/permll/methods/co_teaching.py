@@ -22,16 +22,11 @@ class CoTeaching(SmallLoss):
         return self._exchange(*self._logits(batch), batch.labels)
 
     def _exchange(
-        self,
-        logits0: Tensor,
-        logits1: Tensor,
-        labels: Tensor,
-        candidates: Tensor | None = None,
-        min_fraction: float = 0.0,
+        self, logits0: Tensor, logits1: Tensor, labels: Tensor, among: Tensor | None = None, min_fraction: float = 0.0
     ) -> Tensor:
         losses = [cross_entropy(logits, labels, reduction="none") for logits in (logits0, logits1)]
         with torch.no_grad():
-            selected = [PF.small_loss_mask(loss, self.drop, candidates) for loss in losses]
+            selected = [PF.small_loss_mask(loss, self.drop, among) for loss in losses]
         self._count(*selected)
         weights0, weights1 = (PF.selection_weights(mask, min_fraction) for mask in selected)
         return weights1 * losses[0] + weights0 * losses[1]

@@ -9,11 +9,11 @@ from permll.methods.forward import Forward
 class DualT(Forward):
     """Forward correction with T = A S: A from anchor points, S from counts of given labels per predicted class.
 
+    Further settings: ``Forward``, without T.
+
     Args:
         estimate: epochs of the first network, which estimates T, or a fraction of all epochs if below 1. Its best epoch
             by noisy validation accuracy is used, so validation samples are needed.
-        quantile: samples of a class with a probability at or above this quantile are outliers, which are not chosen as
-            its anchor; 1 for none.
     """
 
     def __init__(self, *, estimate: float = 0.25, quantile: float = 0.97) -> None:

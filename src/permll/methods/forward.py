@@ -1,7 +1,7 @@
 """Forward and backward loss correction with an estimated transition matrix (CVPR 2017)."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from permll import functional as PF
 from permll.data.streams import Batch
@@ -72,20 +72,12 @@ class Forward(TransitionMethod):
 class Backward(Forward):
     """Backward correction: a first network estimates T, a second one is trained with -Σ_k T⁻¹[y, k] log p_k.
 
-    Args:
-        T: rows of P(given label j | clean class i), if it is known, or the path of a .npy or .csv file. Then nothing is
-            estimated, and all epochs train with it.
-        estimate: epochs of the first network, which estimates T, or a fraction of all epochs if below 1. Its best epoch
-            by validation loss is used, so validation samples are needed.
-        quantile: samples of a class with a probability at or above this quantile are outliers, which are not chosen as
-            its anchor; 1 for none.
+    Settings: ``Forward``.
     """
-
-    inverse: Tensor
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate T⁻¹; a given T must be invertible."""
-        self.register_buffer("inverse", torch.eye(info.num_classes))
+        self.inverse = nn.Buffer(torch.eye(info.num_classes))
         super().on_fit_start(info)
         if self.given_T is not None and condition_number(self.T) > MAX_INVERTED_CONDITION:
             raise ValueError("the transition matrix is singular or nearly so: use forward instead of backward.")
