@@ -12,7 +12,6 @@ import pytest
 import permll
 import permll.data
 import permll.evaluation
-import permll.functional
 import permll.methods
 import permll.networks
 import permll.noise
@@ -22,7 +21,6 @@ PACKAGES = [
     permll,
     permll.data,
     permll.evaluation,
-    permll.functional,
     permll.methods,
     permll.networks,
     permll.noise,

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from permll import functional
 from permll.data import Batch
 from permll.functional.morph import noise_rate_from_loss_areas
 from permll.functional.schedules import sigmoid_rampup
-from permll.methods import METHODS, morph
+from permll.methods import METHODS
 from permll.methods.morph import MORPH
 from permll.training.trainer import Trainer
 from tests.helpers.method_training import noisy_points
@@ -102,7 +103,7 @@ def test_morph_first_phase_ends_by_memorized_samples() -> None:
 
 
 def test_morph_first_phase_may_last_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(morph, "is_memorized", lambda histories, _: torch.zeros(len(histories)).bool())
+    monkeypatch.setattr(functional, "is_memorized", lambda histories, _: torch.zeros(len(histories)).bool())
     trainer = build_trainer("morph", points(), {"history": 1}, epochs=5)
     losses: list[str] = []
     trainer.run(lambda trainer: losses.append(trainer._pass.loss), do_nothing)

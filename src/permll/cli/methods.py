@@ -5,6 +5,7 @@ import inspect
 import json
 import re
 import textwrap
+from collections import ChainMap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -55,7 +56,9 @@ def settings(info: "MethodInfo") -> list[dict[str, Any]]:
         >>> settings(find_method("ce"))[0]["name"], settings(find_method("ce"))[0]["default"]
         ('label_smoothing', 0.0)
     """
-    descriptions = parse_docstring_args(inspect.getdoc(info.method_class) or "")
+    # A class inherits settings, and their descriptions.
+    docstrings = (inspect.cleandoc(base.__doc__ or "") for base in info.method_class.__mro__)
+    descriptions = ChainMap(*map(parse_docstring_args, docstrings))
     return [
         {
             "name": name,

@@ -7,11 +7,13 @@ label distribution ``d = softmax(ỹ)``.
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from permll.functional._shapes import Labels, Logits, PerSample
 
-def softmax_entropy(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, " batch"]:
+
+def softmax_entropy(logits: Logits) -> PerSample:
     """Return H(p) = -Σ_k p_k log p_k; its gradient in logit k is -p_k (log p_k + H).
 
     Examples:
@@ -22,9 +24,7 @@ def softmax_entropy(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, " b
     return -(log_p.exp() * log_p).sum(-1)
 
 
-def kl_divergence(
-    logits: Float[Tensor, "batch classes"], other_logits: Float[Tensor, "batch classes"]
-) -> Float[Tensor, " batch"]:
+def kl_divergence(logits: Logits, other_logits: Logits) -> PerSample:
     """Return KL(p || d), with d = softmax(other_logits).
 
     Its gradient in the other logits is d - p, in logit k it is p_k (log p_k - log d_k - KL).
@@ -40,9 +40,7 @@ def kl_divergence(
 # --- PENCIL ---------------------------------------------------------------------------------------------------------
 
 
-def pencil_compatibility_loss(
-    label_logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], *, softened: bool = True
-) -> Float[Tensor, " batch"]:
+def pencil_compatibility_loss(label_logits: Logits, labels: Labels, *, softened: bool = True) -> PerSample:
     """Return the cross-entropy between the given label and PENCIL's label distribution.
 
     Softened, as in the authors' code, it is -log softmax(d)_y, with a second softmax of numbers in [0, 1]. With g =
@@ -60,14 +58,8 @@ def pencil_compatibility_loss(
 
 
 def pencil_loss(
-    logits: Float[Tensor, "batch classes"],
-    label_logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],
-    alpha: float,
-    beta: float,
-    *,
-    softened: bool = True,
-) -> Float[Tensor, " batch"]:
+    logits: Logits, label_logits: Logits, labels: Labels, alpha: float, beta: float, *, softened: bool = True
+) -> PerSample:
     """Return KL(p || d) / c + α compatibility(d, y) + β H(p) / c, the loss of the network and of the label logits.
 
     Examples:
@@ -83,9 +75,7 @@ def pencil_loss(
 # --- Joint optimization ---------------------------------------------------------------------------------------------
 
 
-def class_prior_divergence(
-    logits: Float[Tensor, "batch classes"], prior: Float[Tensor, " classes"]
-) -> Float[Tensor, ""]:
+def class_prior_divergence(logits: Logits, prior: Float[Tensor, " classes"]) -> Float[Tensor, ""]:
     """Return KL(prior || mean of p over the batch), which penalizes classes that are never predicted.
 
     The gradient in logit k of sample i is p_ik (<r, p_i> - r_k) / B, with r = prior / mean p.

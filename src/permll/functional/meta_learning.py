@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from permll.functional._shapes import Labels, Logits, PerSample, Rows
+
 
 def batch_nearest_neighbors(features: Float[Tensor, "batch features"], k: int) -> Int[Tensor, "batch neighbors"]:
     """Return the k nearest other rows of each row in a batch, or all others if there are fewer.
@@ -26,11 +28,11 @@ def batch_nearest_neighbors(features: Float[Tensor, "batch features"], k: int) -
 
 
 def synthetic_noisy_labels(
-    labels: Int[Tensor, " batch"],
+    labels: Labels,
     neighbors: Int[Tensor, "batch neighbors"],
     rows: Int[Tensor, " chosen"],
     picks: Int[Tensor, " chosen"],
-) -> Int[Tensor, " batch"]:
+) -> Labels:
     """Replace the labels of ``rows`` by the label of one neighbor each; ``picks`` are the columns in ``neighbors``.
 
     Examples:
@@ -74,9 +76,7 @@ def differentiable_sgd_step(
     }
 
 
-def consistency_loss(
-    logits: Float[Tensor, "batch classes"], teacher_probs: Float[Tensor, "batch classes"]
-) -> Float[Tensor, " batch"]:
+def consistency_loss(logits: Logits, teacher_probs: Rows) -> PerSample:
     """Return KL(q ‖ softmax(z)) = Σ_k q_k (log q_k - log p_k) of each sample, q the teacher's predictions.
 
     Examples:

@@ -17,12 +17,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from permll.functional._shapes import PerSample
+
 MIN_RESPONSIBILITY = 1e-12  # of each component for each value, so that no component is empty
 EDGE = 1e-3  # margin of scaled losses to 0 and 1, where Beta densities may be infinite
 MIN_MEAN_DISTANCE = 1e-2  # closer means count as one component
 
 
-def loss_percentile_range(losses: Float[Tensor, " samples"]) -> tuple[float, float]:
+def loss_percentile_range(losses: PerSample) -> tuple[float, float]:
     """Return the 5th and the 95th percentile of the finite losses in float64; NaN if there are none.
 
     Examples:
@@ -34,7 +36,7 @@ def loss_percentile_range(losses: Float[Tensor, " samples"]) -> tuple[float, flo
     return float(low), float(high)
 
 
-def min_max_scale(losses: Float[Tensor, " samples"]) -> Float[Tensor, " samples"]:
+def min_max_scale(losses: PerSample) -> PerSample:
     """Return (l - min) / (max - min) over the finite losses, or zeros if these are equal; other values stay unchanged.
 
     Examples:
@@ -132,7 +134,7 @@ def mislabeled_posterior(x: Float[Tensor, "..."], mixture: Mixture, *, monotone:
 
 # Not sklearn.mixture.GaussianMixture: from the same start its posteriors differ by 1e-12, in 2 to 6 times the time.
 def fit_gaussian_mixture(
-    x: Float[Tensor, " samples"], *, max_steps: int = 100, tolerance: float = 1e-3, reg_covar: float = 1e-6
+    x: PerSample, *, max_steps: int = 100, tolerance: float = 1e-3, reg_covar: float = 1e-6
 ) -> GaussianMixture | None:
     """Fit a mixture of two normal distributions by EM, in float64; None if there are no two different values.
 
@@ -164,7 +166,7 @@ def fit_gaussian_mixture(
     return mixture if mixture.mean[0] <= mixture.mean[1] else GaussianMixture(*(part.flip(0) for part in mixture))
 
 
-def fit_beta_mixture(x: Float[Tensor, " samples"], *, steps: int = 10) -> BetaMixture | None:
+def fit_beta_mixture(x: PerSample, *, steps: int = 10) -> BetaMixture | None:
     """Fit a mixture of two Beta distributions by EM, in float64; None if the components coincide.
 
     EM starts from Beta(1, 2) and Beta(2, 1) with equal weights. The M-step matches the weighted moments m and s² of

@@ -4,15 +4,15 @@
 per pair. ``permll.data.transforms.mixing`` draws both.
 """
 
-from jaxtyping import Float, Int, Num
+from jaxtyping import Float, Num
 from torch import Tensor, nn
 
-MixupWeight = Float[Tensor, " batch"] | float  # λ
+from permll.functional._shapes import Index, Labels, Logits, PerSample, Rows
+
+MixupWeight = PerSample | float  # λ
 
 
-def mixup_blend(
-    values: Float[Tensor, "batch ..."], partner: Int[Tensor, " batch"], lam: MixupWeight
-) -> Float[Tensor, "batch ..."]:
+def mixup_blend(values: Float[Tensor, "batch ..."], partner: Index, lam: MixupWeight) -> Float[Tensor, "batch ..."]:
     """Return λ v_i + (1 - λ) v_j, with j the partner of i; for inputs, features, losses or soft targets.
 
     Examples:
@@ -27,11 +27,8 @@ def mixup_blend(
 
 
 def mixup_cross_entropy(
-    logits: Float[Tensor, "batch classes"],
-    targets: Num[Tensor, "batch ..."],
-    partner: Int[Tensor, " batch"],
-    lam: MixupWeight,
-) -> Float[Tensor, " batch"]:
+    logits: Logits, targets: Num[Tensor, "batch ..."], partner: Index, lam: MixupWeight
+) -> PerSample:
     """Return λ H(t_i, p) + (1 - λ) H(t_j, p), with j the partner of i and H(t, p) = -Σ_k t_k log p_k.
 
     H is linear in t, so this equals cross-entropy with blended targets. Its gradient in the logits is p minus those.
@@ -52,9 +49,7 @@ def mixup_cross_entropy(
     return lam * first + (1 - lam) * second
 
 
-def guided_mixup_weight(
-    clean_probs: Float[Tensor, " batch"], partner: Int[Tensor, " batch"]
-) -> Float[Tensor, " batch"]:
+def guided_mixup_weight(clean_probs: PerSample, partner: Index) -> PerSample:
     """Return λ_i = δ_i / (δ_i + δ_j), with j the partner of i; the sample with the cleaner label gets more weight.
 
     Args:
@@ -69,9 +64,7 @@ def guided_mixup_weight(
     return clean_probs / (clean_probs + clean_probs[partner])
 
 
-def bootstrapped_targets(
-    labels: Int[Tensor, " batch"], predicted: Float[Tensor, "batch classes"], noisy_probs: Float[Tensor, " batch"]
-) -> Float[Tensor, "batch classes"]:
+def bootstrapped_targets(labels: Labels, predicted: Rows, noisy_probs: PerSample) -> Rows:
     """Return (1 - w) e_y + w t, the given label blended with the prediction t (dynamic bootstrapping).
 
     Args:

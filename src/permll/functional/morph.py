@@ -5,17 +5,16 @@ losses over all epochs so far, the area under its loss curve.
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
+from permll.functional._shapes import Labels, Mask, PerSample
 from permll.functional.mixture import fit_gaussian_mixture, min_max_scale, mislabeled_posterior
 
 NO_PREDICTION = -1
 
 
-def update_prediction_history(
-    history: Int[Tensor, "samples visits"], predicted: Int[Tensor, " samples"]
-) -> Int[Tensor, "samples visits"]:
+def update_prediction_history(history: Int[Tensor, "batch visits"], predicted: Labels) -> Int[Tensor, "batch visits"]:
     """Append the newest predictions to H and drop the oldest.
 
     Examples:
@@ -25,7 +24,7 @@ def update_prediction_history(
     return torch.cat([history[:, 1:], predicted[:, None].to(history)], 1)
 
 
-def is_memorized(history: Int[Tensor, "samples visits"], labels: Int[Tensor, " samples"]) -> Bool[Tensor, " samples"]:
+def is_memorized(history: Int[Tensor, "batch visits"], labels: Labels) -> Mask:
     """Return whether the given label was predicted more often than any other label.
 
     Examples:
@@ -40,7 +39,7 @@ def is_memorized(history: Int[Tensor, "samples visits"], labels: Int[Tensor, " s
     return is_label.sum(1) > other_counts
 
 
-def noise_rate_from_loss_areas(areas: Float[Tensor, " samples"]) -> float | None:
+def noise_rate_from_loss_areas(areas: PerSample) -> float | None:
     """Return the noise rate, the mean posterior of the upper component of a Gaussian mixture; None if none is fitted.
 
     Areas are scaled to [0, 1], and 5e-4 is added to the variances.

@@ -6,12 +6,14 @@ label ȳ only with r / (c - 1). Gradients are in z.
 """
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
+
+from permll.functional._shapes import Labels, Logits, Mask, PerSample, Rows
 
 
 def complementary_labels(
-    labels: Int[Tensor, " batch"], uniform: Float[Tensor, "batch draws"], num_classes: int
+    labels: Labels, uniform: Float[Tensor, "batch draws"], num_classes: int
 ) -> Int[Tensor, "batch draws"]:
     """Return complementary labels from uniform numbers in [0, 1); every class except y is equally probable.
 
@@ -22,7 +24,7 @@ def complementary_labels(
     return (labels[:, None] + 1 + (uniform * (num_classes - 1)).long()) % num_classes
 
 
-def log_complement(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch classes"]:
+def log_complement(logits: Logits) -> Rows:
     """Return log(1 - p_k) for every class, without cancellation where p_k is close to 1.
 
     Examples:
@@ -35,9 +37,7 @@ def log_complement(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "bat
     return (-log_p.exp().scatter(-1, top, 0.0)).log1p().scatter(-1, top, rest)
 
 
-def negative_learning_loss(
-    logits: Float[Tensor, "batch classes"], complementary: Int[Tensor, "batch draws"]
-) -> Float[Tensor, " batch"]:
+def negative_learning_loss(logits: Logits, complementary: Int[Tensor, "batch draws"]) -> PerSample:
     """Return -Σ log(1 - p_ȳ) over the complementary labels of each sample (NLNL).
 
     The gradient of a term is p_ȳ at ȳ and -p_ȳ p_k / (1 - p_ȳ) at the other classes.
@@ -49,9 +49,7 @@ def negative_learning_loss(
     return -log_complement(logits).gather(-1, complementary).sum(-1)
 
 
-def negative_learning_plus_loss(
-    logits: Float[Tensor, "batch classes"], complementary: Int[Tensor, "batch draws"]
-) -> Float[Tensor, " batch"]:
+def negative_learning_plus_loss(logits: Logits, complementary: Int[Tensor, "batch draws"]) -> PerSample:
     """Return NL+ of JNPL: -Σ (1 - p_ȳ) log(1 - p_ȳ) with the factor detached.
 
     The gradient of a term is p_ȳ (1 - p_ȳ) at ȳ and -p_ȳ p_k at the other classes. It vanishes where the network is
@@ -67,7 +65,7 @@ def negative_learning_plus_loss(
     return -(log_not.detach().exp() * log_not).sum(-1)
 
 
-def positive_learning_plus_loss(logits: Float[Tensor, "batch classes"], doublings: int = 3) -> Float[Tensor, " batch"]:
+def positive_learning_plus_loss(logits: Logits, doublings: int = 3) -> PerSample:
     """Return PL+ of JNPL: -Π_n (1 + p^(2^n)) log p, n = 0..``doublings``, p the largest probability, product detached.
 
     The product is (1 - p^m) / (1 - p) with m = 2^(doublings + 1), so the gradient at the predicted class is -(1 - p^m),
@@ -82,7 +80,7 @@ def positive_learning_plus_loss(logits: Float[Tensor, "batch classes"], doubling
     return -(1 + torch.stack(powers)).prod(0) * log_p
 
 
-def only_top_above_chance(logits: Float[Tensor, "batch classes"]) -> Bool[Tensor, " batch"]:
+def only_top_above_chance(logits: Logits) -> Mask:
     """Return whether every class except the predicted one has a probability below 1/c.
 
     Examples:

@@ -13,12 +13,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from permll.functional._shapes import Labels, Logits, Matrix, PerSample, Rows
 from permll.functional.transition import gold_transition
 
 
-def noise_layer_loss(
-    logits: Float[Tensor, "batch classes"], columns: Float[Tensor, "batch classes"]
-) -> Float[Tensor, " batch"]:
+def noise_layer_loss(logits: Logits, columns: Rows) -> PerSample:
     """Return -log (p Θ)_y of each sample.
 
     Examples:
@@ -29,9 +28,7 @@ def noise_layer_loss(
     return -(logits.log_softmax(-1) + columns).logsumexp(-1)
 
 
-def noise_layer_posterior(
-    logits: Float[Tensor, "batch classes"], columns: Float[Tensor, "batch classes"]
-) -> Float[Tensor, "batch classes"]:
+def noise_layer_posterior(logits: Logits, columns: Rows) -> Rows:
     """Return r_i = P(true class i | input, given label y) of each sample.
 
     Examples:
@@ -42,9 +39,7 @@ def noise_layer_posterior(
     return (logits + columns).softmax(-1)
 
 
-def log_transition_columns(
-    log_theta: Float[Tensor, "classes classes"], labels: Int[Tensor, " batch"]
-) -> Float[Tensor, "batch classes"]:
+def log_transition_columns(log_theta: Matrix, labels: Labels) -> Rows:
     """Return log Θ[:, y] of each sample, for one Θ shared by all samples.
 
     Examples:
@@ -60,8 +55,8 @@ def conditional_transition_columns(
     u: Float[Tensor, "features classes k"],
     b: Float[Tensor, "classes k"],
     targets: Int[Tensor, "classes k"],
-    labels: Int[Tensor, " batch"],
-) -> Float[Tensor, "batch classes"]:
+    labels: Labels,
+) -> Rows:
     """Return log Θ[:, y] of each sample, for a Θ that depends on the network's features.
 
         Θ[i, targets_ik] = softmax_k(<u_ik, h> + b_ik), and 0 for all other labels
@@ -89,9 +84,7 @@ def conditional_transition_columns(
     return (entry - w.logsumexp(-1)).masked_fill(column < 0, -torch.inf)
 
 
-def project_to_stochastic(
-    matrix: Float[Tensor, "rows classes"], min_entry: float = 0.0
-) -> Float[Tensor, "rows classes"]:
+def project_to_stochastic(matrix: Rows, min_entry: float = 0.0) -> Rows:
     """Return the nearest matrix whose rows sum to one with entries of at least ``min_entry``.
 
     Each row becomes max(q - τ, min_entry), with the unique τ for which it sums to one.
@@ -113,9 +106,7 @@ def project_to_stochastic(
     return (shifted - tau.gather(1, support - 1)).clamp_min(0) + min_entry
 
 
-def relationship_graph(
-    probabilities: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"], k: int
-) -> Float[Tensor, "classes classes"]:
+def relationship_graph(probabilities: Rows, labels: Labels, k: int) -> Matrix:
     """Return R[i, :], the mean prediction of easy rows labeled i, restricted to its ``k`` largest entries.
 
     A row is easy if its label is predicted. A label without easy rows is related to itself only.
@@ -134,7 +125,7 @@ def relationship_graph(
     return graph / graph.sum(1, keepdim=True)  # positive: the label of an easy row has a probability of at least 1/c
 
 
-def top_k_per_row(matrix: Float[Tensor, "classes classes"], k: int) -> Int[Tensor, "classes k"]:
+def top_k_per_row(matrix: Matrix, k: int) -> Int[Tensor, "classes k"]:
     """Return the columns of the k largest entries of each row; the diagonal always comes first.
 
     Examples:

@@ -5,15 +5,14 @@ of classes; ``t`` the memory of ELR; ``s`` the noise of SOP, parametrized by ``u
 """
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from permll.functional._shapes import Labels, Logits, PerSample, Rows
 
 MIN_PROB = 1e-4  # clamp of probabilities in the code of both papers
 
 
-def normalize_rows(
-    rows: Float[Tensor, "rows classes"], fallback: Float[Tensor, "rows classes"]
-) -> Float[Tensor, "rows classes"]:
+def normalize_rows(rows: Rows, fallback: Rows) -> Rows:
     """Divide non-negative rows by their sums; rows of zeros are replaced by those of ``fallback``.
 
     Examples:
@@ -28,9 +27,7 @@ def normalize_rows(
 # --- ELR: early-learning regularization -----------------------------------------------------------------------------
 
 
-def elr_target(
-    target: Float[Tensor, "batch classes"], logits: Float[Tensor, "batch classes"], beta: float
-) -> Float[Tensor, "batch classes"]:
+def elr_target(target: Rows, logits: Logits, beta: float) -> Rows:
     """Return the updated memory β t + (1 - β) p, without gradients.
 
     p is clamped to [1e-4, 1 - 1e-4] and normalized, so a memory that starts at zero sums to 1 - β^n after n updates.
@@ -43,9 +40,7 @@ def elr_target(
     return beta * target + (1 - beta) * p / p.sum(-1, keepdim=True)
 
 
-def elr_regularizer(
-    target: Float[Tensor, "batch classes"], logits: Float[Tensor, "batch classes"]
-) -> Float[Tensor, " batch"]:
+def elr_regularizer(target: Rows, logits: Logits) -> PerSample:
     """Return log(1 - <t, p>), which decreases as the prediction agrees with the memory.
 
     p is clamped to [1e-4, 1 - 1e-4], which bounds the logarithm below by log 1e-4. Within these bounds the gradient in
@@ -58,9 +53,7 @@ def elr_regularizer(
     return torch.log1p(-(target * _clamped(logits)).sum(-1))
 
 
-def elr_reweighted_labels(
-    labels: Float[Tensor, "batch classes"], target: Float[Tensor, "batch classes"]
-) -> Float[Tensor, "batch classes"]:
+def elr_reweighted_labels(labels: Rows, target: Rows) -> Rows:
     """Return y t / Σ_k y_k t_k, soft labels of mixup reweighted by the memory (ELR+).
 
     Labels stay unchanged where the memory is zero for all of their classes.
@@ -79,9 +72,7 @@ def _clamped(logits: Tensor) -> Tensor:
 # --- SOP: sparse over-parametrization -------------------------------------------------------------------------------
 
 
-def sop_noise(
-    u: Float[Tensor, " rows"], v: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"]
-) -> Float[Tensor, "rows classes"]:
+def sop_noise(u: PerSample, v: Rows, labels: Labels) -> Rows:
     """Return the label noise s = u² e_y - v² (1 - e_y): added to the given class, subtracted from the others.
 
     Args:
@@ -96,9 +87,7 @@ def sop_noise(
     return (-v.square()).scatter(-1, labels[:, None], u.square()[:, None])
 
 
-def sop_cross_entropy(
-    logits: Float[Tensor, "batch classes"], noise: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]
-) -> Float[Tensor, " batch"]:
+def sop_cross_entropy(logits: Logits, noise: Rows, labels: Labels) -> PerSample:
     """Return -log q_y, where q is p + s, clamped to at least 1e-4 and normalized.
 
     If no entry is clamped, q_y = (p_y + u²) / Z. The gradient in the logits is p_y / (p_y + u²) (p - e_y), a
@@ -113,9 +102,7 @@ def sop_cross_entropy(
     return -q.gather(-1, labels[:, None])[:, 0].clamp_min(MIN_PROB).log()
 
 
-def sop_squared_error(
-    logits: Float[Tensor, "batch classes"], noise: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]
-) -> Float[Tensor, " batch"]:
+def sop_squared_error(logits: Logits, noise: Rows, labels: Labels) -> PerSample:
     """Return |e_k + s - e_y|², with k the predicted class: the loss of v.
 
     The gradient in v_j is -4 v_j (1[j = k] - v_j²) for j ≠ y, so -v_k² approaches -1 for a prediction k ≠ y.
@@ -129,9 +116,7 @@ def sop_squared_error(
     return (predicted + noise).scatter_add(-1, labels[:, None], -torch.ones_like(logits[:, :1])).square().sum(-1)
 
 
-def sop_corrected_labels(
-    noise: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"]
-) -> Float[Tensor, "rows classes"]:
+def sop_corrected_labels(noise: Rows, labels: Labels) -> Rows:
     """Return e_y - s, the given labels without their noise, clamped at 0 and normalized; e_y where nothing remains.
 
     Examples:

@@ -7,17 +7,14 @@ of p. Every loss is a function of log p, so none overflows and no probability is
 import math
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from permll.functional._shapes import Labels, Logits, Mask, PerSample
 
 
 def soft_bootstrap_loss(
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],
-    beta: float = 0.95,
-    *,
-    detach_target: bool = False,
-) -> Float[Tensor, " batch"]:
+    logits: Logits, labels: Labels, beta: float = 0.95, *, detach_target: bool = False
+) -> PerSample:
     """Return -Σ_k (β [k = y] + (1 - β) p_k) log p_k = -β log p_y + (1 - β) H(p), soft bootstrapping.
 
     Its gradient is β (p - e_y) - (1 - β) p (log p + H(p)). With a detached target the second term is zero, so the
@@ -32,9 +29,7 @@ def soft_bootstrap_loss(
     return -beta * _at_label(log_p, labels) - (1 - beta) * (p * log_p).sum(-1)
 
 
-def hard_bootstrap_loss(
-    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], beta: float = 0.8
-) -> Float[Tensor, " batch"]:
+def hard_bootstrap_loss(logits: Logits, labels: Labels, beta: float = 0.8) -> PerSample:
     """Return -β log p_y - (1 - β) log p_k with k = argmax p, hard bootstrapping.
 
     Examples:
@@ -46,9 +41,7 @@ def hard_bootstrap_loss(
     return -beta * _at_label(log_p, labels) - (1 - beta) * log_p.max(-1).values
 
 
-def gce(
-    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], q: float = 0.7
-) -> Float[Tensor, " batch"]:
+def gce(logits: Logits, labels: Labels, q: float = 0.7) -> PerSample:
     """Return generalized cross-entropy, L_q = (1 - p_y^q) / q: cross-entropy for q → 0, 1 - p_y for q = 1.
 
     Its gradient is p_y^q times that of cross-entropy, so labels of low probability have little influence.
@@ -60,13 +53,7 @@ def gce(
     return _box_cox(_at_label(logits.log_softmax(-1), labels), q)
 
 
-def truncated_gce(
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],
-    keep: Bool[Tensor, " batch"],
-    q: float = 0.7,
-    k: float = 0.5,
-) -> Float[Tensor, " batch"]:
+def truncated_gce(logits: Logits, labels: Labels, keep: Mask, q: float = 0.7, k: float = 0.5) -> PerSample:
     """Return L_q for the samples in ``keep``, and the constant L_q(k) = (1 - k^q) / q for pruned samples.
 
     With ``keep`` from ``truncated_gce_mask`` this is min(L_q, L_q(k)).
@@ -80,9 +67,7 @@ def truncated_gce(
     return torch.where(keep, gce(logits, labels, q), bound)
 
 
-def truncated_gce_mask(
-    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], k: float = 0.5
-) -> Bool[Tensor, " batch"]:
+def truncated_gce_mask(logits: Logits, labels: Labels, k: float = 0.5) -> Mask:
     """Return p_y > k, the samples that truncated GCE keeps; equivalent to L_q(p_y) < L_q(k) for any q.
 
     Examples:
@@ -93,12 +78,8 @@ def truncated_gce_mask(
 
 
 def symmetric_cross_entropy(
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],
-    alpha: float = 0.1,
-    beta: float = 1.0,
-    A: float = -4.0,
-) -> Float[Tensor, " batch"]:
+    logits: Logits, labels: Labels, alpha: float = 0.1, beta: float = 1.0, A: float = -4.0
+) -> PerSample:
     """Return -α log p_y - β Σ_k p_k log e_y[k] with log 0 = A, which is -α log p_y - β A (1 - p_y).
 
     Its gradient is (α - β A p_y) times that of cross-entropy.

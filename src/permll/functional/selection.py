@@ -8,15 +8,15 @@ import math
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
+
+from permll.functional._shapes import Labels, Logits, Mask, PerSample, Rows
 
 Units = Literal["bits", "nats"]
 
 
-def disagreement_mask(
-    logits: Float[Tensor, "batch classes"], other_logits: Float[Tensor, "batch classes"]
-) -> Bool[Tensor, " batch"]:
+def disagreement_mask(logits: Logits, other_logits: Logits) -> Mask:
     """Return whether two networks predict different classes.
 
     Examples:
@@ -26,9 +26,7 @@ def disagreement_mask(
     return logits.argmax(-1) != other_logits.argmax(-1)
 
 
-def small_loss_mask(
-    losses: Float[Tensor, " batch"], drop: Float[Tensor, ""] | float, among: Bool[Tensor, " batch"] | None = None
-) -> Bool[Tensor, " batch"]:
+def small_loss_mask(losses: PerSample, drop: Float[Tensor, ""] | float, among: Mask | None = None) -> Mask:
     """Select the floor((1 - drop) n) smallest losses, at least one, of all n samples or of those in ``among``.
 
     Ties are resolved by position. An empty ``among`` selects nothing.
@@ -46,7 +44,7 @@ def small_loss_mask(
     return among & (order < count)
 
 
-def selection_weights(mask: Bool[Tensor, " batch"], min_fraction: float = 0.0) -> Float[Tensor, " batch"]:
+def selection_weights(mask: Mask, min_fraction: float = 0.0) -> PerSample:
     """Return B / n for the n selected samples of a batch of B, and 0 for the others; all 0 if none is selected.
 
     Args:
@@ -63,12 +61,7 @@ def selection_weights(mask: Bool[Tensor, " batch"], min_fraction: float = 0.0) -
     return mask * (size / mask.sum().clamp_min(max(min_fraction * size, 1.0)))
 
 
-def jocor_loss(
-    logits: Float[Tensor, "batch classes"],
-    other_logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],
-    lam: float,
-) -> Float[Tensor, " batch"]:
+def jocor_loss(logits: Logits, other_logits: Logits, labels: Labels, lam: float) -> PerSample:
     """Return JoCoR's (1 - λ) (-log p_y - log q_y) + λ (KL(p ‖ q) + KL(q ‖ p)), p and q the networks' predictions.
 
     The sum of the two divergences is Σ_k (p_k - q_k) (log p_k - log q_k).
@@ -95,9 +88,7 @@ def jocor_loss(
 # --- UniCon ---------------------------------------------------------------------------------------------------------
 
 
-def label_js_divergence(
-    p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], units: Units = "bits"
-) -> Float[Tensor, " samples"]:
+def label_js_divergence(p: Rows, labels: Labels, units: Units = "bits") -> PerSample:
     """Return the Jensen-Shannon divergence JSD(p, e_y) = KL(p || m) / 2 + KL(e_y || m) / 2, with m = (p + e_y) / 2.
 
     It depends on p_y only,
@@ -121,7 +112,7 @@ def label_js_divergence(
     return nats.clamp(0.0, math.log(2)) / (math.log(2) if units == "bits" else 1.0)
 
 
-def js_divergence_cutoff(divergence: Float[Tensor, " samples"], mean: float = 0.7, tau: float = 5.0) -> float:
+def js_divergence_cutoff(divergence: PerSample, mean: float = 0.7, tau: float = 5.0) -> float:
     """Return the divergence below which labels count as clean: the mean d̄, or d̄ - (d̄ - min d) / τ if d̄ >= ``mean``.
 
     Args:
@@ -137,9 +128,7 @@ def js_divergence_cutoff(divergence: Float[Tensor, " samples"], mean: float = 0.
     return average if average < mean else average - (average - divergence.min().item()) / tau
 
 
-def uniform_selection_mask(
-    divergence: Float[Tensor, " samples"], labels: Int[Tensor, " samples"], quota: int
-) -> Bool[Tensor, " samples"]:
+def uniform_selection_mask(divergence: PerSample, labels: Labels, quota: int) -> Mask:
     """Select for each label the ``quota`` samples of smallest divergence, or all if there are fewer.
 
     Examples:

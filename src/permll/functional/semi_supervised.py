@@ -7,15 +7,16 @@ the probability that a label is clean, ``T`` a temperature. Callers compute targ
 import math
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
+from permll.functional._shapes import Labels, Logits, Mask, PerSample, Rows
 from permll.functional.mixture import fit_gaussian_mixture, mislabeled_posterior
 from permll.functional.mixup import bootstrapped_targets
 from permll.functional.schedules import linear_rampup
 
 
-def sharpen(p: Float[Tensor, "batch classes"], temperature: float) -> Float[Tensor, "batch classes"]:
+def sharpen(p: Rows, temperature: float) -> Rows:
     """Return p_k^(1/T) / Σ_j p_j^(1/T).
 
     Examples:
@@ -25,9 +26,7 @@ def sharpen(p: Float[Tensor, "batch classes"], temperature: float) -> Float[Tens
     return (p.log() / temperature).softmax(-1)  # powers of small probabilities would underflow
 
 
-def co_guess_labels(
-    logits: Float[Tensor, "guesses batch classes"], temperature: float
-) -> Float[Tensor, "batch classes"]:
+def co_guess_labels(logits: Float[Tensor, "guesses batch classes"], temperature: float) -> Rows:
     """Return the sharpened mean prediction over networks and views, the target of an unlabeled sample.
 
     Examples:
@@ -38,11 +37,8 @@ def co_guess_labels(
 
 
 def co_refine_labels(
-    labels: Int[Tensor, " batch"],
-    logits: Float[Tensor, "views batch classes"],
-    clean_probs: Float[Tensor, " batch"],
-    temperature: float,
-) -> Float[Tensor, "batch classes"]:
+    labels: Labels, logits: Float[Tensor, "views batch classes"], clean_probs: PerSample, temperature: float
+) -> Rows:
     """Return w e_y + (1 - w) p, sharpened, with p the mean prediction over views: the target of a labeled sample.
 
     Args:
@@ -59,9 +55,7 @@ def co_refine_labels(
     return sharpen(bootstrapped_targets(labels, predicted, 1 - clean_probs), temperature)
 
 
-def softmax_mse_loss(
-    logits: Float[Tensor, "batch classes"], targets: Float[Tensor, "batch classes"]
-) -> Float[Tensor, " batch"]:
+def softmax_mse_loss(logits: Logits, targets: Rows) -> PerSample:
     """Return 1/c Σ_k (p_k - t_k)², which unlike cross-entropy is bounded.
 
     With d = p - t the gradient in logit k is 2/c p_k (d_k - <p, d>).
@@ -76,7 +70,7 @@ def softmax_mse_loss(
 # --- DivideMix ------------------------------------------------------------------------------------------------------
 
 
-def gmm_clean_probability(losses: Float[Tensor, " samples"]) -> Float[Tensor, " samples"] | None:
+def gmm_clean_probability(losses: PerSample) -> PerSample | None:
     """Return w, the posterior of the lower component of a two-component Gaussian mixture; None if none can be fitted.
 
     The fit is that of DivideMix: ten EM steps, tolerance 0.01, 5e-4 added to the variances. w never increases with the
@@ -96,9 +90,7 @@ def gmm_clean_probability(losses: Float[Tensor, " samples"]) -> Float[Tensor, " 
     return (1 - mislabeled_posterior(losses.double(), mixture)).nan_to_num(0.0).to(losses)
 
 
-def trusted_label_mask(
-    clean_probs: Float[Tensor, " samples"], threshold: float, min_count: int
-) -> Bool[Tensor, " samples"]:
+def trusted_label_mask(clean_probs: PerSample, threshold: float, min_count: int) -> Mask:
     """Select the samples with w > ``threshold``, or the ``min_count`` best if these are fewer.
 
     Examples:

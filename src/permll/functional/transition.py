@@ -10,15 +10,15 @@ The losses use only the column ``T[:, y]`` of each sample, O(B c) in all.
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
+
+from permll.functional._shapes import Labels, Logits, Matrix, PerSample, Rows
 
 # --- Losses ---------------------------------------------------------------------------------------------------------
 
 
-def forward_correction_loss(
-    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], T: Float[Tensor, "classes classes"]
-) -> Float[Tensor, " batch"]:
+def forward_correction_loss(logits: Logits, labels: Labels, T: Matrix) -> PerSample:
     """Return -log (p T)_y (B,), forward correction. ∂/∂z = p - r with r = ``clean_posterior``.
 
     A label of probability 0 for every class (a zero column of T) has a large constant loss and no gradient.
@@ -31,12 +31,7 @@ def forward_correction_loss(
     return -(logits.log_softmax(-1) + _log_column(T, labels)).logsumexp(-1)
 
 
-def backward_correction_loss(
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],
-    inverse: Float[Tensor, "classes classes"],
-    min_prob: float = 1e-7,
-) -> Float[Tensor, " batch"]:
+def backward_correction_loss(logits: Logits, labels: Labels, inverse: Matrix, min_prob: float = 1e-7) -> PerSample:
     """Return -Σ_k T⁻¹[y, k] log p_k (B,), backward correction. ∂/∂z = p - T⁻¹[y, :].
 
     Its expectation over the noise is -log p at the clean class. T⁻¹ has negative entries, for which the loss is
@@ -60,12 +55,7 @@ def backward_correction_loss(
     return -(weights * log_p.where(weights >= 0, log_p.clamp_min(math.log(min_prob)))).sum(-1)
 
 
-def importance_weights(
-    logits: Float[Tensor, "batch classes"],
-    labels: Int[Tensor, " batch"],
-    T: Float[Tensor, "classes classes"],
-    max_weight: float = 100.0,
-) -> Float[Tensor, " batch"]:
+def importance_weights(logits: Logits, labels: Labels, T: Matrix, max_weight: float = 100.0) -> PerSample:
     """Return β = p_y / (p T)_y (B,), clipped to [0, ``max_weight``]: the ratio of clean and noisy label probabilities.
 
     β is at most 1 / T[y, y] if T has no negative entries, which a freely learned matrix may have.
@@ -80,9 +70,7 @@ def importance_weights(
     return clean / torch.maximum(noisy, clean / max_weight).clamp_min(torch.finfo(p.dtype).tiny)
 
 
-def clean_posterior(
-    logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], T: Float[Tensor, "classes classes"]
-) -> Float[Tensor, "batch classes"]:
+def clean_posterior(logits: Logits, labels: Labels, T: Matrix) -> Rows:
     """Return r_i = p_i T[i, y] / Σ_k p_k T[k, y] (B, c), the posterior of the clean class given input and label.
 
     For a zero column of T, r = p.
@@ -99,7 +87,7 @@ def clean_posterior(
 # --- Estimators -----------------------------------------------------------------------------------------------------
 
 
-def anchor_indices(probabilities: Float[Tensor, "rows classes"], quantile: float = 0.97) -> Int[Tensor, " classes"]:
+def anchor_indices(probabilities: Rows, quantile: float = 0.97) -> Int[Tensor, " classes"]:
     """Return the anchor point of each class (c,): the row with the largest p_i, outliers excluded.
 
     Rows at or above the ``quantile`` of p_i are skipped as outliers; they are counted by position in the sorted order,
@@ -125,9 +113,7 @@ def anchor_indices(probabilities: Float[Tensor, "rows classes"], quantile: float
     return anchors
 
 
-def anchor_transition(
-    probabilities: Float[Tensor, "rows classes"], quantile: float = 0.97
-) -> Float[Tensor, "classes classes"]:
+def anchor_transition(probabilities: Rows, quantile: float = 0.97) -> Matrix:
     """Return T[i, :] = p(anchor of class i): at a sample of known class, the prediction is the noise distribution.
 
     Args:
@@ -143,9 +129,7 @@ def anchor_transition(
     return T / T.sum(1, keepdim=True)
 
 
-def confusion_transition(
-    predicted: Int[Tensor, " rows"], labels: Int[Tensor, " rows"], num_classes: int
-) -> Float[Tensor, "classes classes"]:
+def confusion_transition(predicted: Labels, labels: Labels, num_classes: int) -> Matrix:
     """Return S[l, j] = #(predicted l, given j) / #(predicted l) (c, c), float64.
 
     The row of a class that is never predicted is that of the identity.
@@ -160,9 +144,7 @@ def confusion_transition(
     return _divide_rows(counts.double(), counts.sum(1))
 
 
-def dual_transition(
-    probabilities: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"], quantile: float = 0.97
-) -> Float[Tensor, "classes classes"]:
+def dual_transition(probabilities: Rows, labels: Labels, quantile: float = 0.97) -> Matrix:
     """Return Dual T, T = A S (c, c), float64, with A from ``anchor_transition`` and S from ``confusion_transition``.
 
     T[i, j] = Σ_l P(predicted l | clean i) P(given j | predicted l). The counts in S are free of the estimation error of
@@ -178,9 +160,7 @@ def dual_transition(
     return anchor_transition(probabilities, quantile).double() @ S
 
 
-def gold_transition(
-    probabilities: Float[Tensor, "rows classes"], labels: Int[Tensor, " rows"]
-) -> Float[Tensor, "classes classes"]:
+def gold_transition(probabilities: Rows, labels: Labels) -> Matrix:
     """Return T[i, :], the mean of p over trusted rows of class i (c, c), float64.
 
     The row of a class without trusted rows is that of the identity.
@@ -202,7 +182,7 @@ def gold_transition(
 # --- The matrix itself ----------------------------------------------------------------------------------------------
 
 
-def inverse_transition(T: Float[Tensor, "classes classes"], rtol: float = 1e-3) -> Float[Tensor, "classes classes"]:
+def inverse_transition(T: Matrix, rtol: float = 1e-3) -> Matrix:
     """Return the pseudo-inverse of T without singular values below ``rtol`` times the largest.
 
     An estimated T may have two nearly equal rows, and the entries of its inverse would be huge.
@@ -215,7 +195,7 @@ def inverse_transition(T: Float[Tensor, "classes classes"], rtol: float = 1e-3) 
     return torch.linalg.pinv(T.double(), rtol=rtol).to(T.dtype)
 
 
-def condition_number(T: Float[Tensor, "classes classes"]) -> float:
+def condition_number(T: Matrix) -> float:
     """Return the condition number of T, infinite if T is singular.
 
     Examples:

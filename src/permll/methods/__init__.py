@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from permll.methods._registry import MethodInfo as MethodInfo
     from permll.methods._registry import find_method as find_method
     from permll.methods._registry import list_methods as list_methods
+    from permll.methods._settings import setting as setting
     from permll.methods._state import SampleBuffer as SampleBuffer
     from permll.methods._state import SampleParameter as SampleParameter
 
@@ -24,6 +25,7 @@ __getattr__, __dir__, __all__ = lazy(
     {
         "_base": ("StreamSpec", "FitInfo", "Method", "PredictLogits", "Stage", "TrainPass", "divide_epochs"),
         "_registry": ("METHODS", "MethodInfo", "find_method", "list_methods"),
+        "_settings": ("setting",),
         "_state": ("SampleBuffer", "SampleParameter"),
     },
 )

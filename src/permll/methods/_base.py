@@ -5,15 +5,18 @@ on each of its batches, and updates the networks that the pass names. The comple
 ``state_dict``.
 """
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, dataclass_transform
 
 import torch
 from torch import Tensor, nn
 
 from permll.data.streams import Batch, Order
 from permll.distributed.network import BatchCoupling as BatchCoupling
+from permll.methods._settings import Setting, declared_settings, settings_signature
+from permll.methods._settings import setting as setting
 
 
 class FitInfo(NamedTuple):
@@ -86,6 +89,8 @@ class Stage:
         optimizer: changes to the recipe's optimizer, which restarts with every stage; a different ``name`` drops the
             recipe's settings.
         schedule: changes to the recipe's schedule, which spans the epochs of the stage.
+        loss: name of the loss function of its passes.
+        networks: networks that its passes update, as in ``TrainPass``.
     """
 
     name: str
@@ -93,6 +98,8 @@ class Stage:
     weights: Weights = "last"
     optimizer: Mapping[str, Any] = field(default_factory=dict)
     schedule: Mapping[str, Any] = field(default_factory=dict)
+    loss: str = "loss"
+    networks: tuple[str, ...] | None = None
 
 
 def divide_epochs(epochs: int, *lengths: float) -> list[int]:
@@ -151,8 +158,13 @@ class PredictLogits(Protocol):
         """
 
 
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(setting,))
 class Method(nn.Module):
-    """Base class of the training methods. Constructors store settings; ``on_fit_start`` allocates state.
+    """Base class of the training methods. The constructor stores settings; ``on_fit_start`` allocates state.
+
+    As in a dataclass, annotated class attributes with a default are settings, keyword-only arguments of the
+    constructor; ``setting`` also declares the interval of the values. ``__post_init__`` can check them further. A
+    subclass may define its own constructor instead.
 
     Parameters outside ``networks`` are updated by the recipe's optimizer too, without weight decay; their optimizer is
     named ``"own"``.
@@ -173,11 +185,27 @@ class Method(nn.Module):
     keeps_best: ClassVar[bool] = False
     batch_coupling: ClassVar[BatchCoupling] = "inputs"
     shardable: ClassVar[bool] = False
-    info: FitInfo  # set by on_fit_start
+    _settings: ClassVar[dict[str, Setting]] = {}
+    __signature__: ClassVar[inspect.Signature | None] = None
 
-    def __init__(self) -> None:
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls._settings = declared_settings(cls)
+        # A handwritten constructor has its own signature.
+        cls.__signature__ = settings_signature(cls._settings) if cls.__init__ is Method.__init__ else None
+
+    def __init__(self, **settings: Any) -> None:
         super().__init__()
+        settings_signature(self._settings).bind(**settings)  # TypeError for other names
+        for name, declared in self._settings.items():
+            value = settings.get(name, declared.default)
+            declared.check(name, value)
+            setattr(self, name, value)
         self.networks = nn.ModuleDict()
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check settings that depend on each other."""
 
     # Training
 
@@ -191,7 +219,10 @@ class Method(nn.Module):
 
     def stage_at(self, epoch: int) -> str:
         """Return the name of the stage that contains ``epoch``."""
-        return [stage.name for stage in self.stages(self.info.epochs) for _ in range(stage.epochs)][epoch]
+        return self._stage_of(epoch).name
+
+    def _stage_of(self, epoch: int) -> Stage:
+        return [stage for stage in self.stages(self.info.epochs) for _ in range(stage.epochs)][epoch]
 
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Prepare a stage; the networks still have the weights of the previous stage."""
@@ -205,7 +236,13 @@ class Method(nn.Module):
 
         Checkpoints contain the returned pass, so a run that is interrupted within it resumes with the same samples.
         """
-        return TrainPass() if number == 0 else None
+        if number > 0:
+            return None
+        return TrainPass(loss=self.loss_at(epoch), networks=self._stage_of(epoch).networks)
+
+    def loss_at(self, epoch: int) -> str:
+        """Return the name of the loss function of an epoch; by default that of the stage."""
+        return self._stage_of(epoch).loss
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss (B,) of each sample; the trainer takes the mean."""

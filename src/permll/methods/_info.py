@@ -74,7 +74,9 @@ class MethodInfo:
         """Return a setting converted to the type that the constructor declares."""
         from pydantic import TypeAdapter, ValidationError
 
-        expected = get_type_hints(self.method_class.__init__).get(name, Any)
+        method_class = self.method_class
+        is_generated = method_class.__signature__ is not None
+        expected = get_type_hints(method_class if is_generated else method_class.__init__).get(name, Any)
         try:
             return TypeAdapter(expected).validate_python(value)
         except ValidationError as error:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.noise_adaptation import log_transition_columns, noise_layer_loss
 from permll.methods._base import Stage, divide_epochs
 from permll.methods._transition import TransitionMethod
 
@@ -16,16 +16,11 @@ class NoiseLayer(TransitionMethod):
     """Training with -log p_y, then from the best weights with -log (p Θ)_y; p alone predicts.
 
     The best weights have the lowest loss on noisy validation labels.
-
-    Args:
-        baseline: epochs without the layer, or a fraction of all epochs if below 1.
     """
 
     keeps_best = True
 
-    def __init__(self, *, baseline: float) -> None:
-        super().__init__()
-        self.baseline = baseline
+    baseline: float  # epochs without the layer, or a fraction of all epochs if below 1
 
     @abstractmethod
     def log_theta(self) -> Tensor:
@@ -46,7 +41,7 @@ class NoiseLayer(TransitionMethod):
         logits = self.networks["net"](batch.x)
         if not self.is_estimated:
             return cross_entropy(logits, batch.labels, reduction="none")
-        return noise_layer_loss(logits, log_transition_columns(self.log_theta(), batch.labels))
+        return PF.noise_layer_loss(logits, PF.log_transition_columns(self.log_theta(), batch.labels))
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
         """Return the mean of log p_y over validation samples."""

@@ -1,31 +1,26 @@
 """Base classes of Decoupling, Co-teaching and JoCoR: two networks that select the samples of a step."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.functional.noise_rate import conservative_noise_rate
 from permll.functional.schedules import Schedule, small_loss_drop_rate
-from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs, setting
 from permll.methods._noise_tracking import update_noise_rate
 from permll.methods._state import SampleBuffer
-from permll.utils.validation import check_range
 
 
 class TwoNetworks(Method):
     """Two independent networks, and the fraction of samples that an epoch selected."""
 
     batch_coupling = "logits"
-
     network_names = ("net0", "net1")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("visits", torch.zeros(2, dtype=torch.int64))  # selected and total, in this epoch
-        self.visits: Tensor
+    def on_fit_start(self, info: FitInfo) -> None:
+        """Allocate the counts of samples."""
+        super().on_fit_start(info)
+        self.visits = nn.Buffer(torch.zeros(2, dtype=torch.int64))  # selected and total, in this epoch
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one pass over all samples."""
@@ -33,7 +28,7 @@ class TwoNetworks(Method):
             self.visits.zero_()
         return super().train_pass(epoch, number, predict_logits)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of samples that were selected in this epoch."""
         selected, total = self.visits.tolist()
         return {"kept": selected / max(total, 1)}
@@ -51,7 +46,7 @@ class TwoNetworks(Method):
 
 
 class SmallLoss(TwoNetworks):
-    """Drops the largest losses of each batch; the dropped fraction rises from 0 to the noise rate.
+    """Drops the largest losses of each batch; the dropped fraction F rises from 0 to the noise rate.
 
     Unless the noise rate is given, it is estimated after every epoch from both networks' predictions for held-out
     samples, by ``conservative_noise_rate``. Low estimates correct themselves: the more wrong labels are dropped, the
@@ -59,22 +54,18 @@ class SmallLoss(TwoNetworks):
     first ``ramp`` epochs, before the networks memorize their labels.
 
     Args:
-        noise_rate: τ, the noise rate, if it is known. Default an estimate.
-        ramp: T_k, epochs over which the dropped fraction rises, or a fraction of all epochs if below 1; at least three.
+        noise_rate: τ, the noise rate, if it is known. Default an estimate from both networks' predictions for held-out
+            samples; without these, for training samples in the first ``ramp`` epochs.
+        ramp: T_k, epochs over which F rises, or a fraction of all epochs if below 1; at least three. The authors' 10 of
+            200.
         exponent: c, exponent of the rise.
-        schedule: form of the rise, of Co-teaching's ``"paper"`` or ``"code"``; see ``small_loss_drop_rate``.
+        schedule: ``"paper"``, τ min(e^c / T_k, 1) after e epochs, or ``"code"``, linear to τ^c, then τ.
     """
 
-    predictions: SampleBuffer
-    rate: Tensor
-    drop: Tensor
-    is_collecting: Tensor
-
-    def __init__(self, noise_rate: float | None, ramp: float, exponent: float, schedule: Schedule) -> None:
-        super().__init__()
-        check_range("[0, 1)", noise_rate=noise_rate)
-        check_range("(0, inf)", ramp=ramp, exponent=exponent)
-        self.noise_rate, self.ramp, self.exponent, self.schedule = noise_rate, ramp, exponent, schedule
+    noise_rate: float | None = setting(None, "[0, 1)")
+    ramp: float = setting(0.05, "(0, inf)")
+    exponent: float = setting(1.0, "(0, inf)")
+    schedule: Schedule = "paper"
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate the estimate, and sums of predictions if it needs them."""
@@ -82,9 +73,9 @@ class SmallLoss(TwoNetworks):
         # After fewer than three epochs the networks may be too weak to estimate the noise rate.
         self._ramp = max(in_epochs(self.ramp, info.epochs), 3 if self.ramp < 1 else 1)
         self._uses_training_samples = self.noise_rate is None and info.held_out is None
-        self.register_buffer("rate", torch.tensor(self.noise_rate or 0.0))
-        self.register_buffer("drop", torch.zeros(()))
-        self.register_buffer("is_collecting", torch.zeros((), dtype=torch.bool))
+        self.rate = nn.Buffer(torch.tensor(self.noise_rate or 0.0))
+        self.drop = nn.Buffer(torch.zeros(()))
+        self.is_collecting = nn.Buffer(torch.zeros((), dtype=torch.bool))
         if self._uses_training_samples:
             self.predictions = SampleBuffer(info.labels, info.ids, (info.num_classes,))
 
@@ -107,11 +98,11 @@ class SmallLoss(TwoNetworks):
         # At a higher rate the labels would carry no information.
         self.rate.clamp_(max=1 - 1 / self.info.num_classes)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of samples that were selected in this epoch, and the noise rate."""
         return {**super().metrics(), "noise_rate": self.rate.item()}
 
-    def resolved_params(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, float]:
         """Return the noise rate, given or estimated."""
         return {"noise_rate": round(self.rate.item(), 4)}
 

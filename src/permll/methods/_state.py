@@ -10,6 +10,7 @@ from permll.distributed.sharding import current_placement
 from permll.layer.sample_state import SampleState
 from permll.layer.table import File, RowTable
 from permll.layer.validation import RowIds
+from permll.methods._base import Method
 from permll.utils.indexing import split_repeats
 
 State = Literal["float32", "bfloat16", "disk"]
@@ -153,3 +154,19 @@ class SampleParameter(SampleBuffer):
             if rows.grad is not None:
                 self.add(index, rows.grad, scale=-lr)
         self._visits.clear()
+
+
+class ClassStateMethod(Method):
+    """Method whose per-sample state has one number per class, with settings for its storage.
+
+    Args:
+        top_k: number of entries of a sample's state to store, the others as their mean; for many classes. Default all.
+        state: storage of this state: ``"float32"``, ``"bfloat16"`` (half the memory), or ``"disk"``, in a temporary
+            file.
+    """
+
+    top_k: int | None = None
+    state: State = "float32"
+
+    def __post_init__(self) -> None:
+        check_top_k(self.top_k)

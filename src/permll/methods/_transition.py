@@ -1,13 +1,13 @@
 """Base class of methods with a transition matrix."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from permll.functional.transition import clean_posterior, condition_number
+from permll import functional as PF
+from permll.functional.transition import condition_number
 from permll.methods._base import FitInfo, Method, PredictLogits
 
 MAX_CONDITION = 1e9  # JSON has no infinity
@@ -18,14 +18,11 @@ class TransitionMethod(Method):
 
     batch_coupling = "none"
 
-    T: Tensor
-    is_estimated: Tensor
-
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate T."""
         super().on_fit_start(info)
-        self.register_buffer("T", torch.eye(info.num_classes))
-        self.register_buffer("is_estimated", torch.zeros((), dtype=torch.int64))
+        self.T = nn.Buffer(torch.eye(info.num_classes))
+        self.is_estimated = nn.Buffer(torch.zeros((), dtype=torch.int64))
 
     def set_transition(self, T: Tensor) -> None:
         """Set T (c, c)."""
@@ -42,9 +39,9 @@ class TransitionMethod(Method):
         logits = predict_logits()
         if not self.is_estimated:
             return logits.softmax(-1)
-        return clean_posterior(logits, self.info.labels.to(logits.device), self.transition.to(logits.device))
+        return PF.clean_posterior(logits, self.info.labels.to(logits.device), self.transition.to(logits.device))
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the condition number of T and the mean of its diagonal, an estimate of the label accuracy."""
         T = self.transition.cpu()
         return {

@@ -3,8 +3,7 @@
 from torch import Tensor, nn
 
 from permll.data.streams import Batch
-from permll.methods._base import Method
-from permll.utils.validation import check_range
+from permll.methods._base import Method, setting
 
 
 class CrossEntropy(Method):
@@ -16,10 +15,7 @@ class CrossEntropy(Method):
 
     batch_coupling = "none"
 
-    def __init__(self, *, label_smoothing: float = 0.0) -> None:
-        super().__init__()
-        check_range("[0, 1)", label_smoothing=label_smoothing)
-        self.label_smoothing = label_smoothing
+    label_smoothing: float = setting(0.0, "[0, 1)")
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,)."""

@@ -4,71 +4,40 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.schedules import Schedule
-from permll.functional.selection import disagreement_mask, selection_weights, small_loss_mask
-from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
+from permll.methods._base import in_epochs, setting
 from permll.methods._small_loss import SmallLoss
-from permll.utils.validation import check_range
 
 
 class CoTeaching(SmallLoss):
     """Cross-entropy of each network, averaged over the samples of a batch with the other network's smallest losses.
 
     Each network selects a fraction 1 - F of a batch; F rises from 0 to the noise rate. The two networks make different
-    errors, so a wrong label that one has memorized may still have a large loss in the other.
-
-    Args:
-        noise_rate: τ, the noise rate, if it is known. Default an estimate from both networks' predictions for held-out
-            samples; without these, for training samples in the first ``ramp`` epochs.
-        ramp: T_k, epochs over which F rises, or a fraction of all epochs if below 1; at least three. The authors' 10 of
-            200.
-        exponent: c, exponent of the rise.
-        schedule: ``"paper"``, τ min(e^c / T_k, 1) after e epochs, or ``"code"``, linear to τ^c, then τ.
+    errors, so a wrong label that one has memorized may still have a large loss in the other. Settings: ``SmallLoss``.
     """
-
-    def __init__(
-        self,
-        *,
-        noise_rate: float | None = None,
-        ramp: float = 0.05,
-        exponent: float = 1.0,
-        schedule: Schedule = "paper",
-    ) -> None:
-        super().__init__(noise_rate, ramp, exponent, schedule)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the sum of both networks' losses (B,), each weighted by the other's selection."""
         return self._exchange(*self._logits(batch), batch.labels)
 
     def _exchange(
-        self,
-        logits0: Tensor,
-        logits1: Tensor,
-        labels: Tensor,
-        candidates: Tensor | None = None,
-        min_fraction: float = 0.0,
+        self, logits0: Tensor, logits1: Tensor, labels: Tensor, among: Tensor | None = None, min_fraction: float = 0.0
     ) -> Tensor:
         losses = [cross_entropy(logits, labels, reduction="none") for logits in (logits0, logits1)]
         with torch.no_grad():
-            selected = [small_loss_mask(loss, self.drop, candidates) for loss in losses]
+            selected = [PF.small_loss_mask(loss, self.drop, among) for loss in losses]
         self._count(*selected)
-        weights0, weights1 = (selection_weights(mask, min_fraction) for mask in selected)
+        weights0, weights1 = (PF.selection_weights(mask, min_fraction) for mask in selected)
         return weights1 * losses[0] + weights0 * losses[1]
 
 
 class CoTeachingPlus(CoTeaching):
     """Co-teaching on the samples for which the two networks predict different classes, so that they stay different.
 
-    It starts with Co-teaching. A batch without disagreement has a zero gradient.
+    It starts with Co-teaching. A batch without disagreement has a zero gradient. Further settings: ``SmallLoss``.
 
     Args:
-        noise_rate: τ, the noise rate, if it is known. Default an estimate from both networks' predictions for held-out
-            samples; without these, for training samples in the first ``ramp`` epochs.
-        ramp: T_k, epochs over which F rises, or a fraction of all epochs if below 1; at least three. The authors' 10 of
-            200.
-        exponent: c, exponent of the rise.
-        schedule: ``"paper"``, τ min(e^c / T_k, 1) after e epochs, or ``"code"``, linear to τ^c, then τ.
         warm_up: epochs of Co-teaching, or a fraction of all epochs if below 1; the authors' 20 of 200 on CIFAR-10.
         min_fraction: selected fraction of a batch below which the step shrinks, as in Decoupling; with 0, as in the
             paper, a single selected sample has the weight of a batch.
@@ -76,36 +45,18 @@ class CoTeachingPlus(CoTeaching):
             then lie between 1.46 and 2.46.
     """
 
-    def __init__(
-        self,
-        *,
-        noise_rate: float | None = None,
-        ramp: float = 0.05,
-        exponent: float = 1.0,
-        schedule: Schedule = "paper",
-        warm_up: float = 0.1,
-        min_fraction: float = 0.1,
-        double_softmax: bool = False,
-    ) -> None:
-        super().__init__(noise_rate=noise_rate, ramp=ramp, exponent=exponent, schedule=schedule)
-        check_range("[0, inf)", warm_up=warm_up)
-        check_range("[0, 1]", min_fraction=min_fraction)
-        self.warm_up, self.min_fraction, self.double_softmax = warm_up, min_fraction, double_softmax
+    warm_up: float = setting(0.1, "[0, inf)")
+    min_fraction: float = setting(0.1, "[0, 1]")
+    double_softmax: bool = False
 
-    def on_fit_start(self, info: FitInfo) -> None:
-        """Convert the warm-up to epochs."""
-        super().on_fit_start(info)
-        self._warm_up = in_epochs(self.warm_up, info.epochs)
-
-    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one pass over all samples, with Co-teaching's loss in the warm-up."""
-        train_pass = super().train_pass(epoch, number, predict_logits)
-        return TrainPass(loss="disagreement_loss") if train_pass and epoch >= self._warm_up else train_pass
+    def loss_at(self, epoch: int) -> str:
+        """Return the name of Co-teaching's loss in the warm-up."""
+        return "loss" if epoch < in_epochs(self.warm_up, self.info.epochs) else "disagreement_loss"
 
     def disagreement_loss(self, batch: Batch) -> Tensor:
         """Return Co-teaching's loss (B,) on the samples for which the networks disagree; 0 without any."""
         logits0, logits1 = self._logits(batch)
-        candidates = disagreement_mask(logits0, logits1)
+        candidates = PF.disagreement_mask(logits0, logits1)
         if self.double_softmax:
             logits0, logits1 = logits0.softmax(-1), logits1.softmax(-1)
         return self._exchange(logits0, logits1, batch.labels, candidates, self.min_fraction)

@@ -2,11 +2,10 @@
 
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.selection import disagreement_mask, selection_weights
-from permll.methods._base import FitInfo, PredictLogits, TrainPass, in_epochs
+from permll.methods._base import in_epochs, setting
 from permll.methods._small_loss import TwoNetworks
-from permll.utils.validation import check_range
 
 
 class Decoupling(TwoNetworks):
@@ -20,21 +19,12 @@ class Decoupling(TwoNetworks):
             of a full step on a few samples.
     """
 
-    def __init__(self, *, warm_up: float = 0.0, min_fraction: float = 0.1) -> None:
-        super().__init__()
-        check_range("[0, inf)", warm_up=warm_up)
-        check_range("[0, 1]", min_fraction=min_fraction)
-        self.warm_up, self.min_fraction = warm_up, min_fraction
+    warm_up: float = setting(0.0, "[0, inf)")
+    min_fraction: float = setting(0.1, "[0, 1]")
 
-    def on_fit_start(self, info: FitInfo) -> None:
-        """Convert the warm-up to epochs."""
-        super().on_fit_start(info)
-        self._warm_up = in_epochs(self.warm_up, info.epochs)
-
-    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one pass over all samples, without selection in the warm-up."""
-        train_pass = super().train_pass(epoch, number, predict_logits)
-        return TrainPass(loss="warm_up_loss") if train_pass and epoch < self._warm_up else train_pass
+    def loss_at(self, epoch: int) -> str:
+        """Return the name of the loss without selection in the warm-up."""
+        return "warm_up_loss" if epoch < in_epochs(self.warm_up, self.info.epochs) else "loss"
 
     def warm_up_loss(self, batch: Batch) -> Tensor:
         """Return the sum of both networks' -log p_y (B,)."""
@@ -45,9 +35,9 @@ class Decoupling(TwoNetworks):
     def loss(self, batch: Batch) -> Tensor:
         """Return the sum of both networks' -log p_y (B,) where they disagree, weighted as a mean; 0 elsewhere."""
         logits0, logits1 = self._logits(batch)
-        selected = disagreement_mask(logits0, logits1)
+        selected = PF.disagreement_mask(logits0, logits1)
         self._count(selected)
-        return selection_weights(selected, self.min_fraction) * _summed_cross_entropy(logits0, logits1, batch.labels)
+        return PF.selection_weights(selected, self.min_fraction) * _summed_cross_entropy(logits0, logits1, batch.labels)
 
 
 def _summed_cross_entropy(logits0: Tensor, logits1: Tensor, labels: Tensor) -> Tensor:

@@ -1,15 +1,11 @@
 """DivideMix: each of two networks selects the labeled samples of the other (ICLR 2020)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from permll.functional.mixture import min_max_scale
-from permll.functional.semi_supervised import dividemix_unlabeled_weight, gmm_clean_probability, trusted_label_mask
-from permll.methods._base import FitInfo, PredictLogits
-from permll.methods._mixmatch import GuessMode, MixMatch, MixupOn
+from permll import functional as PF
+from permll.methods._base import FitInfo, PredictLogits, setting
+from permll.methods._mixmatch import MixMatch
 from permll.methods._noise_tracking import update_noise_rate
 from permll.methods._state import SampleBuffer
 from permll.utils.validation import check_range
@@ -24,8 +20,8 @@ class DivideMix(MixMatch):
     least one in a hundred. If no sample is unlabeled, the network trains on labeled samples only. A failed fit keeps
     the previous w; without one, w = 1.
 
-    For the MixMatch step see ``MixMatch`` in this package: targets w e_y + (1 - w) p or guesses of both networks,
-    sharpened and mixed, cross-entropy and λ_u times a squared error.
+    For the MixMatch step and further settings see ``MixMatch`` in this package: targets w e_y + (1 - w) p or guesses of
+    both networks, sharpened and mixed, cross-entropy and λ_u times a squared error.
 
     Args:
         lambda_u: λ_u. The authors choose it by the true noise rate; default the same table with ``noise_rate``.
@@ -33,46 +29,15 @@ class DivideMix(MixMatch):
             for held-out samples; without these, the mean of 1 - w.
         threshold: lower bound of w for labeled samples; the authors' 0.5, and 0.6 at 90 % noise.
         history: epochs over which scaled losses are averaged; the authors' 1, and 5 at 90 % noise.
-        warm_up: epochs of cross-entropy on the given labels, or a fraction of all epochs if below 1; at least one. The
-            authors' 10 on CIFAR-10 and 30 on CIFAR-100, of 300.
-        penalty: weight of the confidence penalty Σ p log p in the warm-up. The authors' 1 under asymmetric noise and on
-            Clothing1M, else 0.
-        temperature: T, sharpening of the targets.
-        mixup: parameter of the Beta distribution of mixup.
-        ramp: epochs over which λ_u rises from 0, or a fraction of all epochs if below 1; the authors' 16.
-        guess: mode of the trained network while it guesses targets; the authors' is ``"training"``, which updates batch
-            norm statistics with unmixed inputs.
-        mixup_on: mixtures to train on: ``"all"``, or those of ``"labeled"`` samples, as the authors do on Clothing1M.
-        draws: samples that each network divides in an epoch, a new class-balanced draw by given label; default all.
     """
 
-    clean: SampleBuffer
-    drawn: SampleBuffer
-    losses: SampleBuffer
-    divisions: Tensor
-    rate: Tensor
+    lambda_u: float | None = setting(None, "[0, inf)")
+    noise_rate: float | None = setting(None, "[0, 1)")
+    threshold: float = setting(0.5, "[0, 1)")
+    history: int = 1
 
-    def __init__(
-        self,
-        *,
-        lambda_u: float | None = None,
-        noise_rate: float | None = None,
-        threshold: float = 0.5,
-        history: int = 1,
-        warm_up: float = 0.1,
-        penalty: float = 1.0,
-        temperature: float = 0.5,
-        mixup: float = 4.0,
-        ramp: float = 16 / 300,
-        guess: GuessMode = "evaluating",
-        mixup_on: MixupOn = "all",
-        draws: int | None = None,
-    ) -> None:
-        super().__init__(warm_up, penalty, temperature, mixup, ramp, guess, mixup_on, draws)
-        check_range("[0, inf)", lambda_u=lambda_u)
-        check_range("[0, 1)", noise_rate=noise_rate, threshold=threshold)
-        check_range("[1, inf)" if draws is None else "[1, 1]", history=history)
-        self.lambda_u, self.noise_rate, self.threshold, self.history = lambda_u, noise_rate, threshold, history
+    def __post_init__(self) -> None:
+        check_range("[1, inf)" if self.draws is None else "[1, 1]", history=self.history)
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate w of both networks, and their past losses."""
@@ -81,15 +46,15 @@ class DivideMix(MixMatch):
         self.drawn = SampleBuffer(info.labels, info.ids, (2,), fill=True, dtype=torch.bool)
         if self.history > 1:
             self.losses = SampleBuffer(info.labels, info.ids, (self.history, 2))
-        self.register_buffer("divisions", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("rate", torch.tensor(self.noise_rate or 0.0))
+        self.divisions: Tensor = nn.Buffer(torch.zeros((), dtype=torch.int64))
+        self.rate = nn.Buffer(torch.tensor(self.noise_rate or 0.0))
 
     def divide(self, number: int, predict_logits: PredictLogits) -> tuple[Tensor, Tensor]:
         """Return the samples that the other network considers correct, and the rest."""
         if number == 0:
             self._co_divide(predict_logits)
         rows = self.drawn.values[:, 1 - number].nonzero()[:, 0]
-        labeled = trusted_label_mask(self.clean.values[rows, 1 - number], self.threshold, max(2, len(rows) // 100))
+        labeled = PF.trusted_label_mask(self.clean.values[rows, 1 - number], self.threshold, max(2, len(rows) // 100))
         return rows[labeled], rows[~labeled]
 
     def label_weights(self, index: Tensor) -> Tensor:
@@ -102,18 +67,16 @@ class DivideMix(MixMatch):
 
     def lambda_u_value(self) -> float:
         """Return λ_u as given, or by the noise rate."""
-        return (
-            dividemix_unlabeled_weight(float(self.rate), self.info.num_classes)
-            if self.lambda_u is None
-            else self.lambda_u
-        )
+        if self.lambda_u is not None:
+            return self.lambda_u
+        return PF.dividemix_unlabeled_weight(float(self.rate), self.info.num_classes)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of labeled samples, and the noise rate that determines λ_u."""
         kept = self.clean.values[self.drawn.values] > self.threshold
         return {"kept": kept.double().mean().item(), "noise_rate": self.rate.item()}
 
-    def resolved_params(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, float]:
         """Return λ_u, and the noise rate that determines it."""
         params = {"lambda_u": self.lambda_u_value()}
         return params | ({"noise_rate": self.rate.item()} if self.lambda_u is None else {})
@@ -127,8 +90,8 @@ class DivideMix(MixMatch):
             self.drawn.values[:, number] = False
             self.drawn.values[rows, number] = True
             losses = nn.functional.cross_entropy(logits, labels, reduction="none")
-            scaled = self._average_losses(number, min_max_scale(losses))
-            clean = gmm_clean_probability(scaled)
+            scaled = self._average_losses(number, PF.min_max_scale(losses))
+            clean = PF.gmm_clean_probability(scaled)
             if clean is None and (self.divisions == 0 or self.draws is not None):  # no previous fit of these samples
                 clean = torch.ones_like(scaled)
             if clean is not None:

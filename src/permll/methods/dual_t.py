@@ -2,18 +2,18 @@
 
 from torch import Tensor
 
-from permll.functional.transition import dual_transition
+from permll import functional as PF
 from permll.methods.forward import Forward
 
 
 class DualT(Forward):
     """Forward correction with T = A S: A from anchor points, S from counts of given labels per predicted class.
 
+    Further settings: ``Forward``, without T.
+
     Args:
         estimate: epochs of the first network, which estimates T, or a fraction of all epochs if below 1. Its best epoch
             by noisy validation accuracy is used, so validation samples are needed.
-        quantile: samples of a class with a probability at or above this quantile are outliers, which are not chosen as
-            its anchor; 1 for none.
     """
 
     def __init__(self, *, estimate: float = 0.25, quantile: float = 0.97) -> None:
@@ -21,7 +21,7 @@ class DualT(Forward):
 
     def estimate_transition(self, probabilities: Tensor) -> Tensor:
         """Return T = A S (c, c) from the first network's predictions (N, c)."""
-        return dual_transition(probabilities, self.info.labels.to(probabilities.device), self.quantile)
+        return PF.dual_transition(probabilities, self.info.labels.to(probabilities.device), self.quantile)
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
         """Return the accuracy of argmax p T on noisy validation labels."""

@@ -1,17 +1,14 @@
 """ELR: a regularizer toward early predictions that prevents memorization of wrong labels (NeurIPS 2020)."""
 
-from collections.abc import Mapping
-
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.prediction_memory import elr_regularizer, elr_target, normalize_rows
-from permll.methods._base import FitInfo, Method, PredictLogits
-from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
-from permll.utils.validation import check_range
+from permll.methods._base import FitInfo, PredictLogits, setting
+from permll.methods._state import ClassStateMethod, SampleBuffer, storage_kwargs
 
 
-class ELR(Method):
+class ELR(ClassStateMethod):
     """Cross-entropy and a regularizer toward a moving average t of predictions: -log p_y + λ log(1 - <t, p>).
 
     At every visit t ← β t + (1 - β) p, with p of the training pass and before its loss. A sample that occurs twice in a
@@ -20,22 +17,13 @@ class ELR(Method):
     Args:
         beta: β, momentum of t.
         lam: λ, weight of the regularizer.
-        top_k: number of entries of t to store, the others as their mean; for many classes. Default all.
-        state: storage of t: ``"float32"``, ``"bfloat16"`` (half the memory), or ``"disk"``, in a temporary file.
     """
 
-    target: SampleBuffer
     batch_coupling = "logits"
     shardable = True
 
-    def __init__(
-        self, *, beta: float = 0.7, lam: float = 3.0, top_k: int | None = None, state: State = "float32"
-    ) -> None:
-        super().__init__()
-        check_top_k(top_k)
-        check_range("[0, 1)", beta=beta)
-        check_range("[0, inf)", lam=lam)
-        self.beta, self.lam, self.top_k, self.state = beta, lam, top_k, state
+    beta: float = setting(0.7, "[0, 1)")
+    lam: float = setting(3.0, "[0, inf)")
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate t = 0."""
@@ -47,13 +35,13 @@ class ELR(Method):
         logits = self.networks["net"](batch.x)
         target = update_target(self.target, batch.index, logits.detach(), self.beta)
         losses = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
-        return losses + self.lam * elr_regularizer(target, logits)
+        return losses + self.lam * PF.elr_regularizer(target, logits)
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return t normalized to sum 1; for samples never visited, the given label."""
-        return self.target.map_rows(lambda t, labels: normalize_rows(t, one_hot_like(labels, t)))
+        return self.target.map_rows(lambda t, labels: PF.normalize_rows(t, one_hot_like(labels, t)))
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of labels that t contradicts."""
         corrected = self.target.map_rows(lambda t, labels: (t.argmax(-1) != labels) & (t.sum(-1) > 0))
         return {"corrected": corrected.double().mean().item()}
@@ -66,4 +54,4 @@ def one_hot_like(labels: Tensor, like: Tensor) -> Tensor:
 
 def update_target(memory: SampleBuffer, index: Tensor, logits: Tensor, beta: float) -> Tensor:
     """Update t of each visited sample; return it (B, c) as of each visit."""
-    return memory.update(index, lambda t, positions: elr_target(t, logits[positions], beta).to(t))
+    return memory.update(index, lambda t, positions: PF.elr_target(t, logits[positions], beta).to(t))

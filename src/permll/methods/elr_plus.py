@@ -1,21 +1,17 @@
 """ELR+: ELR with two networks, weight averaging and mixup (NeurIPS 2020)."""
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup as draw_mix
-from permll.functional.prediction_memory import elr_regularizer, elr_reweighted_labels, normalize_rows
-from permll.functional.schedules import sigmoid_rampup
-from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
-from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
+from permll.methods._base import FitInfo, PredictLogits, StreamSpec, TrainPass, setting
+from permll.methods._state import ClassStateMethod, SampleBuffer, storage_kwargs
 from permll.methods.elr import one_hot_like, update_target
-from permll.utils.validation import check_range
 
 
-class ELRPlus(Method):
+class ELRPlus(ClassStateMethod):
     """ELR of two networks on mixup samples, each with targets from the other's averaged weights.
 
     The loss is -Σ y log p + λ log(1 - <t, p>). Each network f has an exponential moving average (EMA) g of its weights,
@@ -37,46 +33,24 @@ class ELRPlus(Method):
             CIFAR-10. With 0, the EMA is a plain mean until the decay allows a longer window.
         refine_labels: multiply labels by t and renormalize, as the authors' code does on CIFAR-100; not in the paper.
         draws: samples of an epoch, a new class-balanced draw by given label; default all.
-        top_k: number of entries of t to store, the others as their mean; for many classes. Default all.
-        state: storage of t: ``"float32"``, ``"bfloat16"`` (half the memory), or ``"disk"``, in a temporary file.
     """
 
     network_names = ("net0", "net1", "mean0", "mean1")
-    target0: SampleBuffer
-    target1: SampleBuffer
-    trained: Tensor
-    steps: Tensor
 
-    def __init__(
-        self,
-        *,
-        beta: float = 0.7,
-        lam: float = 3.0,
-        lam_ramp: float = 0.0,
-        mixup: float = 1.0,
-        decay: float = 0.997,
-        decay_ramp: float = 0.57,
-        refine_labels: bool = False,
-        draws: int | None = None,
-        top_k: int | None = None,
-        state: State = "float32",
-    ) -> None:
-        super().__init__()
-        check_top_k(top_k)
-        self.top_k, self.state = top_k, state
-        check_range("[0, 1)", beta=beta, decay=decay)
-        check_range("[0, 1]", lam_ramp=lam_ramp, decay_ramp=decay_ramp)
-        check_range("[0, inf)", lam=lam)
-        check_range("(0, inf)", mixup=mixup)
-        check_range("[2, inf)", draws=draws)
-        self.beta, self.lam, self.lam_ramp, self.mixup = beta, lam, lam_ramp, mixup
-        self.decay, self.decay_ramp, self.refine_labels, self.draws = decay, decay_ramp, refine_labels, draws
-        self.register_buffer("trained", torch.zeros((), dtype=torch.int64))  # network of the current pass
-        self.register_buffer("steps", torch.zeros(2, dtype=torch.int64))  # of each network
+    beta: float = setting(0.7, "[0, 1)")
+    lam: float = setting(3.0, "[0, inf)")
+    lam_ramp: float = setting(0.0, "[0, 1]")
+    mixup: float = setting(1.0, "(0, inf)")
+    decay: float = setting(0.997, "[0, 1)")
+    decay_ramp: float = setting(0.57, "[0, 1]")
+    refine_labels: bool = False
+    draws: int | None = setting(None, "[2, inf)")
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate t = 0, and initialize the EMAs with the networks' weights."""
         super().on_fit_start(info)
+        self.trained = nn.Buffer(torch.zeros((), dtype=torch.int64))  # network of the current pass
+        self.steps = nn.Buffer(torch.zeros(2, dtype=torch.int64))  # of each network
         self.target0, self.target1 = (
             SampleBuffer(info.labels, info.ids, (info.num_classes,), **storage_kwargs(self.top_k, self.state))
             for _ in range(2)
@@ -104,10 +78,10 @@ class ELRPlus(Method):
         targets = mix(update_target(self._targets[trained], batch.index, peer_logits, self.beta))
         labels = mix(one_hot_like(batch.labels, logits))
         if self.refine_labels:
-            labels = elr_reweighted_labels(labels, targets)
+            labels = PF.elr_reweighted_labels(labels, targets)
         losses = nn.functional.cross_entropy(logits, labels, reduction="none")
         lam = self.lam * self._ramp(trained, self.lam_ramp)
-        return losses + lam * elr_regularizer(targets, logits)
+        return losses + lam * PF.elr_regularizer(targets, logits)
 
     @torch.no_grad()
     def on_step_end(self) -> None:
@@ -129,9 +103,9 @@ class ELRPlus(Method):
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return the mean of both t, normalized to sum 1; for samples never visited, the given label."""
         total, labels = self.target0.values + self.target1.values, self.target0.labels
-        return normalize_rows(total, one_hot_like(labels, total))
+        return PF.normalize_rows(total, one_hot_like(labels, total))
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of labels that the sum of both t contradicts."""
         labels, corrected = self.target0.labels, []
         for (rows, t0), (_, t1) in zip(*(target.table.chunks() for target in self._targets), strict=True):
@@ -145,4 +119,4 @@ class ELRPlus(Method):
 
     def _ramp(self, number: int, fraction: float) -> float:
         """Return a factor that rises to 1 over this fraction of a network's steps."""
-        return sigmoid_rampup(int(self.steps[number]) / (fraction * self._total_steps)) if fraction > 0 else 1.0
+        return PF.sigmoid_rampup(int(self.steps[number]) / (fraction * self._total_steps)) if fraction > 0 else 1.0

@@ -1,16 +1,11 @@
 """Forward and backward loss correction with an estimated transition matrix (CVPR 2017)."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.transition import (
-    anchor_transition,
-    backward_correction_loss,
-    condition_number,
-    forward_correction_loss,
-    inverse_transition,
-)
+from permll.functional.transition import condition_number
 from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs
 from permll.methods._transition import TransitionMethod, read_transition
 from permll.utils.validation import check_range
@@ -58,7 +53,7 @@ class Forward(TransitionMethod):
 
     def estimate_transition(self, probabilities: Tensor) -> Tensor:
         """Return T (c, c) from the first network's predictions (N, c)."""
-        return anchor_transition(probabilities, self.quantile)
+        return PF.anchor_transition(probabilities, self.quantile)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the corrected loss (B,); before T is estimated, -log p_y."""
@@ -66,7 +61,7 @@ class Forward(TransitionMethod):
 
     def corrected_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return -log (p T)_y (B,)."""
-        return forward_correction_loss(logits, labels, self.T.to(logits.device))
+        return PF.forward_correction_loss(logits, labels, self.T.to(logits.device))
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
         """Return minus the corrected loss on validation samples."""
@@ -77,20 +72,12 @@ class Forward(TransitionMethod):
 class Backward(Forward):
     """Backward correction: a first network estimates T, a second one is trained with -Σ_k T⁻¹[y, k] log p_k.
 
-    Args:
-        T: rows of P(given label j | clean class i), if it is known, or the path of a .npy or .csv file. Then nothing is
-            estimated, and all epochs train with it.
-        estimate: epochs of the first network, which estimates T, or a fraction of all epochs if below 1. Its best epoch
-            by validation loss is used, so validation samples are needed.
-        quantile: samples of a class with a probability at or above this quantile are outliers, which are not chosen as
-            its anchor; 1 for none.
+    Settings: ``Forward``.
     """
-
-    inverse: Tensor
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate T⁻¹; a given T must be invertible."""
-        self.register_buffer("inverse", torch.eye(info.num_classes))
+        self.inverse = nn.Buffer(torch.eye(info.num_classes))
         super().on_fit_start(info)
         if self.given_T is not None and condition_number(self.T) > MAX_INVERTED_CONDITION:
             raise ValueError("the transition matrix is singular or nearly so: use forward instead of backward.")
@@ -98,8 +85,8 @@ class Backward(Forward):
     def set_transition(self, T: Tensor) -> None:
         """Set T (c, c) and its (pseudo-)inverse."""
         super().set_transition(T)
-        self.inverse.copy_(inverse_transition(T.cpu().double(), rtol=1 / MAX_INVERTED_CONDITION))
+        self.inverse.copy_(PF.inverse_transition(T.cpu().double(), rtol=1 / MAX_INVERTED_CONDITION))
 
     def corrected_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return -Σ_k T⁻¹[y, k] log p_k (B,)."""
-        return backward_correction_loss(logits, labels, self.inverse.to(logits.device))
+        return PF.backward_correction_loss(logits, labels, self.inverse.to(logits.device))

@@ -1,15 +1,12 @@
 """Generalized cross-entropy, plain and truncated (Zhang and Sabuncu, 2018)."""
 
-from collections.abc import Mapping
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.robust_losses import gce, truncated_gce, truncated_gce_mask
-from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, in_epochs, setting
 from permll.methods._state import SampleBuffer
-from permll.utils.validation import check_range
 
 
 class GeneralizedCrossEntropy(Method):
@@ -21,14 +18,11 @@ class GeneralizedCrossEntropy(Method):
 
     batch_coupling = "none"
 
-    def __init__(self, *, q: float = 0.7) -> None:
-        super().__init__()
-        check_range("[0, 1]", q=q)
-        self.q = q
+    q: float = setting(0.7, "[0, 1]")
 
     def loss(self, batch: Batch) -> Tensor:
         """Return L_q (B,)."""
-        return gce(self.networks["net"](batch.x), batch.labels, self.q)
+        return PF.gce(self.networks["net"](batch.x), batch.labels, self.q)
 
 
 class TruncatedGCE(GeneralizedCrossEntropy):
@@ -38,29 +32,21 @@ class TruncatedGCE(GeneralizedCrossEntropy):
     (without validation data, the current weights). Training continues with the current weights.
 
     Args:
-        q: exponent; the larger, the less weight have labels with a low predicted probability.
         k: threshold of p_y, at or below which samples are pruned.
         prune_from: first epoch with pruning, or a fraction of all epochs if below 1; the authors' 40 of 120.
         prune_every: epochs between prunings, or a fraction of all epochs if below 1; the authors' 10 of 120.
     """
 
     keeps_best = True
-    kept: SampleBuffer
-    refusals: Tensor
 
-    def __init__(
-        self, *, q: float = 0.7, k: float = 0.5, prune_from: float = 1 / 3, prune_every: float = 1 / 12
-    ) -> None:
-        super().__init__(q=q)
-        check_range("(0, 1)", k=k)
-        check_range("[0, inf)", prune_from=prune_from)
-        check_range("(0, inf)", prune_every=prune_every)
-        self.k, self.prune_from, self.prune_every = k, prune_from, prune_every
-        self.register_buffer("refusals", torch.zeros((), dtype=torch.int64))
+    k: float = setting(0.5, "(0, 1)")
+    prune_from: float = setting(1 / 3, "[0, inf)")
+    prune_every: float = setting(1 / 12, "(0, inf)")
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate the mask of kept samples."""
         super().on_fit_start(info)
+        self.refusals: Tensor = nn.Buffer(torch.zeros((), dtype=torch.int64))
         self.kept = SampleBuffer(info.labels, info.ids, fill=True, dtype=torch.bool)
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
@@ -72,9 +58,9 @@ class TruncatedGCE(GeneralizedCrossEntropy):
     def loss(self, batch: Batch) -> Tensor:
         """Return L_q (B,) of kept samples, and the constant L_q(k) of pruned ones."""
         kept = self.kept.read(batch.index)
-        return truncated_gce(self.networks["net"](batch.x), batch.labels, kept, self.q, self.k)
+        return PF.truncated_gce(self.networks["net"](batch.x), batch.labels, kept, self.q, self.k)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of kept samples, and the number of prunings skipped because they would keep none."""
         return {"kept": self.kept.values.double().mean().item(), "refusals": float(self.refusals)}
 
@@ -83,7 +69,7 @@ class TruncatedGCE(GeneralizedCrossEntropy):
         return epoch >= first and (epoch - first) % max(every, 1) == 0
 
     def _prune(self, logits: Tensor) -> None:
-        kept = truncated_gce_mask(logits, self.kept.labels.to(logits.device), self.k)
+        kept = PF.truncated_gce_mask(logits, self.kept.labels.to(logits.device), self.k)
         if kept.any():
             self.kept.values.copy_(kept)
         else:

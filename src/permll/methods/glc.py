@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.transition import forward_correction_loss, gold_transition
 from permll.methods._base import FitInfo, PredictLogits, Stage, StreamSpec, TrainPass, divide_epochs
 from permll.methods._transition import TransitionMethod
 from permll.utils.messages import format_list
@@ -25,11 +25,7 @@ class GLC(TransitionMethod):
         estimate: epochs of the first training, or a fraction of all epochs if below 1.
     """
 
-    trusted: Tensor
-
-    def __init__(self, *, estimate: float = 0.5) -> None:
-        super().__init__()
-        self.estimate = estimate
+    estimate: float = 0.5
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Check that there are trusted samples of every class, and untrusted samples."""
@@ -43,7 +39,7 @@ class GLC(TransitionMethod):
         if info.trusted.all():
             raise ValueError("all samples are trusted, so there is nothing to correct: train with ce instead of glc.")
         # Not saved: it is part of the data.
-        self.register_buffer("trusted", info.trusted.clone(), persistent=False)
+        self.trusted = nn.Buffer(info.trusted.clone(), persistent=False)
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return the training on untrusted samples, and the one on all samples from the same initial weights."""
@@ -53,7 +49,7 @@ class GLC(TransitionMethod):
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Estimate T from the predictions for trusted samples."""
         trusted = self.trusted.cpu()
-        self.set_transition(gold_transition(predict_logits().softmax(-1)[trusted], self.info.labels[trusted]))
+        self.set_transition(PF.gold_transition(predict_logits().softmax(-1)[trusted], self.info.labels[trusted]))
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one pass, over the untrusted samples in the first stage, then over all."""
@@ -67,7 +63,7 @@ class GLC(TransitionMethod):
         """Return -log p_y (B,) of trusted samples and -log (p T)_y of the others; T is the identity at first."""
         logits = self.networks["net"](batch.x)
         gold = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
-        return gold.where(self.trusted[batch.index], forward_correction_loss(logits, batch.labels, self.T))
+        return gold.where(self.trusted[batch.index], PF.forward_correction_loss(logits, batch.labels, self.T))
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return p(clean class i | x, given label y) ∝ p_i T[i, y], (N, c); trusted samples keep their label."""

@@ -5,18 +5,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.noise_adaptation import (
-    conditional_transition_columns,
-    noise_layer_loss,
-    noise_layer_posterior,
-    top_k_per_row,
-)
-from permll.functional.transition import confusion_transition
-from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs
+from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs, setting
 from permll.methods._features import find_head, logits_and_features
 from permll.methods._noise_layer import NoiseLayer
-from permll.utils.validation import check_range
 
 CHUNK_SIZE = 4096  # samples per chunk; each needs a (c, c) matrix
 MIN_CONFUSION = 1e-8  # initial probability of a label that never occurred, as in the authors' code
@@ -32,8 +25,7 @@ class SModel(NoiseLayer):
         baseline: epochs without the layer, or a fraction of all epochs if below 1.
     """
 
-    def __init__(self, *, baseline: float = 0.75) -> None:
-        super().__init__(baseline=baseline)
+    baseline: float = 0.75
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate W."""
@@ -43,7 +35,7 @@ class SModel(NoiseLayer):
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Initialize W with the confusion of the best baseline."""
         self.set_transition(
-            confusion_transition(predict_logits(best=True).argmax(1), self.info.labels.cpu(), self.info.num_classes)
+            PF.confusion_transition(predict_logits(best=True).argmax(1), self.info.labels.cpu(), self.info.num_classes)
         )
         with torch.no_grad():
             self.W.copy_((self.T + MIN_CONFUSION).log())
@@ -60,27 +52,22 @@ class CModel(SModel):
     of Θ without features, softmax(W).
 
     Args:
-        baseline: epochs without the layer, or a fraction of all epochs if below 1.
-        simple: epochs with the simple model, likewise.
+        simple: epochs with the simple model, or a fraction of all epochs if below 1.
         neighbors: labels that a class can become in the complex model, itself included: the most probable ones in the
             simple model. Each needs as many weights as there are features.
     """
 
-    is_complex: Tensor
-    targets: Tensor
-
-    def __init__(self, *, baseline: float = 0.6, simple: float = 0.2, neighbors: int = 100) -> None:
-        super().__init__(baseline=baseline)
-        check_range("[1, inf)", neighbors=neighbors)
-        self.simple, self.neighbors = simple, neighbors
+    baseline = 0.6
+    simple: float = 0.2
+    neighbors: int = setting(100, "[1, inf)")
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate W and u."""
         super().on_fit_start(info)
         classes, neighbors = info.num_classes, min(self.neighbors, info.num_classes)
         self.u = nn.Parameter(torch.zeros(find_head(self.networks["net"]).in_features, classes, neighbors))
-        self.register_buffer("targets", torch.zeros(classes, neighbors, dtype=torch.int64))
-        self.register_buffer("is_complex", torch.zeros((), dtype=torch.int64))
+        self.targets = nn.Buffer(torch.zeros(classes, neighbors, dtype=torch.int64))
+        self.is_complex = nn.Buffer(torch.zeros((), dtype=torch.int64))
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return the baseline, the simple model and the complex model."""
@@ -92,7 +79,7 @@ class CModel(SModel):
         if stage.name == "simple":
             super().on_stage_start(stage, predict_logits)
         else:
-            self.targets.copy_(top_k_per_row(self.W.detach(), self.targets.shape[1]))
+            self.targets.copy_(PF.top_k_per_row(self.W.detach(), self.targets.shape[1]))
             self.is_complex.fill_(1)
 
     def loss(self, batch: Batch) -> Tensor:
@@ -100,7 +87,7 @@ class CModel(SModel):
         if not self.is_complex:
             return super().loss(batch)
         logits, features = logits_and_features(self.networks["net"], batch.x)
-        return noise_layer_loss(logits, self._columns(features, batch.labels))
+        return PF.noise_layer_loss(logits, self._columns(features, batch.labels))
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return p(true class i | x, given label y) ∝ p_i Θ[i, y], (N, c); in the baseline, p."""
@@ -121,11 +108,11 @@ class CModel(SModel):
     def _posterior(self, logits: Tensor, features: Tensor, labels: Tensor) -> Tensor:
         device = self.W.device
         columns = self._columns(features.to(device), labels.to(device))
-        return noise_layer_posterior(logits.to(device), columns).cpu()
+        return PF.noise_layer_posterior(logits.to(device), columns).cpu()
 
     def _columns(self, features: Tensor, labels: Tensor) -> Tensor:
         b = self.W.gather(1, self.targets)
-        return conditional_transition_columns(features.to(self.u.dtype), self.u, b, self.targets, labels)
+        return PF.conditional_transition_columns(features.to(self.u.dtype), self.u, b, self.targets, labels)
 
 
 class _FunctionModule(nn.Module):

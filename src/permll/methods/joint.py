@@ -1,17 +1,14 @@
 """Joint optimization: labels become averages of recent predictions, then a new network trains on them (CVPR 2018)."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.label_refurbishment import class_prior_divergence, softmax_entropy
-from permll.functional.prediction_memory import normalize_rows
-from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs, setting
 from permll.methods._state import SampleBuffer
-from permll.utils.validation import check_range
 
 Prior = Literal["uniform", "given"]
 
@@ -36,38 +33,24 @@ class JointOptimization(Method):
 
     batch_coupling = "logits"
 
-    labels: SampleBuffer
-    predictions: SampleBuffer
-    class_prior: Tensor
-    epoch: Tensor
-
-    def __init__(
-        self,
-        *,
-        first: float = 70 / 320,
-        second: float = 130 / 320,
-        alpha: float = 1.2,
-        beta: float = 0.8,
-        window: int = 10,
-        prior: Prior = "uniform",
-        final_lr: float | None = None,
-    ) -> None:
-        super().__init__()
-        check_range("[1, inf)", window=window)
-        self.first, self.second, self.alpha, self.beta = first, second, alpha, beta
-        self.window, self.prior, self.final_lr = window, prior, final_lr
-        self.register_buffer("epoch", torch.zeros((), dtype=torch.int64))
+    first: float = 70 / 320
+    second: float = 130 / 320
+    alpha: float = 1.2
+    beta: float = 0.8
+    window: int = setting(10, "[1, inf)")
+    prior: Prior = "uniform"
+    final_lr: float | None = None
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate the labels and the predictions of the last epochs."""
         super().on_fit_start(info)
         classes = info.num_classes
-        self.labels = SampleBuffer(info.labels, info.ids, (classes,))
-        self.labels.values.scatter_(1, info.labels[:, None], 1.0)
+        self.epoch = nn.Buffer(torch.zeros((), dtype=torch.int64))
+        self.labels = SampleBuffer(info.labels, info.ids, (classes,), at_label=1.0)
         self.predictions = SampleBuffer(info.labels, info.ids, (self.window, classes))
         given = info.labels.bincount(minlength=classes) / len(info.labels)
         class_prior = given if self.prior == "given" else torch.full((classes,), 1 / classes)
-        self.register_buffer("class_prior", class_prior, persistent=False)
+        self.class_prior = nn.Buffer(class_prior, persistent=False)
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return the two steps of the paper."""
@@ -80,22 +63,22 @@ class JointOptimization(Method):
                 weights="fresh",
                 optimizer={} if self.final_lr is None else {"lr": self.final_lr},
                 schedule={"kind": "steps", "milestones": (1 / 3, 2 / 3), "gamma": 0.1},
+                loss="final_loss",
             ),
         )
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one pass over all samples, with the loss of the stage."""
         self.epoch.fill_(epoch)
-        if number > 0:
-            return None
-        return TrainPass(loss="final_loss" if self.stage_at(epoch) == "final labels" else "loss")
+        return super().train_pass(epoch, number, predict_logits)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -Σ_k s_k log p_k + α KL(prior || mean p) + β H(p), (B,); records p."""
         logits = self.networks["net"](batch.x)
         self._record(batch.index, logits.detach().softmax(-1))
-        divergence = class_prior_divergence(logits, self.class_prior)
-        return self._cross_entropy(batch.index, logits) + self.alpha * divergence + self.beta * softmax_entropy(logits)
+        divergence = PF.class_prior_divergence(logits, self.class_prior)
+        losses = self._cross_entropy(batch.index, logits) + self.alpha * divergence
+        return losses + self.beta * PF.softmax_entropy(logits)
 
     def final_loss(self, batch: Batch) -> Tensor:
         """Return -Σ_k s_k log p_k (B,)."""
@@ -105,13 +88,13 @@ class JointOptimization(Method):
         """Set the labels of visited samples to their mean prediction, in the second part of the first stage."""
         first, second, _ = divide_epochs(self.info.epochs, self.first, self.second)
         if first <= epoch + 1 <= first + second:
-            self.labels.values.copy_(normalize_rows(self.predictions.values.sum(1), self.labels.values))
+            self.labels.values.copy_(PF.normalize_rows(self.predictions.values.sum(1), self.labels.values))
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return s."""
         return self.labels.values.clone()
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of corrected labels."""
         return {"corrected": (self.labels.values.argmax(-1) != self.labels.labels).double().mean().item()}
 

@@ -1,25 +1,15 @@
 """M-correction: a Beta mixture of the losses weights label against prediction (ICML 2019)."""
 
-from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup
-from permll.functional.label_refurbishment import class_prior_divergence
-from permll.functional.mixture import (
-    BetaMixture,
-    fit_beta_mixture,
-    loss_percentile_range,
-    mislabeled_posterior,
-    scale_losses,
-)
-from permll.functional.mixup import bootstrapped_targets, guided_mixup_weight, mixup_blend, mixup_cross_entropy
-from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, TrainPass, divide_epochs, setting
 from permll.methods._eval_mode import eval_mode
-from permll.utils.validation import check_range
 
 Variant = Literal["M-DYR-H", "M-DYR-S", "MD-DYR-SH"]
 MIN_TEMPERATURE = 1e-3  # soft targets are effectively hard
@@ -44,31 +34,19 @@ class MCorrection(Method):
         eta: η, weight of KL(1/c || mean prediction of a batch), which prevents the loss of classes.
     """
 
-    mixture: Tensor
-    temperature: Tensor
-
-    def __init__(
-        self,
-        *,
-        variant: Variant = "M-DYR-H",
-        warm_up: float = 0.35,
-        guided: float = 1 / 60,
-        sharpening: float = 0.3,
-        mixup: float = 32.0,
-        eta: float = 1.0,
-    ) -> None:
-        super().__init__()
-        check_range("(0, inf)", mixup=mixup)
-        check_range("[0, inf)", eta=eta)
-        self.variant, self.warm_up, self.guided, self.sharpening = variant, warm_up, guided, sharpening
-        self.mixup, self.eta = mixup, eta
+    variant: Variant = "M-DYR-H"
+    warm_up: float = 0.35
+    guided: float = 1 / 60
+    sharpening: float = 0.3
+    mixup: float = setting(32.0, "(0, inf)")
+    eta: float = setting(1.0, "[0, inf)")
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate a mixture without an upper component: every label is correct."""
         super().on_fit_start(info)
         # Rows: a, b, component weights, range of the losses.
-        self.register_buffer("mixture", torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
-        self.register_buffer("temperature", torch.ones(()))
+        self.mixture = nn.Buffer(torch.tensor([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
+        self.temperature = nn.Buffer(torch.ones(()))
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one pass over all samples, with the loss of the epoch."""
@@ -88,16 +66,16 @@ class MCorrection(Method):
     def loss(self, batch: Batch) -> Tensor:
         """Return the loss (B,) of mixup on the given labels."""
         partner, weight = self._draw_mixup(batch)
-        logits = self.networks["net"](mixup_blend(batch.x, partner, weight))
-        return mixup_cross_entropy(logits, batch.labels, partner, weight)
+        logits = self.networks["net"](PF.mixup_blend(batch.x, partner, weight))
+        return PF.mixup_cross_entropy(logits, batch.labels, partner, weight)
 
     def guided_loss(self, batch: Batch) -> Tensor:
         """Return the loss (B,) of mixup on the given labels, with inputs mixed in proportion to 1 - w."""
         partner, weight = self._draw_mixup(batch)
         logits = self.networks["net"](
-            mixup_blend(batch.x, partner, guided_mixup_weight(1 - self._wrong_probs(batch), partner))
+            PF.mixup_blend(batch.x, partner, PF.guided_mixup_weight(1 - self._wrong_probs(batch), partner))
         )
-        return mixup_cross_entropy(logits, batch.labels, partner, weight)
+        return PF.mixup_cross_entropy(logits, batch.labels, partner, weight)
 
     def corrected_loss(self, batch: Batch) -> Tensor:
         """Return the loss (B,) of mixup with targets (1 - w) e_y + w t, and η KL(1/c || mean prediction)."""
@@ -105,24 +83,24 @@ class MCorrection(Method):
         with torch.no_grad():
             predicted = self._predicted_targets(network(batch.x))
         wrong = self._wrong_probs(batch)
-        targets = bootstrapped_targets(batch.labels, predicted, wrong)
+        targets = PF.bootstrapped_targets(batch.labels, predicted, wrong)
         partner, weight = self._draw_mixup(batch)
         if self.variant == "MD-DYR-SH":
-            logits = network(mixup_blend(batch.x, partner, guided_mixup_weight(1 - wrong, partner)))
-            losses = mixup_cross_entropy(logits, targets, partner, 0.5)
+            logits = network(PF.mixup_blend(batch.x, partner, PF.guided_mixup_weight(1 - wrong, partner)))
+            losses = PF.mixup_cross_entropy(logits, targets, partner, 0.5)
         else:
-            logits = network(mixup_blend(batch.x, partner, weight))
-            losses = mixup_cross_entropy(logits, targets, partner, weight)
+            logits = network(PF.mixup_blend(batch.x, partner, weight))
+            losses = PF.mixup_cross_entropy(logits, targets, partner, weight)
         uniform = logits.new_full((logits.shape[1],), 1 / logits.shape[1])
-        return losses + self.eta * class_prior_divergence(logits, uniform)
+        return losses + self.eta * PF.class_prior_divergence(logits, uniform)
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Fit the mixture to the losses of all samples, in the weak view; from the last epoch of the warm-up on."""
         if epoch + 1 < self._lengths()[0]:
             return
         losses = nn.functional.cross_entropy(predict_logits(view="weak"), self.info.labels, reduction="none")
-        low, high = loss_percentile_range(losses)
-        mixture = fit_beta_mixture(scale_losses(losses[(losses >= low) & (losses <= high)], low, high))
+        low, high = PF.loss_percentile_range(losses)
+        mixture = PF.fit_beta_mixture(PF.scale_losses(losses[(losses >= low) & (losses <= high)], low, high))
         if mixture is not None:
             self.mixture.copy_(torch.stack([*mixture, torch.tensor([low, high], dtype=torch.float64)]))
 
@@ -131,7 +109,7 @@ class MCorrection(Method):
         if not self._is_fitted:
             return super().corrected_labels(predict_logits)
         logits, labels = predict_logits(), self.info.labels
-        return bootstrapped_targets(labels, self._predicted_targets(logits), self._posterior(logits, labels))
+        return PF.bootstrapped_targets(labels, self._predicted_targets(logits), self._posterior(logits, labels))
 
     def label_quality(self, predict_logits: PredictLogits) -> Tensor:
         """Return 1 - w (N,), the probability that each label is correct; before the first fit, p_y."""
@@ -139,7 +117,7 @@ class MCorrection(Method):
             return super().label_quality(predict_logits)
         return 1 - self._posterior(predict_logits(), self.info.labels)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the weight of the upper component, an estimate of the noise rate."""
         return {"wrong": self.mixture[2, 1].item()}
 
@@ -174,4 +152,5 @@ class MCorrection(Method):
     def _posterior(self, logits: Tensor, labels: Tensor) -> Tensor:
         a, b, weight, (low, high) = self.mixture.to(logits.device)
         losses = nn.functional.cross_entropy(logits, labels, reduction="none")
-        return mislabeled_posterior(scale_losses(losses, low, high), BetaMixture(a, b, weight)).clamp(1e-4, 1 - 1e-4)
+        wrong = PF.mislabeled_posterior(PF.scale_losses(losses, low, high), PF.BetaMixture(a, b, weight))
+        return wrong.clamp(1e-4, 1 - 1e-4)

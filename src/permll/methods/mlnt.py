@@ -7,15 +7,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.meta_learning import (
-    batch_nearest_neighbors,
-    consistency_loss,
-    differentiable_sgd_step,
-    synthetic_noisy_labels,
-)
-from permll.functional.schedules import sigmoid_rampup
-from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, Stage, divide_epochs, setting
 from permll.methods._features import find_head, logits_and_features
 from permll.utils.validation import check_range
 
@@ -48,34 +42,25 @@ class MLNT(Method):
     network_names = ("net", "teacher", "mentor")
     keeps_best = True
 
-    def __init__(
-        self,
-        *,
-        baseline: float = 0.5,
-        perturbations: int = 10,
-        fraction: float = 0.5,
-        neighbors: int = 10,
-        meta_lr: float = 0.2,
-        second_order: bool = True,
-        weight: float = 1.0,
-        begin: float = 0.016,
-        full: float = 0.064,
-        decay: float = 0.99,
-        final_decay: float = 0.999,
-    ) -> None:
-        super().__init__()
-        check_range("[1, inf)", perturbations=perturbations, neighbors=neighbors)
-        check_range("[0, 1]", fraction=fraction, decay=decay, final_decay=final_decay, full=full)
-        check_range(f"[0, {full}]", begin=begin)
-        self.baseline, self.perturbations, self.fraction, self.neighbors = baseline, perturbations, fraction, neighbors
-        self.meta_lr, self.second_order, self.weight = meta_lr, second_order, weight
-        self.begin, self.full, self.decay, self.final_decay = begin, full, decay, final_decay
-        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-        self.steps: Tensor
+    baseline: float = 0.5
+    perturbations: int = setting(10, "[1, inf)")
+    fraction: float = setting(0.5, "[0, 1]")
+    neighbors: int = setting(10, "[1, inf)")
+    meta_lr: float = 0.2
+    second_order: bool = True
+    weight: float = 1.0
+    begin: float = 0.016
+    full: float = setting(0.064, "[0, 1]")
+    decay: float = setting(0.99, "[0, 1]")
+    final_decay: float = setting(0.999, "[0, 1]")
+
+    def __post_init__(self) -> None:
+        check_range(f"[0, {self.full}]", begin=self.begin)
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Convert the schedule to steps."""
         super().on_fit_start(info)
+        self.steps: Tensor = nn.Buffer(torch.zeros((), dtype=torch.int64))
         mentor, student = (stage.epochs * info.steps_per_epoch for stage in self.stages(info.epochs))
         self._student_start = mentor
         # At least one step without the teacher, so that it is a copy of the student before it is an average.
@@ -85,15 +70,10 @@ class MLNT(Method):
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return the training of the mentor and of the student."""
         mentor, student = divide_epochs(epochs, self.baseline)
-        return Stage("mentor", mentor), Stage("student", student, "best")
-
-    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one pass over all samples, which trains the mentor or the student."""
-        if number > 0:
-            return None
-        if self.stage_at(epoch) == "mentor":
-            return TrainPass(loss="mentor_loss", networks=("mentor",))
-        return TrainPass(networks=("net",))
+        return (
+            Stage("mentor", mentor, loss="mentor_loss", networks=("mentor",)),
+            Stage("student", student, "best", networks=("net",)),
+        )
 
     def mentor_loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,) of the mentor."""
@@ -110,7 +90,7 @@ class MLNT(Method):
         with torch.no_grad():
             _, features = logits_and_features(self.networks["mentor"].eval(), batch.x)
             teacher = self.networks["teacher"](batch.x).softmax(-1)
-        neighbors = batch_nearest_neighbors(features.float(), self.neighbors)
+        neighbors = PF.batch_nearest_neighbors(features.float(), self.neighbors)
         parameters = dict(student.named_parameters())
         # In mixed precision, the output of Fabric's wrapper cannot be differentiated outside Fabric.backward.
         head = find_head(student)
@@ -118,9 +98,9 @@ class MLNT(Method):
         divergence = torch.zeros_like(loss)
         for _ in range(self.perturbations):
             synthetic_loss = cross_entropy(unwrapped_logits, self._perturb_labels(batch.labels, neighbors))
-            updated = differentiable_sgd_step(synthetic_loss, parameters, self.meta_lr, self.second_order)
-            divergence = divergence + consistency_loss(_call_with(student, updated, batch.x), teacher)
-        ramp = sigmoid_rampup((step - self._teacher_start) / max(self._ramp_end - self._teacher_start, 1))
+            updated = PF.differentiable_sgd_step(synthetic_loss, parameters, self.meta_lr, self.second_order)
+            divergence = divergence + PF.consistency_loss(_call_with(student, updated, batch.x), teacher)
+        ramp = PF.sigmoid_rampup((step - self._teacher_start) / max(self._ramp_end - self._teacher_start, 1))
         return loss + self.weight * ramp / self.perturbations * divergence
 
     @torch.no_grad()
@@ -153,7 +133,7 @@ class MLNT(Method):
         count, k = neighbors.shape
         rows = torch.randperm(count)[: int(self.fraction * count) if k else 0]
         picks = torch.randint(max(k, 1), rows.shape)
-        return synthetic_noisy_labels(labels, neighbors, rows.to(labels.device), picks.to(labels.device))
+        return PF.synthetic_noisy_labels(labels, neighbors, rows.to(labels.device), picks.to(labels.device))
 
 
 def _call_with(network: nn.Module, parameters: dict[str, Tensor], x: Tensor) -> Tensor:

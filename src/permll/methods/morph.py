@@ -1,18 +1,15 @@
 """MORPH: self-transition from training on all samples to training on memorized ones (KDD 2021)."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.morph import NO_PREDICTION, is_memorized, noise_rate_from_loss_areas, update_prediction_history
-from permll.functional.schedules import sigmoid_rampup
-from permll.functional.selection import selection_weights
-from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, in_epochs
+from permll.functional.morph import NO_PREDICTION
+from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass, in_epochs, setting
 from permll.methods._state import SampleBuffer
-from permll.utils.validation import check_range
 
 
 class MORPH(Method):
@@ -36,25 +33,10 @@ class MORPH(Method):
         consistency_view: second view in J: ``"weak"`` for another draw of the weak view, or ``"strong"``.
     """
 
-    histories: SampleBuffer
-    areas: SampleBuffer
-    safe: SampleBuffer
-    rate: Tensor
-    second_phase: Tensor
-    consistency: Tensor
-
-    def __init__(
-        self,
-        *,
-        history: float = 1 / 12,
-        weight: float = 5.0,
-        ramp: float = 0.25,
-        consistency_view: Literal["weak", "strong"] = "weak",
-    ) -> None:
-        super().__init__()
-        check_range("(0, inf)", history=history)
-        check_range("[0, inf)", weight=weight, ramp=ramp)
-        self.history, self.weight, self.ramp, self.consistency_view = history, weight, ramp, consistency_view
+    history: float = setting(1 / 12, "(0, inf)")
+    weight: float = setting(5.0, "[0, inf)")
+    ramp: float = setting(0.25, "[0, inf)")
+    consistency_view: Literal["weak", "strong"] = "weak"
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate empty histories; every sample is safe."""
@@ -66,9 +48,9 @@ class MORPH(Method):
         )
         self.areas = SampleBuffer(info.labels, info.ids)
         self.safe = SampleBuffer(info.labels, info.ids, fill=True, dtype=torch.bool)
-        self.register_buffer("rate", torch.zeros(()))
-        self.register_buffer("second_phase", torch.tensor(info.epochs))  # its first epoch, once it is known
-        self.register_buffer("consistency", torch.zeros(()))  # current weight of J
+        self.rate = nn.Buffer(torch.zeros(()))
+        self.second_phase = nn.Buffer(torch.tensor(info.epochs))  # its first epoch, once it is known
+        self.consistency = nn.Buffer(torch.zeros(()))  # current weight of J
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
         """Return one pass over all samples, with the loss of the phase and a second view for J."""
@@ -79,7 +61,7 @@ class MORPH(Method):
             return TrainPass()
         if self.weight == 0:
             return TrainPass(loss="safe_loss")
-        self.consistency.fill_(self.weight * sigmoid_rampup((epoch - start) / self._ramp if self._ramp else 1.0))
+        self.consistency.fill_(self.weight * PF.sigmoid_rampup((epoch - start) / self._ramp if self._ramp else 1.0))
         second_view = "weak:2" if self.consistency_view == "weak" else "strong"
         return TrainPass({"batch": StreamSpec(("weak", second_view))}, "safe_loss")
 
@@ -95,21 +77,21 @@ class MORPH(Method):
         """Return -log p_y (B,) of safe samples, weighted as a mean, plus J of all; records predictions."""
         logits, *other = self.networks["net"](torch.cat([*batch.views.values()])).chunk(len(batch.views))
         losses = nn.functional.cross_entropy(logits, batch.labels, reduction="none")
-        losses = selection_weights(self.safe.read(batch.index)) * losses
+        losses = PF.selection_weights(self.safe.read(batch.index)) * losses
         for view in other:
             losses = losses + self.consistency * (logits.softmax(-1) - view.softmax(-1)).square().sum(-1)
         self._record(batch.index, logits)
-        self.safe.write(batch.index, is_memorized(self.histories.read(batch.index), batch.labels))
+        self.safe.write(batch.index, PF.is_memorized(self.histories.read(batch.index), batch.labels))
         return losses
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Estimate the noise rate in the first phase; end it if as many samples are memorized as labels are correct."""
         if epoch >= int(self.second_phase):
             return
-        rate = noise_rate_from_loss_areas(self.areas.values)
+        rate = PF.noise_rate_from_loss_areas(self.areas.values)
         if rate is not None:
             self.rate.fill_(rate)
-        memorized_mask = is_memorized(self.histories.values, self.histories.labels)
+        memorized_mask = PF.is_memorized(self.histories.values, self.histories.labels)
         num_correct = (1 - self.rate.item()) * len(memorized_mask)
         if epoch + 1 >= self._history_size and int(memorized_mask.sum()) >= num_correct:
             self.safe.values.copy_(memorized_mask)
@@ -124,21 +106,21 @@ class MORPH(Method):
             votes.scatter_add_(1, visit.clamp_min(0)[:, None].long(), (visit != NO_PREDICTION)[:, None].to(votes))
         return (votes + probabilities) / (votes.sum(1, keepdim=True) + 1)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the estimated noise rate, and the fractions of memorized and of safe samples."""
-        memorized_mask = is_memorized(self.histories.values, self.histories.labels)
+        memorized_mask = PF.is_memorized(self.histories.values, self.histories.labels)
         return {
             "noise_rate": self.rate.item(),
             "memorised": memorized_mask.double().mean().item(),
             "safe": self.safe.values.double().mean().item(),
         }
 
-    def resolved_params(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, float]:
         """Return the noise rate that ended the first phase, and the length of that phase in epochs."""
         return {"noise_rate": round(self.rate.item(), 4), "first_phase": int(self.second_phase)}
 
     def _record(self, index: Tensor, logits: Tensor) -> None:
         predicted = logits.detach().argmax(-1)
         self.histories.update(
-            index, lambda history, positions: update_prediction_history(history, predicted[positions])
+            index, lambda history, positions: PF.update_prediction_history(history, predicted[positions])
         )

@@ -1,17 +1,13 @@
 """NLNL: negative learning, then selection of samples whose labels the network predicts (Kim et al., 2019)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
 from permll.data.transforms.counter_rng import fold_in, uniform
-from permll.functional.negative_learning import complementary_labels, negative_learning_loss
-from permll.methods._base import FitInfo, Method, PredictLogits, Stage, StreamSpec, TrainPass, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, Stage, StreamSpec, TrainPass, divide_epochs, setting
 from permll.methods._state import SampleBuffer
-from permll.utils.validation import check_range
 
 
 class PseudoLabeling(Method):
@@ -26,34 +22,31 @@ class PseudoLabeling(Method):
     Both weight a sample by the inverse frequency of its label, w_k = max count / count of k.
 
     Args:
+        complementary: complementary labels drawn per visit of a sample, with replacement; default NLNL's 1, and 1.1 c
+            for more than ten classes (the authors' 110 for a hundred), where fewer are not sufficient.
         threshold: lower bound of p̄_y for trusted labels.
         average: epochs over which p̄ is averaged.
-        complementary: complementary labels drawn per visit of a sample, with replacement; default 1, and 1.1 c for more
-            than ten classes.
     """
 
     batch_coupling = "logits"
-    predictions: SampleBuffer
-    selected: SampleBuffer
-    num_recorded: Tensor
-    refusals: Tensor
-    class_weights: Tensor
 
-    def __init__(self, threshold: float, average: int, complementary: int | None) -> None:
-        super().__init__()
-        check_range("(0, 1)", threshold=threshold)
-        check_range("[1, inf)", average=average, complementary=complementary)
-        self.threshold, self.average, self.complementary = threshold, average, complementary
-        self.register_buffer("num_recorded", torch.zeros((), dtype=torch.int64))  # epochs in p̄ since its restart
-        self.register_buffer("refusals", torch.zeros((), dtype=torch.int64))
+    complementary: int | None = setting(None, "[1, inf)")
+    threshold: float = setting(0.5, "(0, 1)")
+    average: int = setting(10, "[1, inf)")
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate the predictions; every sample is selected."""
         super().on_fit_start(info)
+        self.num_recorded: Tensor = nn.Buffer(torch.zeros((), dtype=torch.int64))  # epochs in p̄ since its restart
+        self.refusals: Tensor = nn.Buffer(torch.zeros((), dtype=torch.int64))
         self.num_complementary = self.complementary or (1 if info.num_classes <= 10 else round(1.1 * info.num_classes))
         self.predictions = SampleBuffer(info.labels, info.ids, (self.average, info.num_classes))
         self.selected = SampleBuffer(info.labels, info.ids, fill=True, dtype=torch.bool)
-        self.register_buffer("class_weights", _inverse_frequency(info.labels, info.num_classes))
+        self.class_weights = nn.Buffer(_inverse_frequency(info.labels, info.num_classes))
+
+    def _pseudo_stages(self, pseudo1: int, pseudo2: int) -> tuple[Stage, Stage]:
+        first = Stage("pseudo1", pseudo1, "fresh", loss="positive_loss")
+        return first, Stage("pseudo2", pseudo2, "fresh", loss="soft_loss")
 
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Select the samples of ``pseudo1`` and restart p̄; before ``pseudo2``, select all."""
@@ -65,6 +58,13 @@ class PseudoLabeling(Method):
         elif stage.name == "pseudo2":
             self.selected.values.fill_(True)
             self.class_weights.copy_(_inverse_frequency(self.mean_prediction().argmax(-1), len(self.class_weights)))
+
+    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
+        """Return one pass over the selected samples, with the loss of the stage."""
+        if number > 0:
+            return None
+        selected = StreamSpec(rows=self.selected.values.nonzero()[:, 0].cpu())
+        return TrainPass({"batch": selected}, self.loss_at(epoch))
 
     def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
         """Record predictions for samples that were not trained on; ``pseudo2`` leaves p̄ unchanged."""
@@ -97,11 +97,11 @@ class PseudoLabeling(Method):
         """Return p̄ (N, c); before the first epoch has ended, the network's predictions."""
         return self.mean_prediction() if self.num_recorded > 0 else super().corrected_labels(predict_logits)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of selected samples, and the number of selections skipped for fewer than two samples."""
         return {"selected": self.selected.values.double().mean().item(), "refusals": float(self.refusals)}
 
-    def resolved_params(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, float]:
         """Return the number of complementary labels, which may follow from the number of classes."""
         return {"complementary": self.num_complementary}
 
@@ -113,9 +113,6 @@ class PseudoLabeling(Method):
             is_trusted.fill_(True)
         self.selected.values.copy_(is_trusted)
 
-    def _selected_stream(self) -> dict[str, StreamSpec]:
-        return {"batch": StreamSpec(rows=self.selected.values.nonzero()[:, 0].cpu())}
-
     def _record_logits(self, batch: Batch) -> Tensor:
         logits: Tensor = self.networks["net"](batch.x)
         slots = self.predictions.values
@@ -124,7 +121,7 @@ class PseudoLabeling(Method):
 
     def _complementary_labels(self, batch: Batch) -> Tensor:
         random = uniform(fold_in(batch.keys, 0), self.num_complementary).to(batch.labels.device)
-        return complementary_labels(batch.labels, random, len(self.class_weights))
+        return PF.complementary_labels(batch.labels, random, len(self.class_weights))
 
     @property
     def _slot(self) -> int:
@@ -138,14 +135,10 @@ class NLNL(PseudoLabeling):
     - ``SelNL``: the same on samples with p̄_y >= 1/c, selected every epoch.
     - ``SelPL``: cross-entropy on samples with p̄_y >= ``threshold``, selected every epoch.
 
-    These three stages have a constant learning rate; the pseudo-label stages (see ``PseudoLabeling``) follow the
-    recipe's schedule.
+    These three stages have a constant learning rate; the pseudo-label stages follow the recipe's schedule. For these
+    and for further settings see ``PseudoLabeling``.
 
     Args:
-        complementary: complementary labels drawn per visit of a sample, with replacement; default the authors' 1, and
-            1.1 c for more than ten classes (the authors' 110 for a hundred), where fewer are not sufficient.
-        threshold: lower bound of p̄_y for trusted labels.
-        average: epochs over which p̄ is averaged.
         nl: epochs of NL, or a fraction of all epochs if below 1; the authors' 720 of 3120.
         sel_nl: epochs of SelNL, likewise.
         sel_pl: epochs of SelPL, likewise.
@@ -153,47 +146,34 @@ class NLNL(PseudoLabeling):
         lr: learning rate of NL, SelNL and SelPL; default the recipe's.
     """
 
-    def __init__(
-        self,
-        *,
-        complementary: int | None = None,
-        threshold: float = 0.5,
-        average: int = 10,
-        nl: float = 3 / 13,
-        sel_nl: float = 3 / 13,
-        sel_pl: float = 3 / 13,
-        pseudo1: float = 2 / 13,
-        lr: float | None = None,
-    ) -> None:
-        super().__init__(threshold, average, complementary)
-        self.lengths, self.lr = (nl, sel_nl, sel_pl, pseudo1), lr
+    nl: float = 3 / 13
+    sel_nl: float = 3 / 13
+    sel_pl: float = 3 / 13
+    pseudo1: float = 2 / 13
+    lr: float | None = None
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return NL, SelNL, SelPL, pseudo1 and pseudo2."""
-        *constant, pseudo1, pseudo2 = divide_epochs(epochs, *self.lengths)
+        lengths = divide_epochs(epochs, self.nl, self.sel_nl, self.sel_pl, self.pseudo1)
         optimizer = {} if self.lr is None else {"lr": self.lr}
+        constant = {"kind": "constant"}
         return (
-            *(
-                Stage(name, count, optimizer=optimizer, schedule={"kind": "constant"})
-                for name, count in zip(("NL", "SelNL", "SelPL"), constant, strict=True)
-            ),
-            Stage("pseudo1", pseudo1, "fresh"),
-            Stage("pseudo2", pseudo2, "fresh"),
+            Stage("NL", lengths[0], "last", optimizer, constant),
+            Stage("SelNL", lengths[1], "last", optimizer, constant),
+            Stage("SelPL", lengths[2], "last", optimizer, constant, loss="positive_loss"),
+            *self._pseudo_stages(*lengths[3:]),
         )
 
     def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one pass over the selected samples, with the loss of the stage."""
-        if number > 0:
-            return None
+        """Return one pass over the selected samples; SelNL and SelPL select them first."""
         stage = self.stage_at(epoch)
-        if stage in ("SelNL", "SelPL"):
+        if number == 0 and stage in ("SelNL", "SelPL"):
             self._select(self.threshold if stage == "SelPL" else 1 / len(self.class_weights))
-        losses = {"NL": "loss", "SelNL": "loss", "SelPL": "positive_loss", "pseudo1": "positive_loss"}
-        return TrainPass(self._selected_stream(), losses.get(stage, "soft_loss"))
+        return super().train_pass(epoch, number, predict_logits)
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -w_y Σ log(1 - p_ȳ) (B,) over random complementary labels; updates p̄."""
-        losses = negative_learning_loss(self._record_logits(batch), self._complementary_labels(batch))
+        losses = PF.negative_learning_loss(self._record_logits(batch), self._complementary_labels(batch))
         return losses * self.class_weights[batch.labels]
 
 

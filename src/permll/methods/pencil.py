@@ -1,17 +1,15 @@
 """PENCIL: a label distribution per sample, trained by back-propagation with the network (CVPR 2019)."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.label_refurbishment import kl_divergence, pencil_loss
-from permll.methods._base import FitInfo, Method, PredictLogits, Stage, TrainPass, divide_epochs
+from permll.methods._base import FitInfo, Method, PredictLogits, Stage, divide_epochs
 from permll.methods._state import SampleParameter
 
 Compatibility = Literal["softened", "plain"]
-LOSSES = {"given labels": "loss", "moving labels": "label_update_loss", "final labels": "final_loss"}  # by stage
 
 
 class Pencil(Method):
@@ -35,31 +33,20 @@ class Pencil(Method):
 
     batch_coupling = "logits"
 
-    label_logits: SampleParameter
-    label_lr: float
-
-    def __init__(
-        self,
-        *,
-        first: float = 70 / 320,
-        second: float = 130 / 320,
-        alpha: float = 0.1,
-        beta: float = 0.4,
-        lr: float | None = None,
-        init: float = 10.0,
-        compatibility: Compatibility = "softened",
-        final_lr: float | None = None,
-    ) -> None:
-        super().__init__()
-        self.first, self.second, self.alpha, self.beta, self.init = first, second, alpha, beta, init
-        self.lr, self.final_lr, self.softened = lr, final_lr, compatibility == "softened"
-        self._batch_size = 0
+    first: float = 70 / 320
+    second: float = 130 / 320
+    alpha: float = 0.1
+    beta: float = 0.4
+    lr: float | None = None
+    init: float = 10.0
+    compatibility: Compatibility = "softened"
+    final_lr: float | None = None
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate the label logits: K for the given label, 0 for the others."""
         super().on_fit_start(info)
-        self.label_logits = SampleParameter(info.labels, info.ids, (info.num_classes,))
-        self.label_logits.values.scatter_(1, info.labels[:, None], self.init)
+        self.label_logits = SampleParameter(info.labels, info.ids, (info.num_classes,), at_label=self.init)
+        self._batch_size = 0
         self.label_lr = 600 / 128 / 10 * info.num_classes if self.lr is None else self.lr
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
@@ -67,18 +54,15 @@ class Pencil(Method):
         first, second, third = divide_epochs(epochs, self.first, self.second)
         return (
             Stage("given labels", first, schedule={"kind": "constant"}),
-            Stage("moving labels", second, schedule={"kind": "constant"}),
+            Stage("moving labels", second, schedule={"kind": "constant"}, loss="label_update_loss"),
             Stage(
                 "final labels",
                 third,
                 optimizer={} if self.final_lr is None else {"lr": self.final_lr},
                 schedule={"kind": "steps", "milestones": (1 / 3, 2 / 3), "gamma": 0.1},
+                loss="final_loss",
             ),
         )
-
-    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one pass over all samples, with the loss of the stage."""
-        return TrainPass(loss=LOSSES[self.stage_at(epoch)]) if number == 0 else None
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,)."""
@@ -88,12 +72,13 @@ class Pencil(Method):
         """Return KL(p || d) / c + α compatibility(d, y) + β H(p) / c, (B,)."""
         logits, label_logits = self.networks["net"](batch.x), self.label_logits(batch.index)
         self._batch_size = len(batch.index)
-        return pencil_loss(logits, label_logits, batch.labels, self.alpha, self.beta, softened=self.softened)
+        softened = self.compatibility == "softened"
+        return PF.pencil_loss(logits, label_logits, batch.labels, self.alpha, self.beta, softened=softened)
 
     def final_loss(self, batch: Batch) -> Tensor:
         """Return KL(p || d) / c, (B,), with fixed labels."""
         logits = self.networks["net"](batch.x)
-        return kl_divergence(logits, self.label_logits.read(batch.index)) / logits.shape[1]
+        return PF.kl_divergence(logits, self.label_logits.read(batch.index)) / logits.shape[1]
 
     def on_step_end(self) -> None:
         """Update the label logits of the batch; the batch size undoes the trainer's mean."""
@@ -103,11 +88,11 @@ class Pencil(Method):
         """Return d = softmax(ỹ)."""
         return self.label_logits.values.softmax(-1)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of corrected labels."""
         corrected = self.label_logits.values.argmax(-1) != self.label_logits.labels
         return {"corrected": corrected.double().mean().item()}
 
-    def resolved_params(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, float]:
         """Return the step size, which may follow from the number of classes."""
         return {"lr": self.label_lr}

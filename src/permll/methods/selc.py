@@ -1,30 +1,18 @@
 """SELC: labels become a moving average of predictions, from the turning point of training on (IJCAI 2022)."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
 from permll.data.transforms.mixing import mixup
-from permll.functional.mixture import fit_gaussian_mixture, loss_percentile_range, scale_losses
-from permll.functional.mixup import mixup_blend, mixup_cross_entropy
-from permll.methods._base import (
-    BatchCoupling,
-    FitInfo,
-    Method,
-    PredictLogits,
-    Stage,
-    TrainPass,
-    divide_epochs,
-    in_epochs,
-)
-from permll.methods._state import SampleBuffer, State, check_top_k, storage_kwargs
-from permll.utils.validation import check_range
+from permll.methods._base import BatchCoupling, FitInfo, PredictLogits, Stage, divide_epochs, in_epochs, setting
+from permll.methods._state import ClassStateMethod, SampleBuffer, storage_kwargs
 
 
-class SELC(Method):
+class SELC(ClassStateMethod):
     """Cross-entropy on the given labels, then on a moving average t of predictions: t ← α t + (1 - α) p.
 
     t is initialized with the given label, which after n visits has the weight α^n. Each visit updates t before its loss
@@ -42,34 +30,15 @@ class SELC(Method):
         turning_point: length of cross-entropy before the correction; default as found by the rehearsal.
         rehearsal: length of the rehearsal.
         start_before: length by which the correction starts before T_e.
-        top_k: number of entries of t to store, the others as their mean; for many classes. Default all.
-        state: storage of t: ``"float32"``, ``"bfloat16"`` (half the memory), or ``"disk"``, in a temporary file.
     """
 
-    target: SampleBuffer
     batch_coupling: ClassVar[BatchCoupling] = "logits"
     shardable = True
-    losses: SampleBuffer
-    distances: Tensor
-    start: Tensor
 
-    def __init__(
-        self,
-        *,
-        alpha: float = 0.9,
-        turning_point: float | None = None,
-        rehearsal: float = 0.25,
-        start_before: float = 0.05,
-        top_k: int | None = None,
-        state: State = "float32",
-    ) -> None:
-        super().__init__()
-        check_top_k(top_k)
-        self.top_k, self.state = top_k, state
-        check_range("[0, 1)", alpha=alpha)
-        check_range("[0, inf)", start_before=start_before, turning_point=turning_point)
-        self.alpha, self.turning_point = alpha, turning_point
-        self.rehearsal, self.start_before = rehearsal, start_before
+    alpha: float = setting(0.9, "[0, 1)")
+    turning_point: float | None = setting(None, "[0, inf)")
+    rehearsal: float = 0.25
+    start_before: float = setting(0.05, "[0, inf)")
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate t, initialized with the given labels, and the losses of the rehearsal."""
@@ -78,8 +47,8 @@ class SELC(Method):
         self.target = SampleBuffer(info.labels, info.ids, (info.num_classes,), at_label=1.0, **storage)
         self.losses = SampleBuffer(info.labels, info.ids)
         rehearsal, *_ = self._lengths(info.epochs)
-        self.register_buffer("distances", torch.zeros(rehearsal))
-        self.register_buffer("start", torch.tensor(info.epochs))  # first epoch of the correction, once it is known
+        self.distances = nn.Buffer(torch.zeros(rehearsal))
+        self.start = nn.Buffer(torch.tensor(info.epochs))  # first epoch of the correction, once it is known
         if self.turning_point is not None:
             self._start_after(in_epochs(self.turning_point, info.epochs))
 
@@ -97,9 +66,9 @@ class SELC(Method):
         if stage.name == "correct":
             self._start_after(self._turning_point - in_epochs(self.start_before, self.info.epochs))
 
-    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one pass over all samples, on the given labels or on t."""
-        return None if number else TrainPass(loss="corrected_loss" if epoch >= int(self.start) else "loss")
+    def loss_at(self, epoch: int) -> str:
+        """Return the name of the loss on the given labels or on t."""
+        return "corrected_loss" if epoch >= int(self.start) else "loss"
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,); records it."""
@@ -116,19 +85,19 @@ class SELC(Method):
         """Fit the mixture in the rehearsal, and record the distance of its means."""
         if epoch < len(self.distances):
             losses = self.losses.values.cpu()
-            mixture = fit_gaussian_mixture(scale_losses(losses, *loss_percentile_range(losses)))
+            mixture = PF.fit_gaussian_mixture(PF.scale_losses(losses, *PF.loss_percentile_range(losses)))
             self.distances[epoch] = 0.0 if mixture is None else mixture.mean.diff().item()
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
         """Return t (N, c)."""
         return self.target.values
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of corrected labels."""
         corrected = self.target.argmax() != self.target.labels
         return {"corrected": corrected.double().mean().item()}
 
-    def resolved_params(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, int]:
         """Return T_e as found by the rehearsal, and the epochs of cross-entropy before the correction."""
         rehearsal = len(self.distances)
         return ({"turning_point": self._turning_point} if rehearsal else {}) | {"start": int(self.start) - rehearsal}
@@ -155,60 +124,34 @@ class SELC(Method):
 
 
 class SELCPlus(SELC):
-    """SELC, then a new network trained on the corrected labels argmax t with mixup.
+    """SELC, then a new network trained on the corrected labels argmax t with mixup. Further settings: ``SELC``.
 
     Args:
-        alpha: α, momentum of t.
-        turning_point: length of cross-entropy before the correction; default as found by the rehearsal.
-        rehearsal: length of the rehearsal.
-        start_before: length by which the correction starts before T_e.
         correction: length of SELC after the rehearsal; the remaining epochs train the new network.
         mixup: parameter of the Beta distribution of mixup.
-        top_k: number of entries of t to store, the others as their mean; for many classes. Default all.
-        state: storage of t: ``"float32"``, ``"bfloat16"`` (half the memory), or ``"disk"``, in a temporary file.
     """
 
     batch_coupling = "inputs"
     shardable = False
 
-    def __init__(
-        self,
-        *,
-        alpha: float = 0.9,
-        turning_point: float | None = None,
-        rehearsal: float = 0.15,
-        start_before: float = 0.025,
-        correction: float = 0.45,
-        mixup: float = 0.9,
-        top_k: int | None = None,
-        state: State = "float32",
-    ) -> None:
-        super().__init__(
-            alpha=alpha,
-            turning_point=turning_point,
-            rehearsal=rehearsal,
-            start_before=start_before,
-            top_k=top_k,
-            state=state,
-        )
-        check_range("(0, inf)", mixup=mixup)
-        self.correction, self.mixup = correction, mixup
+    rehearsal = 0.15
+    start_before = 0.025
+    correction: float = 0.45
+    mixup: float = setting(0.9, "(0, inf)")
 
     def stages(self, epochs: int) -> tuple[Stage, ...]:
         """Return the stages of SELC, and one with new weights."""
         return (*super().stages(epochs), Stage("retrain", self._lengths(epochs)[-1], "fresh"))
 
-    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one pass over all samples, as in SELC or with the corrected labels."""
-        if number == 0 and self.stage_at(epoch) == "retrain":
-            return TrainPass(loss="retrain_loss")
-        return super().train_pass(epoch, number, predict_logits)
+    def loss_at(self, epoch: int) -> str:
+        """Return the name of the loss as in SELC, or with the corrected labels."""
+        return "retrain_loss" if self.stage_at(epoch) == "retrain" else super().loss_at(epoch)
 
     def retrain_loss(self, batch: Batch) -> Tensor:
         """Return the cross-entropy (B,) of mixup with the corrected labels."""
         partner, weight = (part.to(batch.x.device) for part in mixup(batch.keys, self.mixup))
-        logits = self.networks["net"](mixup_blend(batch.x, partner, weight))
-        return mixup_cross_entropy(logits, self.target.read(batch.index).argmax(-1), partner, weight)
+        logits = self.networks["net"](PF.mixup_blend(batch.x, partner, weight))
+        return PF.mixup_cross_entropy(logits, self.target.read(batch.index).argmax(-1), partner, weight)
 
     def _lengths(self, epochs: int) -> list[int]:
         if self.turning_point is None:

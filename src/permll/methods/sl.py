@@ -2,10 +2,9 @@
 
 from torch import Tensor
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.robust_losses import symmetric_cross_entropy
-from permll.methods._base import Method
-from permll.utils.validation import check_range
+from permll.methods._base import Method, setting
 
 
 class SymmetricLearning(Method):
@@ -19,12 +18,10 @@ class SymmetricLearning(Method):
 
     batch_coupling = "none"
 
-    def __init__(self, *, alpha: float = 0.1, beta: float = 1.0, A: float = -4.0) -> None:
-        super().__init__()
-        check_range("[0, inf)", alpha=alpha, beta=beta)
-        check_range("(-inf, 0)", A=A)
-        self.alpha, self.beta, self.A = alpha, beta, A
+    alpha: float = setting(0.1, "[0, inf)")
+    beta: float = setting(1.0, "[0, inf)")
+    A: float = setting(-4.0, "(-inf, 0)")
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -α log p_y - β A (1 - p_y) (B,)."""
-        return symmetric_cross_entropy(self.networks["net"](batch.x), batch.labels, self.alpha, self.beta, self.A)
+        return PF.symmetric_cross_entropy(self.networks["net"](batch.x), batch.labels, self.alpha, self.beta, self.A)

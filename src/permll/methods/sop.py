@@ -1,22 +1,19 @@
 """SOP: a trained sparse term per sample models the noise of its label (ICML 2022)."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.label_refurbishment import class_prior_divergence, kl_divergence
-from permll.functional.prediction_memory import sop_corrected_labels, sop_cross_entropy, sop_noise, sop_squared_error
-from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
-from permll.methods._state import SampleParameter, State, check_top_k, storage_kwargs
-from permll.utils.validation import check_range
+from permll.methods._base import FitInfo, PredictLogits, StreamSpec, TrainPass, setting
+from permll.methods._state import ClassStateMethod, SampleParameter, storage_kwargs
 
 ULoss = Literal["cross_entropy", "both"]
 
 
-class SOP(Method):
+class SOP(ClassStateMethod):
     """Cross-entropy of p + s with the given label, where s = u² e_y - v² (1 - e_y) models the label noise.
 
     s is almost 0 at first, and grows at each visit in proportion to its size, fastest where the network repeatedly
@@ -32,37 +29,19 @@ class SOP(Method):
             grows even where the cross-entropy is saturated.
         consistency: λ_C, weight of KL(p || p') with the strong view; SOP+ has 0.9.
         balance: λ_B, weight of KL(1/c || mean prediction of the batch); SOP+ has 0.1.
-        top_k: number of entries of v to store per sample, the others as their mean; for many classes. Default all.
-        state: storage of v: ``"float32"``, ``"bfloat16"`` (half the memory), or ``"disk"``, in a temporary file.
     """
 
-    u: SampleParameter
-    v: SampleParameter
-    resolved_lr_u: float
-
-    def __init__(
-        self,
-        *,
-        lr_u: float | None = None,
-        lr_v: float = 10 / 128,
-        init: float = 1e-8,
-        u_loss: ULoss = "cross_entropy",
-        consistency: float = 0.0,
-        balance: float = 0.0,
-        top_k: int | None = None,
-        state: State = "float32",
-    ) -> None:
-        super().__init__()
-        check_top_k(top_k)
-        check_range("(0, 1]", init=init)  # u and v would stay at 0
-        check_range("[0, inf)", lr_u=lr_u, lr_v=lr_v, consistency=consistency, balance=balance)
-        self.lr_u, self.lr_v, self.init, self.u_loss = lr_u, lr_v, init, u_loss
-        self.consistency, self.balance, self.top_k, self.state = consistency, balance, top_k, state
-        self._index = torch.empty(0, dtype=torch.int64)  # of the current batch
+    lr_u: float | None = setting(None, "[0, inf)")
+    lr_v: float = setting(10 / 128, "[0, inf)")
+    init: float = setting(1e-8, "(0, 1]")  # u and v would stay at 0
+    u_loss: ULoss = "cross_entropy"
+    consistency: float = setting(0.0, "[0, inf)")
+    balance: float = setting(0.0, "[0, inf)")
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate u and v."""
         super().on_fit_start(info)
+        self._index = torch.empty(0, dtype=torch.int64)  # of the current batch
         self.u = SampleParameter(info.labels, info.ids, fill=self.init)
         storage = storage_kwargs(self.top_k, self.state)
         self.v = SampleParameter(info.labels, info.ids, (info.num_classes,), fill=self.init, **storage)
@@ -78,14 +57,14 @@ class SOP(Method):
         logits, *other = self.networks["net"](torch.cat([*batch.views.values()])).chunk(len(batch.views))
         self._index, labels = batch.index, batch.labels
         u, v = self.u(batch.index), self.v(batch.index)
-        losses = sop_cross_entropy(logits, sop_noise(u, v.detach(), labels), labels)
+        losses = PF.sop_cross_entropy(logits, PF.sop_noise(u, v.detach(), labels), labels)
         error_u = u if self.u_loss == "both" else u.detach()
-        losses = losses + sop_squared_error(logits, sop_noise(error_u, v, labels), labels)
+        losses = losses + PF.sop_squared_error(logits, PF.sop_noise(error_u, v, labels), labels)
         for strong in other:
-            losses = losses + self.consistency * kl_divergence(logits.detach(), strong)
+            losses = losses + self.consistency * PF.kl_divergence(logits.detach(), strong)
         if self.balance > 0:
             uniform = torch.full_like(logits[0], 1 / logits.shape[1])
-            losses = losses + self.balance * class_prior_divergence(logits, uniform)
+            losses = losses + self.balance * PF.class_prior_divergence(logits, uniform)
         return losses
 
     def on_step_end(self) -> None:
@@ -99,15 +78,15 @@ class SOP(Method):
         """Return e_y - s, as probabilities."""
         return self.v.table.map_rows(self._denoised_labels)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of corrected labels."""
         labels = self.v.table.map_rows(lambda v, rows: self._denoised_labels(v, rows).argmax(-1))
         return {"corrected": (labels != self.u.labels).double().mean().item()}
 
-    def resolved_params(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, float]:
         """Return the step size of u, which may follow from the number of classes."""
         return {"lr_u": self.resolved_lr_u}
 
     def _denoised_labels(self, v: Tensor, rows: Tensor) -> Tensor:
         u, labels = self.u.read(rows), self.u.labels[rows]
-        return sop_corrected_labels(sop_noise(u, v.to(u), labels), labels)
+        return PF.sop_corrected_labels(PF.sop_noise(u, v.to(u), labels), labels)

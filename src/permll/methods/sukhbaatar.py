@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.noise_adaptation import project_to_stochastic
-from permll.methods._base import FitInfo, PredictLogits, Stage
+from permll.methods._base import FitInfo, PredictLogits, Stage, setting
 from permll.methods._noise_layer import NoiseLayer
-from permll.utils.validation import check_range
 
 
 class Sukhbaatar(NoiseLayer):
@@ -23,14 +22,13 @@ class Sukhbaatar(NoiseLayer):
         min_entry: lower bound of the entries of Q, as a multiple of 1/c, so that every label stays possible.
     """
 
-    def __init__(
-        self, *, freeze: float = 0.75, decay: float = 0.3, lr_factor: float = 0.1, min_entry: float = 0.01
-    ) -> None:
-        super().__init__(baseline=freeze)
-        check_range("[0, inf)", decay=decay)
-        check_range("(0, inf)", lr_factor=lr_factor)
-        check_range("(0, 1)", min_entry=min_entry)
-        self.decay, self.lr_factor, self.min_entry = decay, lr_factor, min_entry
+    freeze: float = 0.75
+    decay: float = setting(0.3, "[0, inf)")
+    lr_factor: float = setting(0.1, "(0, inf)")
+    min_entry: float = setting(0.01, "(0, 1)")
+
+    def __post_init__(self) -> None:
+        self.baseline = self.freeze
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate Q."""
@@ -57,7 +55,7 @@ class Sukhbaatar(NoiseLayer):
         return self._scaled_layer().log()
 
     def _project(self, matrix: Tensor) -> Tensor:
-        return project_to_stochastic(matrix, self.min_entry / len(matrix))
+        return PF.project_to_stochastic(matrix, self.min_entry / len(matrix))
 
     def _scaled_layer(self) -> Tensor:
         """Return Q, with its gradient multiplied by ``lr_factor``."""

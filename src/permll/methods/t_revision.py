@@ -1,15 +1,12 @@
 """T-Revision: importance weights from a transition matrix that is trained with the network (NeurIPS 2019)."""
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.transition import anchor_transition, importance_weights
-from permll.methods._base import FitInfo, PredictLogits, Stage, TrainPass, divide_epochs
+from permll.methods._base import FitInfo, PredictLogits, Stage, divide_epochs, setting
 from permll.methods._transition import TransitionMethod
-from permll.utils.validation import check_range
 
 
 class TRevision(TransitionMethod):
@@ -29,22 +26,13 @@ class TRevision(TransitionMethod):
     """
 
     keeps_best = True
-    D: nn.Parameter
 
-    def __init__(
-        self,
-        *,
-        estimate: float = 0.2,
-        reweight: float = 0.5,
-        quantile: float = 0.97,
-        estimate_lr: float | None = None,
-        revision_lr: float = 5e-7,
-        revision_decay: float = 1e-4,
-    ) -> None:
-        super().__init__()
-        check_range("(0, 1]", quantile=quantile)
-        self.estimate, self.reweight, self.quantile = estimate, reweight, quantile
-        self.estimate_lr, self.revision_lr, self.revision_decay = estimate_lr, revision_lr, revision_decay
+    estimate: float = 0.2
+    reweight: float = 0.5
+    quantile: float = setting(0.97, "(0, 1]")
+    estimate_lr: float | None = None
+    revision_lr: float = 5e-7
+    revision_decay: float = 1e-4
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Allocate T and D."""
@@ -57,25 +45,17 @@ class TRevision(TransitionMethod):
         plain = {"name": "sgd", "lr": self.estimate_lr, "momentum": 0.0, "nesterov": False}
         adam = {"name": "adam", "lr": self.revision_lr, "weight_decay": self.revision_decay}
         constant = {"kind": "constant"}
+        net = ("net",)  # D is constant until the last stage
         return (
-            Stage("estimate", first, optimizer={} if self.estimate_lr is None else plain, schedule=constant),
-            Stage("reweight", second, "best"),
-            Stage("revise", third, "best", optimizer=adam, schedule=constant),
+            Stage("estimate", first, "last", {} if self.estimate_lr is None else plain, constant, networks=net),
+            Stage("reweight", second, "best", loss="reweighted_loss", networks=net),
+            Stage("revise", third, "best", adam, constant, loss="revised_loss"),
         )
 
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Estimate T from the best network of the first stage."""
         if stage.name == "reweight":
-            self.set_transition(anchor_transition(predict_logits(best=True).softmax(-1), self.quantile))
-
-    def train_pass(self, epoch: int, number: int, predict_logits: PredictLogits) -> TrainPass | None:
-        """Return one pass over all samples with the loss of the stage; D is constant until the last."""
-        if number > 0:
-            return None
-        stage = self.stage_at(epoch)
-        if stage == "revise":
-            return TrainPass(loss="revised_loss")
-        return TrainPass(loss="loss" if stage == "estimate" else "reweighted_loss", networks=("net",))
+            self.set_transition(PF.anchor_transition(predict_logits(best=True).softmax(-1), self.quantile))
 
     def loss(self, batch: Batch) -> Tensor:
         """Return -log p_y (B,): the first stage."""
@@ -84,13 +64,13 @@ class TRevision(TransitionMethod):
     def reweighted_loss(self, batch: Batch) -> Tensor:
         """Return -β log p_y (B,) with constant β: the second stage."""
         logits = self.networks["net"](batch.x)
-        weights = importance_weights(logits.detach(), batch.labels, self.T)
+        weights = PF.importance_weights(logits.detach(), batch.labels, self.T)
         return weights * nn.functional.cross_entropy(logits, batch.labels, reduction="none")
 
     def revised_loss(self, batch: Batch) -> Tensor:
         """Return -β log p_y (B,) with differentiable β of T + D: the last stage."""
         logits = self.networks["net"](batch.x)
-        weights = importance_weights(logits, batch.labels, self.T + self.D)
+        weights = PF.importance_weights(logits, batch.labels, self.T + self.D)
         return weights * nn.functional.cross_entropy(logits, batch.labels, reduction="none")
 
     def score(self, probabilities: Tensor, labels: Tensor) -> float:
@@ -103,6 +83,6 @@ class TRevision(TransitionMethod):
         """T + D (c, c), negative entries set to zero."""
         return (self.T + self.D.detach()).clamp_min(0)
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the metrics of T, and the largest absolute entry of D."""
         return {**super().metrics(), "T_slack": self.D.detach().abs().max().item()}

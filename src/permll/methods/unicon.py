@@ -1,24 +1,15 @@
 """UniCon: uniform selection of labeled samples over classes, and a contrastive loss on the rest (CVPR 2022)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
+from permll import functional as PF
 from permll.data.streams import Batch
-from permll.functional.contrastive import nt_xent_loss
-from permll.functional.selection import (
-    Units,
-    js_divergence_cutoff,
-    label_js_divergence,
-    uniform_selection_mask,
-)
-from permll.methods._base import FitInfo, PredictLogits
+from permll.functional.selection import Units
+from permll.methods._base import FitInfo, PredictLogits, setting
 from permll.methods._features import find_head, logits_and_features
-from permll.methods._mixmatch import GuessMode, MixMatch, MixupOn
+from permll.methods._mixmatch import MixMatch
 from permll.methods._state import SampleBuffer
-from permll.utils.validation import check_range
 
 MAX_UNLABELED_FACTOR = 4.0  # of an unlabeled batch, in recipe batch sizes
 
@@ -30,9 +21,9 @@ class UniCon(MixMatch):
     samples with d below its mean d̄; if d̄ >= d_μ, below d̄ - (d̄ - min d) / τ. Of every given label the R N / c samples
     with the smallest d are labeled, or all if there are fewer. w is 1 for d < 1/2, else 1 - d.
 
-    For the MixMatch step see ``MixMatch`` in this package: targets come from weak views, and strong views are mixed.
-    The contrastive loss of two strong views of the unlabeled samples is added, on a projection of the network's
-    features.
+    For the MixMatch step and further settings see ``MixMatch`` in this package: targets come from weak views, and
+    strong views are mixed. The contrastive loss of two strong views of the unlabeled samples is added, on a projection
+    of the network's features.
 
     Args:
         lambda_u: λ_u, weight of the squared error. The error is a mean over classes, so a constant weight matters more
@@ -46,56 +37,26 @@ class UniCon(MixMatch):
             never reaches d_μ.
         unlabeled_ratio: size of an unlabeled batch relative to a labeled one, times R. The authors advise 1 for high
             noise rates.
-        warm_up: epochs of cross-entropy on the given labels, or a fraction of all epochs if below 1; at least one. The
-            authors' 10 on CIFAR-10 and 30 on CIFAR-100, of 350.
-        penalty: weight of the confidence penalty Σ p log p in the warm-up. The authors' 1 under asymmetric noise, else
-            0.
-        temperature: T, sharpening of the targets.
-        mixup: parameter of the Beta distribution of mixup.
-        ramp: epochs over which λ_u rises from 0, or a fraction of all epochs if below 1; the authors' 16.
-        guess: mode of the trained network while it guesses targets. ``"training"``, as in the authors' code, updates
-            batch norm statistics with weak views; otherwise they would come from strong mixtures only.
-        mixup_on: mixtures to train on: ``"all"``, or those of ``"labeled"`` samples, as the authors do on Clothing1M.
-        draws: samples to divide for each pass, a new class-balanced draw by given label; default all.
     """
 
     mixed_views = ("strong", "strong:2")
-    divergence: SampleBuffer
-    labeled: SampleBuffer
-    selected_fraction: Tensor
+    extra_trained = ("own",)  # the projections
 
-    def __init__(
-        self,
-        *,
-        lambda_u: float | None = None,
-        lambda_c: float = 0.025,
-        contrast_temperature: float = 0.05,
-        projection: int = 128,
-        d_mu: float = 0.7,
-        tau: float = 5.0,
-        units: Units = "bits",
-        unlabeled_ratio: float = 0.5,
-        warm_up: float = 0.1,
-        penalty: float = 1.0,
-        temperature: float = 0.5,
-        mixup: float = 4.0,
-        ramp: float = 16 / 350,
-        guess: GuessMode = "training",
-        mixup_on: MixupOn = "all",
-        draws: int | None = None,
-    ) -> None:
-        super().__init__(warm_up, penalty, temperature, mixup, ramp, guess, mixup_on, draws)
-        check_range("[0, inf)", lambda_u=lambda_u, lambda_c=lambda_c)
-        check_range("(0, inf)", contrast_temperature=contrast_temperature, unlabeled_ratio=unlabeled_ratio, d_mu=d_mu)
-        check_range("[1, inf)", projection=projection, tau=tau)
-        self.lambda_u, self.lambda_c, self.projection = lambda_u, lambda_c, projection
-        self.contrast_temperature, self.unlabeled_ratio = contrast_temperature, unlabeled_ratio
-        self.d_mu, self.tau, self.units = d_mu, tau, units
-        self.projections = nn.ModuleDict()
+    lambda_u: float | None = setting(None, "[0, inf)")
+    lambda_c: float = setting(0.025, "[0, inf)")
+    contrast_temperature: float = setting(0.05, "(0, inf)")
+    projection: int = setting(128, "[1, inf)")
+    d_mu: float = setting(0.7, "(0, inf)")
+    tau: float = setting(5.0, "[1, inf)")
+    units: Units = "bits"
+    unlabeled_ratio: float = setting(0.5, "(0, inf)")
+    ramp = 16 / 350
+    guess = "training"  # otherwise batch norm statistics would come from strong mixtures only
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Create a projection for each network, and allocate d and the selection."""
         super().on_fit_start(info)
+        self.projections = nn.ModuleDict()
         for name in self.network_names:
             width = find_head(self.networks[name]).in_features
             # Without a bias, which batch norm would cancel.
@@ -103,7 +64,7 @@ class UniCon(MixMatch):
             self.projections[name] = nn.Sequential(*layers)
         self.divergence = SampleBuffer(info.labels, info.ids, fill=1.0)
         self.labeled = SampleBuffer(info.labels, info.ids, dtype=torch.bool)
-        self.register_buffer("selected_fraction", torch.ones(()))
+        self.selected_fraction = nn.Buffer(torch.ones(()))
 
     def divide(self, number: int, predict_logits: PredictLogits) -> tuple[Tensor, Tensor]:
         """Return the samples with the smallest divergence, equal numbers of each given label, and the others."""
@@ -111,10 +72,10 @@ class UniCon(MixMatch):
         labels = self.info.labels.cpu()[rows]
         logits = [self.logits_of(predict_logits, name, rows) for name in self.network_names]
         p = torch.stack([one.softmax(-1) for one in logits]).mean(0)
-        divergence = label_js_divergence(p, labels, self.units)
-        fraction = (divergence < js_divergence_cutoff(divergence, self.d_mu, self.tau)).double().mean().item()
+        divergence = PF.label_js_divergence(p, labels, self.units)
+        fraction = (divergence < PF.js_divergence_cutoff(divergence, self.d_mu, self.tau)).double().mean().item()
         quota = int(fraction * len(rows) / self.info.num_classes)
-        selected = uniform_selection_mask(divergence, labels, max(quota, 1))
+        selected = PF.uniform_selection_mask(divergence, labels, max(quota, 1))
         self.selected_fraction.fill_(fraction)
         self.divergence.write(rows, divergence)
         self.labeled.write(rows, selected)
@@ -138,10 +99,6 @@ class UniCon(MixMatch):
         """Return λ_u as given, or by the number of classes."""
         return min(30.0, 3.0 * self.info.num_classes) if self.lambda_u is None else self.lambda_u
 
-    def extra_trained(self) -> tuple[str, ...]:
-        """Return the name of the projections' optimizer."""
-        return ("own",)
-
     def mixmatch_loss(self, labelled: Batch, unlabelled: Batch | None = None) -> Tensor:
         """Return the loss of a MixMatch step, plus λ_c times the contrastive loss of the unlabeled samples."""
         loss = super().mixmatch_loss(labelled, unlabelled)
@@ -151,16 +108,16 @@ class UniCon(MixMatch):
         projection = self.projections[self.network_names[int(self.current_pass[0])]]
         _, features = logits_and_features(network, torch.cat([unlabelled.views[view] for view in self.mixed_views]))
         first, second = projection(features.float()).chunk(2)
-        return loss + self.lambda_c * nt_xent_loss(first, second, self.contrast_temperature).mean()
+        return loss + self.lambda_c * PF.nt_xent_loss(first, second, self.contrast_temperature).mean()
 
     def label_quality(self, predict_logits: PredictLogits) -> Tensor:
         """Return 1 - d (N,), with d in bits, of the current networks."""
-        return 1 - label_js_divergence(self.predict_probs(predict_logits), self.info.labels.cpu())
+        return 1 - PF.label_js_divergence(self.predict_probs(predict_logits), self.info.labels.cpu())
 
-    def resolved_params(self) -> dict[str, Any]:
+    def resolved_params(self) -> dict[str, float]:
         """Return λ_u, which may follow from the number of classes."""
         return {"lambda_u": self.lambda_u_value()}
 
-    def metrics(self) -> Mapping[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the fraction of labeled samples, and R."""
         return {"kept": self.labeled.values.double().mean().item(), "R": self.selected_fraction.item()}

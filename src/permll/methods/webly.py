@@ -2,10 +2,9 @@
 
 from torch import Tensor
 
-from permll.functional.noise_adaptation import relationship_graph
-from permll.methods._base import PredictLogits, Stage
+from permll import functional as PF
+from permll.methods._base import PredictLogits, Stage, setting
 from permll.methods._noise_layer import NoiseLayer
-from permll.utils.validation import check_range
 
 
 class Webly(NoiseLayer):
@@ -18,16 +17,14 @@ class Webly(NoiseLayer):
         neighbors: labels that each class is related to, itself included: the strongest ones.
     """
 
-    def __init__(self, *, baseline: float = 0.75, neighbors: int = 5) -> None:
-        super().__init__(baseline=baseline)
-        check_range("[1, inf)", neighbors=neighbors)
-        self.neighbors = neighbors
+    baseline: float = 0.75
+    neighbors: int = setting(5, "[1, inf)")
 
     def on_stage_start(self, stage: Stage, predict_logits: PredictLogits) -> None:
         """Compute the graph from the best baseline."""
         neighbors = min(self.neighbors, self.info.num_classes)
         probabilities = predict_logits(best=True).softmax(1)
-        self.set_transition(relationship_graph(probabilities, self.info.labels.cpu(), neighbors))
+        self.set_transition(PF.relationship_graph(probabilities, self.info.labels.cpu(), neighbors))
 
     def log_theta(self) -> Tensor:
         """Return log R."""
