@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'permll[review]'")
 
-from permll.cleaning.decisions import Decisions
+from permll.cleaning.review_decisions import Decisions
 from permll.findings import Findings
 from tests.helpers import review_runs
 from tests.helpers.browser import (

@@ -15,7 +15,7 @@ from PIL import Image
 
 pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'permll[review]'")
 
-from permll.cleaning.decisions import Decisions
+from permll.cleaning.review_decisions import Decisions
 from permll.findings import Findings
 from tests.helpers.browser import Reviewer, current_id, enter_name, press, wait_for_text, wait_until_idle
 from tests.helpers.mislabeled_data import CLASSES, Mislabeled, mislabeled

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from permll.cleaning.decisions import Decisions
+from permll.cleaning.review_decisions import Decisions
 from permll.data import load
 from permll.noise.apply_noise import with_noise
 from tests.helpers.apply_runs import csv_text, image_folder, make_csv_run, make_run

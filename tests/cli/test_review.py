@@ -18,7 +18,7 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'permll[review]'")
 
-from permll.cleaning.decisions import Decisions
+from permll.cleaning.review_decisions import Decisions
 from tests.helpers.command_line import error_message, run_cli, run_process
 from tests.helpers.review_process import Server
 from tests.helpers.review_runs import make_run

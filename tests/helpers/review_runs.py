@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from permll.cleaning.decisions import Decisions
+from permll.cleaning.review_decisions import Decisions
 from permll.cleaning.source import load_source
 from permll.data.loading import load
 from permll.findings import Findings

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from permll.cleaning.decisions import Decisions
+from permll.cleaning.review_decisions import Decisions
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
 from permll.findings import Findings

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from permll.cleaning.decisions import Decision, current_decisions
+from permll.cleaning.review_decisions import Decision, current_decisions
 from permll.review.state import STATES, ReviewState
 
 IDS = ("a", "b", "c")

@@ -48,7 +48,7 @@ def review(
 
 
 def _print_log(run: Path) -> None:
-    from permll.cleaning.decisions import Decisions
+    from permll.cleaning.review_decisions import Decisions
     from permll.training.run import Run
     from permll.utils.files import to_csv
 

@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from permll.cleaning.decisions import VERDICTS, Verdict
+from permll.cleaning.review_decisions import VERDICTS, Verdict
 from permll.review.queue import MAX_PAGE_SIZE, Filter
 from permll.review.security import LocalOnlyMiddleware
 from permll.review.session import ReviewSession

@@ -11,7 +11,7 @@ from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 
-from permll.cleaning.decisions import Decisions
+from permll.cleaning.review_decisions import Decisions
 from permll.cleaning.source import load_source
 from permll.findings import Findings
 from permll.training.run import Run

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
-from permll.cleaning.decisions import ConflictError, Decision, Decisions, Verdict
 from permll.cleaning.preview import Thumbnail, encode_thumbnail, open_image, preview_sample
+from permll.cleaning.review_decisions import ConflictError, Decision, Decisions, Verdict
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
 from permll.review.queue import Filter, Queue, matches

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from permll.cleaning.decisions import Decision, current_decisions
+from permll.cleaning.review_decisions import Decision, current_decisions
 
 OPEN, DECIDED, UNSURE = 0, 1, 2
 STATES = ("open", "decided", "unsure")

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import permll
 from permll.cleaning.apply import apply, plan
 from permll.cleaning.apply.output_path import atomic_output
-from permll.cleaning.decisions import DECISIONS_FILE, Decisions
+from permll.cleaning.review_decisions import DECISIONS_FILE, Decisions
 from permll.cli.main import app
 from permll.data import load
 from permll.findings import Findings

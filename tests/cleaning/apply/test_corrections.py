@@ -16,7 +16,7 @@ from permll.cleaning.apply.corrections import (
     count_sources,
     select_corrections,
 )
-from permll.cleaning.decisions import VERDICTS, Decision
+from permll.cleaning.review_decisions import VERDICTS, Decision
 from permll.findings import Findings
 
 CLASSES = ("cat", "dog", "owl")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from permll.cleaning.apply import apply
 from permll.cleaning.apply.csv_writer import cell_text, parse_lines, quote_cell
-from permll.cleaning.decisions import Decisions
+from permll.cleaning.review_decisions import Decisions
 from permll.data import load
 from tests.helpers.apply_runs import ROWS, csv_text, label_of, make_run, train_run
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from permll.cleaning.apply import apply
 from permll.cleaning.apply.corrections import LABEL_SOURCES
-from permll.cleaning.decisions import Decisions
+from permll.cleaning.review_decisions import Decisions
 from permll.data import load
 from permll.training.run import Run
 from tests.helpers.apply_runs import CLASSES, ROWS, feature_array, label_of, make_run, train_run

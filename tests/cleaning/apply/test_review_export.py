@@ -16,7 +16,7 @@ import torch
 from PIL import Image
 
 from permll.cleaning.apply import export
-from permll.cleaning.decisions import Decisions
+from permll.cleaning.review_decisions import Decisions
 from permll.data import load
 from permll.training.run import Run
 from tests.helpers.apply_runs import (

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from permll.cleaning.apply.binary_writers import write_npy, write_npz, write_parquet, write_safetensors
 from permll.cleaning.apply.corrections import (
     DEFAULT_MIN_PROBABILITY,
     Correction,
@@ -27,7 +26,8 @@ from permll.cleaning.apply.image_folder_writer import (
 )
 from permll.cleaning.apply.label_columns import LABEL, Changes, write_label_list
 from permll.cleaning.apply.output_path import atomic_output, changes_path, check_output_path
-from permll.cleaning.decisions import Decisions
+from permll.cleaning.apply.parquet_and_arrays import write_npy, write_npz, write_parquet, write_safetensors
+from permll.cleaning.review_decisions import Decisions
 from permll.cleaning.source import Source, open_source
 from permll.data.readers.raw_data import pluralize
 from permll.findings import Findings

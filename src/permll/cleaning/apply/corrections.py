@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from permll.cleaning.decisions import Decision
+from permll.cleaning.review_decisions import Decision
 from permll.findings import Findings
 from permll.utils.files import to_csv
 from permll.utils.messages import format_list

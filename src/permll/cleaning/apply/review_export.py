@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 
 from permll.cleaning.apply.label_studio import SampleKind, labeling_config, make_tasks
 from permll.cleaning.apply.output_path import atomic_output, check_output_path
-from permll.cleaning.decisions import Decision, Decisions
 from permll.cleaning.preview import to_image
+from permll.cleaning.review_decisions import Decision, Decisions
 from permll.cleaning.source import Source, load_source, open_source
 from permll.data.decoding import FileOpener
 from permll.data.inputs import Images, Inputs, LazyImages, Table, Texts, Vectors

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from permll.cleaning.decisions import DECISIONS_FILE, VERDICTS, ConflictError, Decision, Decisions
+from permll.cleaning.review_decisions import DECISIONS_FILE, VERDICTS, ConflictError, Decision, Decisions
 
 IDS = st.sampled_from(["a.png", "b/ü.png", "<c>"])
 REVIEWERS = st.sampled_from(["Ada", "Bob"])
@@ -109,7 +109,7 @@ def test_decisions_use_wal_and_full_sync(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from permll.cleaning.decisions import ConflictError, Decisions
+from permll.cleaning.review_decisions import ConflictError, Decisions
 
 decisions, name = Decisions(sys.argv[1]), sys.argv[2]
 for number in range(int(sys.argv[3])):
