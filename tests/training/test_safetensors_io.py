@@ -21,6 +21,7 @@ def test_tensors_of_any_type_and_shape_round_trip(tmp_path: Path) -> None:
     tensors |= {
         "transposed": base.T,
         "part": base[:, 1:3],
+        "every second": torch.arange(9)[::2],
         "one": torch.tensor(3.5),
         "none": torch.empty(0, 3),
         "same": base,

@@ -58,5 +58,5 @@ def chunks(tensor: Tensor, size: int = CHUNK_SIZE) -> Iterator[Tensor]:
         >>> [len(chunk) for chunk in chunks(torch.zeros(5, 2), size=16)]
         [16, 16, 8]
     """
-    for part in tensor.flatten().split(max(size // tensor.element_size(), 1)):  # flatten copies only strided tensors
-        yield part.cpu().view(torch.uint8)
+    for part in tensor.flatten().split(max(size // tensor.element_size(), 1)):
+        yield part.cpu().contiguous().view(torch.uint8)
