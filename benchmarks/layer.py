@@ -86,7 +86,7 @@ def compare_cross_entropy() -> list[Row]:
         for num_classes in (10, 100, 1000):
             torch.manual_seed(0)
             trainer = Trainer(build(num_classes), shape, num_classes)
-            layer = PermutationLayer(trainer.labels, num_classes)
+            layer = PermutationLayer.paper(trainer.labels, num_classes)
             steps: dict[str, Callable[[], object]] = {
                 "ce": trainer.step_with_cross_entropy,
                 "layer": partial(trainer.step_with, layer),
@@ -105,7 +105,10 @@ def compare_dense_form() -> list[Row]:
     for num_classes, rounds, target in ((10, 200, 10.0), (100, 5, 1000.0)):
         torch.manual_seed(0)
         labels = torch.randint(num_classes, (ROWS,))
-        ours, dense = PermutationLayer(labels, num_classes, lr=1.5 / BATCH), DensePermutationLayer(labels, num_classes)
+        ours, dense = (
+            PermutationLayer.paper(labels, num_classes, lr=1.5 / BATCH),
+            DensePermutationLayer(labels, num_classes),
+        )
         optimizer = torch.optim.SGD([dense.alpha], lr=1.5)
         logits, index = torch.randn(BATCH, num_classes, requires_grad=True), torch.randperm(ROWS)[:BATCH]
         step_ours, step_dense = (
@@ -134,7 +137,7 @@ def compare_num_rows() -> list[Row]:
     _, build, shape, rounds, _ = NETS[-1]
     trainer = Trainer(build(10), shape, 10)
     sizes = [10**k for k in range(4, 8)]
-    layers = {n: PermutationLayer(torch.randint(10, (n,)), 10) for n in sizes}
+    layers = {n: PermutationLayer.paper(torch.randint(10, (n,)), 10) for n in sizes}
     seconds = measure({str(n): partial(trainer.step_with, layer) for n, layer in layers.items()}, rounds)
     baseline = seconds[str(sizes[0])]
     return [

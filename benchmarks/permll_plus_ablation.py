@@ -16,8 +16,10 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -29,28 +31,64 @@ from benchmarks.clusters import make_clusters, split_first
 from benchmarks.incremental_csv import run_parallel, update_csv
 from benchmarks.timing import RESULTS
 from permll.data import LabeledData, load
-from permll.methods._base import PredictLogits
-from permll.methods.permll_plus import PermLLPlus
+from permll.layer import label_noise, module
+from permll.layer.module import PermutationLayer
+from permll.methods import permll_plus
 from permll.training.data_preparation import prepare_data
 from permll.training.recipe_files import resolve_recipe
 from permll.training.train import train
 
-PLUS = "permll_plus"
-CHOICES: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "plus": ("PermLL+", PLUS, {}),
-    "no-memory": ("without averaged predictions", PLUS, {"beta": 0.0}),
-    "no-shares": ("without a class prior", PLUS, {"prior": "none"}),
-    "given-shares": ("class prior of the given labels", PLUS, {"prior": "given"}),
-    "nothing-earned": ("label logit decays to 0", PLUS, {"earned_label_logit": False}),
-    "no-closing": ("label logit hardly decays", PLUS, {"label_logit_decay": 1.0}),
-    "no-waiting": ("label logit decays right after the warm-up", "benchmarks.permll_plus_ablation:ImmediateDecay", {}),
-    "no-warm-up": ("without a warm-up", PLUS, {"warm_up": 0}),
-    "no-heed": ("without correction for memorization", PLUS, {"correct_memorization": False}),
-    "no-rows": ("per-sample state that hardly changes", PLUS, {"correct_after": 100.0}),
+
+class WithoutClassPrior(PermutationLayer):
+    """The layer with q = π."""
+
+    def step(self) -> None:
+        """Forget the mean prediction."""
+        super().step()
+        self.predicted_prior.copy_(self.prior)
+
+
+class WithoutRows(PermutationLayer):
+    """The layer with δ = 0."""
+
+    def step(self) -> None:
+        """Undo the update of δ."""
+        super().step()
+        self.table.values.zero_()
+
+
+def without_pairs(counts: torch.Tensor, diagonal: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:
+    """Return a transition matrix whose wrong labels follow the label frequencies."""
+    return transition_matrix(torch.zeros_like(counts), diagonal, frequencies)
+
+
+transition_matrix = label_noise.transition_matrix
+Patch = dict[tuple[ModuleType, str], Any]  # new values of module attributes
+CHOICES: dict[str, tuple[str, str, Patch]] = {
+    "plus": ("PermLL+", "permll_plus", {}),
+    "no-average": ("without averaged predictions", "permll_plus", {(module, "AVERAGING"): 1.0}),
+    "no-prior": ("without a class prior", "permll_plus", {(permll_plus, "PermutationLayer"): WithoutClassPrior}),
+    "given-prior": (
+        "class prior of the given labels",
+        "permll_plus",
+        {(label_noise, "shrunk_prior"): lambda prior: prior},
+    ),
+    "no-influence": (
+        "influence of labels not subtracted",
+        "permll_plus",
+        {(module, "INFLUENCE_ON_WRONG"): 0.0},
+    ),
+    "mean-influence": ("mean influence subtracted", "permll_plus", {(module, "INFLUENCE_ON_WRONG"): 1.0}),
+    "full-trust": ("trust not limited", "permll_plus", {(label_noise, "MAX_TRUST"): 1.0}),
+    "no-pairs": ("without pairs of classes in T", "permll_plus", {(label_noise, "transition_matrix"): without_pairs}),
+    "no-warm-up": ("warm-up of one epoch", "permll_plus", {(module, "MEMORIZATION"): -1e9}),
+    "no-rows": ("without δ", "permll_plus", {(permll_plus, "PermutationLayer"): WithoutRows}),
+    "ce": ("Cross-entropy", "ce", {}),
     "permll": ("PermLL", "permll", {}),
     "elr": ("ELR", "elr", {}),
 }
 NOISES = {
+    "clean": "permll:sym:0",
     "sym-20": "permll:sym:0.2",
     "sym-40": "permll:sym:0.4",
     "sym-60": "permll:sym:0.6",
@@ -79,15 +117,6 @@ def unseen_images(seed: int) -> LabeledData:
     return data.take(unused[chosen])
 
 
-class ImmediateDecay(PermLLPlus):
-    """PermLL+ whose label logit decays right after the warm-up, before the network has learned the classes."""
-
-    def on_epoch_end(self, epoch: int, predict_logits: PredictLogits) -> None:
-        """Make the label accuracy look as if it had stopped to grow."""
-        self.previous_label_probs[1] = 1.0
-        super().on_epoch_end(epoch, predict_logits)
-
-
 def train_args(noise: str, seed: int) -> dict[str, Any]:
     """Return data, recipe and noise of a column."""
     if noise == FEW_ROWS:
@@ -103,8 +132,11 @@ def measure(name: str, seed: int) -> dict[str, object]:
     """Return the results of one choice in one column ("plus/sym-20")."""
     torch.set_num_threads(1)
     choice, noise = name.split("/")
-    method, settings = CHOICES[choice][1:]
-    with tempfile.TemporaryDirectory() as folder:
+    method, patch = CHOICES[choice][1:]
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as patches:
+        for (owner, attribute), value in patch.items():
+            patches.callback(setattr, owner, attribute, getattr(owner, attribute))
+            setattr(owner, attribute, value)
         run = train(
             method=method,
             **train_args(noise, seed),
@@ -112,7 +144,6 @@ def measure(name: str, seed: int) -> dict[str, object]:
             seed=seed,
             callbacks=[],
             overrides={
-                **{f"method.{key}": value for key, value in settings.items()},
                 "data.noise_seed": seed,
                 "data.split_seed": seed,
                 "training.evaluate_every": 1000,

@@ -92,7 +92,7 @@ def compare_num_rows() -> Iterator[Row]:
             if form == "dense" and rows * 100 * 4 > MAX_TABLE_BYTES:
                 continue
             batches = Batches(rows, 100)
-            layer = PermutationLayer(batches.labels, 100, **settings)
+            layer = PermutationLayer.paper(batches.labels, 100, **settings)
             table_bytes[rows] = layer.table.nbytes
             steps[str(rows)] = partial(batches.step_with, layer)
         seconds = measure(steps, 400)
@@ -111,7 +111,7 @@ def compare_num_classes() -> Iterator[Row]:
         steps: dict[str, Callable[[], object]] = {"ce": batches.step_with_cross_entropy}
         forms: dict[str, dict[str, Any]] = {f"top_k={K}": {"top_k": K}, "dense": {}}
         for form, settings in forms.items():
-            steps[form] = partial(batches.step_with, PermutationLayer(batches.labels, classes, **settings))
+            steps[form] = partial(batches.step_with, PermutationLayer.paper(batches.labels, classes, **settings))
         seconds = measure(steps, rounds)
         for form in forms:
             result = ratio(seconds[form], seconds["ce"])
@@ -132,7 +132,7 @@ def compare_storage() -> Iterator[Row]:
             f"top_k={K}": {"top_k": K},
             f"top_k={K}, bfloat16": {"top_k": K, "dtype": torch.bfloat16},
         }
-        layers = {form: PermutationLayer(batches.labels, 100, **settings) for form, settings in forms.items()}
+        layers = {form: PermutationLayer.paper(batches.labels, 100, **settings) for form, settings in forms.items()}
         seconds = measure({form: partial(batches.step_with, layer) for form, layer in layers.items()}, 600)
         for form, layer in layers.items():
             result = ratio(seconds[form], seconds["dense"])
@@ -157,7 +157,7 @@ def _measure_memory(rows: int, classes: int) -> list[Row]:
     batches.step_with_cross_entropy()  # the memory of a step without the layer
     before = _peak_mb()
     start = perf_counter()
-    layer = PermutationLayer(batches.labels, classes, top_k=K, epochs=10)
+    layer = PermutationLayer.paper(batches.labels, classes, top_k=K, epochs=10)
     build_seconds = perf_counter() - start
     batches.step_with(layer)
     peak_of_steps = _peak_mb()

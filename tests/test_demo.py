@@ -33,13 +33,13 @@ def test_demo_is_deterministic(data: NoisyDigits) -> None:
     assert all(torch.equal(a, b) for a, b in zip(data, again, strict=True))
     assert not torch.equal(load_noisy_digits(seed=4).labels, data.labels)
     state = torch.get_rng_state()
-    runs = [[t.accuracy[-1] for t in train(data, "permll", seed=3, epochs=2)] for _ in range(2)]
+    runs = [[t.accuracy[-1] for t in train(data, "permll_plus", seed=3, epochs=2)] for _ in range(2)]
     assert runs[0] == runs[1]
     assert torch.equal(torch.get_rng_state(), state)  # global random state is unchanged
 
 
 def test_evaluate_correction_counts(data: NoisyDigits) -> None:
-    layer = PermutationLayer(data.labels, NUM_CLASSES)
+    layer = PermutationLayer.paper(data.labels, NUM_CLASSES)
     initial = evaluate_correction(layer, data)
     assert initial.right_before == initial.right_after == pytest.approx(0.6, abs=1e-3)
     assert (initial.found, initial.precision, initial.recall) == (0, 0.0, 0.0)
@@ -56,7 +56,7 @@ def test_evaluate_correction_counts(data: NoisyDigits) -> None:
 
 
 def test_least_trusted_samples_have_image_and_labels(data: NoisyDigits) -> None:
-    layer = PermutationLayer(data.labels, NUM_CLASSES)
+    layer = PermutationLayer.paper(data.labels, NUM_CLASSES)
     layer.alpha[7, (data.labels[7] + 1) % NUM_CLASSES] = 9.0
     (suspect,) = least_trusted_samples(layer, data, limit=1)
     assert suspect.image.shape == (8, 8)

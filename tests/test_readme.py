@@ -41,7 +41,7 @@ def results(name: str) -> list[dict[str, str]]:
 def test_readme_loop_runs_and_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     changed = "\n".join(line[1:] for line in block("diff").splitlines() if not line.startswith("-"))
-    x, train_labels = torch.randn(32, 5), torch.arange(32) % 10
+    x, train_labels = torch.randn(400, 5), torch.arange(400) % 10
     net = torch.nn.Linear(5, 10)
     names = {
         "permll": permll,
@@ -49,13 +49,13 @@ def test_readme_loop_runs_and_learns(tmp_path: Path, monkeypatch: pytest.MonkeyP
         "train_labels": train_labels,
         "net": net,
         "optimizer": torch.optim.SGD(net.parameters(), lr=0.1),
-        "loader": [(x[i], train_labels[i], i) for i in torch.arange(32).split(8)],
+        "loader": [(x[i], train_labels[i], i) for i in torch.arange(400).split(100)],
     }
     exec(changed, names)
     exec(block("python", "layer.suspects"), names)
-    start = permll.PermutationLayer(train_labels, num_classes=10).alpha
-    assert not torch.equal(names["layer"].alpha, start)
-    assert torch.equal(torch.load("layer.pt", weights_only=True)["alpha"], names["layer"].alpha)
+    predictions = names["layer"].predictions.values
+    assert torch.allclose(predictions.sum(1), torch.ones(400))
+    assert torch.equal(torch.load("layer.pt", weights_only=True)["predictions.values"], predictions)
 
 
 def test_readme_data_code_runs() -> None:
@@ -72,11 +72,11 @@ def test_readme_data_code_runs() -> None:
     [
         ("ce", "last"),
         ("ce", "best"),
-        ("permll", "last"),
-        ("permll", "best"),
-        ("permll", "right_after"),
-        ("permll", "precision"),
-        ("permll", "recall"),
+        ("permll_plus", "last"),
+        ("permll_plus", "best"),
+        ("permll_plus", "right_after"),
+        ("permll_plus", "precision"),
+        ("permll_plus", "recall"),
     ],
 )
 def test_readme_demo_numbers(method: str, column: str) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from permll.data import LabeledData, Vectors
 from permll.data.transforms.defaults import identity
 from permll.evaluation.detection import flag_score
-from permll.layer.module import PermutationLayer
+from permll.layer.base import CorrectionLayer
 from permll.methods import find_method
 from permll.noise import corrupt
 from permll.training.trainer import Trainer
@@ -21,8 +21,8 @@ from permll.training.trainer import Trainer
 if TYPE_CHECKING:
     from permll.report.figures.label_issues import LabelIssue
 
-MethodName = Literal["ce", "permll"]
-METHODS: dict[MethodName, str] = {"ce": "Cross-entropy", "permll": "PermLL"}
+MethodName = Literal["ce", "permll", "permll_plus"]
+METHODS: dict[MethodName, str] = {"ce": "Cross-entropy", "permll_plus": "PermLL"}
 EPOCHS = 60
 NOISE_RATE = 0.4
 NUM_CLASSES = 10
@@ -40,10 +40,10 @@ class NoisyDigits(NamedTuple):
 
 
 class TrainingState(NamedTuple):
-    """Test accuracy after each epoch so far, and the permutation layer of PermLL."""
+    """Test accuracy after each epoch so far, and the permutation layer."""
 
     accuracy: list[float]
-    layer: PermutationLayer | None
+    layer: CorrectionLayer | None
 
 
 class CorrectionResult(NamedTuple):
@@ -79,7 +79,7 @@ def train(
     accuracy: list[float] = []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        settings = {} if method == "ce" else {"correct_after": correct_after}
+        settings = {"correct_after": correct_after} if method == "permll" else {}
         learner = find_method(method).build(**settings)
         learner.networks["net"] = _build_network(seed)
         trainer = Trainer(
@@ -114,7 +114,7 @@ def _build_network(seed: int) -> nn.Module:
         )  # fmt: skip
 
 
-def evaluate_correction(layer: PermutationLayer, data: NoisyDigits) -> CorrectionResult:
+def evaluate_correction(layer: CorrectionLayer, data: NoisyDigits) -> CorrectionResult:
     """Compare given and corrected labels with the clean labels; a wrong label is found if the layer changed it."""
     corrected = layer.corrected_labels()
     wrong, changed = data.labels != data.clean_labels, corrected != data.labels
@@ -129,7 +129,7 @@ def evaluate_correction(layer: PermutationLayer, data: NoisyDigits) -> Correctio
     )
 
 
-def least_trusted_samples(layer: PermutationLayer, data: NoisyDigits, limit: int) -> "list[LabelIssue]":
+def least_trusted_samples(layer: CorrectionLayer, data: NoisyDigits, limit: int) -> "list[LabelIssue]":
     """Return the samples with the lowest label quality, as images with their labels."""
     from permll.report.figures.label_issues import LabelIssue
 

@@ -13,19 +13,15 @@ from permll.functional.noise_model import (
     CONSERVATIVE_FACTOR,
     MAX_LABEL_BIAS,
     SMOOTHING,
-    HeldOut,
     NoiseModel,
     calibrated_class_probs,
     confusion_prior,
     conservative_noise_model,
-    excess_label_bias,
     fit_label_bias,
     fit_noise_model,
     label_posterior,
-    match_confidence,
-    train_label_posterior,
 )
-from permll.functional.noise_rate import fit_joint_from_probs, initial_transition, smoothed_transition
+from permll.functional.noise_rate import smoothed_transition
 
 
 def random_case(rows: int, classes: int, seed: int) -> tuple[Tensor, Tensor, NoiseModel]:
@@ -214,81 +210,3 @@ def test_conservative_model_distrusts_confused_classes() -> None:
     conservative_probs = conservative_probs.gather(1, 1 - labels[confident][:, None])
     assert confidence.mean() > 0.95  # although no label is wrong
     assert conservative_probs.max() < 0.9
-
-
-def test_train_posterior_without_held_out_rows_is_one_em_step() -> None:
-    log_p, labels, _ = random_case(40, 3, 7)
-    p = log_p.exp().double()
-    joint = [[sum(float(p[n, k]) for n in range(40) if labels[n] == y) / 40 for y in range(3)] for k in range(3)]
-    T = smoothed_transition(torch.tensor(joint, dtype=torch.float64), 40)
-    posterior = train_label_posterior(log_p, labels)
-    for n in range(40):
-        parts = [float(p[n, k] * T[k, labels[n]]) for k in range(3)]
-        assert posterior[n].tolist() == pytest.approx([part / sum(parts) for part in parts], rel=1e-5)
-
-
-@given(st.floats(0.3, 4.0), st.integers(0, 100))
-def test_match_confidence_recovers_temperature(times: float, seed: int) -> None:
-    log_p = random_case(50, 4, seed)[0]
-    assert match_confidence(times * log_p, log_p) == pytest.approx(times, rel=1e-4)
-
-
-@pytest.mark.parametrize(("num_held_out", "is_sharpened"), [(16, True), (15, False)])
-def test_train_posterior_sharpens_only_with_enough_held_out_rows(num_held_out: int, is_sharpened: bool) -> None:
-    """Four classes with correct, uncertain predictions: 16 held-out rows suffice to sharpen them, 15 do not."""
-    labels = torch.arange(200) % 4
-    logits = 0.5 * torch.nn.functional.one_hot(labels, 4).float()
-    posterior = train_label_posterior(logits, labels, HeldOut(logits[:num_held_out], labels[:num_held_out]))
-    joint = fit_joint_from_probs((logits.double() / 1.1).softmax(-1), labels, initial_transition(4))
-    unsharpened = label_posterior(logits, labels, NoiseModel(smoothed_transition(joint, 200), 1.1, 0.0, 0.0))
-    assert torch.allclose(posterior.double(), unsharpened, rtol=1e-3) != is_sharpened
-
-
-def test_train_posterior_corrects_overconfidence() -> None:
-    """Logits of training rows are scaled by three; accuracy is that of the true logits."""
-    log_p, clean, labels, noise_model = sample_noise_model(seed=3, rows=8000)
-    train, held_out = slice(0, 4000), slice(4000, None)
-    posterior = train_label_posterior(3 * log_p[train], labels[train], HeldOut(log_p[held_out], labels[held_out]))
-    ideal = label_posterior(log_p[train], labels[train], noise_model)
-    right, best, alone = (
-        (one.argmax(1) == clean[train]).double().mean().item()
-        for one in (posterior, ideal, train_label_posterior(3 * log_p[train], labels[train]))
-    )
-    assert right > best - 0.01
-    assert right > alone + 0.02
-    # The posterior is calibrated.
-    assert posterior.amax(1).mean().item() == pytest.approx(right, abs=0.03)
-
-
-def test_train_posterior_ignores_empty_held_out_set() -> None:
-    log_p, labels, _ = random_case(20, 3, 1)
-    empty = HeldOut(log_p[:0], labels[:0])
-    assert torch.equal(train_label_posterior(log_p, labels, empty), train_label_posterior(log_p, labels))
-
-
-@given(st.lists(st.floats(0.02, 0.98), min_size=1, max_size=30), st.floats(0.05, 0.95), st.floats(1.0, 3.0))
-def test_excess_label_bias_leaves_allowed_odds(train: list[float], held_out: float, max_odds_ratio: float) -> None:
-    b = excess_label_bias(torch.tensor(train).double(), torch.tensor([held_out]).double(), max_odds_ratio)
-    left = sum(p * math.exp(-b) / (p * math.exp(-b) + 1 - p) for p in train) / len(train)
-    allowed = max_odds_ratio * held_out / (1 - held_out)
-    if b == 0:
-        assert left / (1 - left) <= allowed * (1 + 1e-5)
-    else:
-        assert left / (1 - left) == pytest.approx(allowed, rel=1e-5)
-
-
-def test_train_posterior_corrects_memorization() -> None:
-    """The logits of given labels are four nats too high."""
-    draw = torch.Generator().manual_seed(1)
-    log_p = torch.randn(8000, 4, generator=draw).mul(4).log_softmax(-1)
-    clean = torch.multinomial(log_p.exp(), 1, generator=draw)[:, 0]
-    transition = torch.full((4, 4), 0.2).fill_diagonal_(0.4)
-    labels = torch.multinomial(transition[clean], 1, generator=draw)[:, 0]
-    train, held_out = slice(0, 4000), slice(4000, None)
-    memorized = log_p[train] + 4 * torch.nn.functional.one_hot(labels[train], 4)
-    posterior = train_label_posterior(memorized, labels[train], HeldOut(log_p[held_out], labels[held_out]))
-    ideal = label_posterior(log_p[train], labels[train], NoiseModel(transition.double(), 1.0, 0.6, 0.0))
-    right, best, before = (
-        (one == clean[train]).double().mean().item() for one in (posterior.argmax(1), ideal.argmax(1), labels[train])
-    )
-    assert right > (best + before) / 2

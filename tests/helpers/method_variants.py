@@ -32,10 +32,7 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
         {"state": "bfloat16", "lr": 0.1},
         {"state": "disk"},
     ],
-    "permll_plus": [
-        {"warm_up": 2, "prior": "given", "earned_label_logit": False},
-        {"warm_up": 0, "top_k": 2, "state": "bfloat16"},
-    ],
+    "permll_plus": [{"held_out": 0.5}, {"top_k": 2, "state": "bfloat16"}, {"state": "disk"}],
     "selc": [{"turning_point": 2, "top_k": 2, "state": "disk"}],
     "selc_plus": [{"turning_point": 0.3, "correction": 3}],
 }

@@ -5,10 +5,11 @@ import torch
 
 from permll import PermutationLayer
 from permll.layer import equations
+from permll.layer.paper import PaperPermutationLayer
 from permll.layer.step_size import is_corrected_after, lr_to_correct_after
 
 
-def first_correction(layer: PermutationLayer, updates: int) -> int | None:
+def first_correction(layer: PaperPermutationLayer, updates: int) -> int | None:
     """Update sample 0 with a network certain of another class; return the update that corrects its label."""
     logits = torch.full((1, layer.num_classes), -50.0)
     logits[0, 1] = 50.0
@@ -25,12 +26,12 @@ def first_correction(layer: PermutationLayer, updates: int) -> int | None:
 def test_label_is_corrected_after_requested_fraction(
     loss: str, num_classes: int, epochs: int, correct_after: float
 ) -> None:
-    layer = PermutationLayer([0], num_classes=num_classes, epochs=epochs, correct_after=correct_after, loss=loss)
+    layer = PermutationLayer.paper([0], num_classes=num_classes, epochs=epochs, correct_after=correct_after, loss=loss)
     assert first_correction(layer, 2 * epochs) == round(correct_after * epochs)
 
 
 def test_epochs_alone_use_default_correct_after() -> None:
-    layer = PermutationLayer([0], num_classes=10, epochs=20)
+    layer = PermutationLayer.paper([0], num_classes=10, epochs=20)
     assert first_correction(layer, 40) == 6
 
 

@@ -11,6 +11,7 @@ from torch.testing import assert_close
 
 from permll import PermutationLayer
 from permll.layer import equations
+from permll.layer.paper import PaperPermutationLayer
 
 N, C = 24, 12
 FORMATS: dict[str, dict[str, Any]] = {
@@ -29,7 +30,7 @@ def labels() -> Tensor:
     return torch.randint(C, (N,))
 
 
-def train_layer(layer: PermutationLayer, steps: int = 30, seed: int = 0, repeats: bool = True) -> list[float]:
+def train_layer(layer: PaperPermutationLayer, steps: int = 30, seed: int = 0, repeats: bool = True) -> list[float]:
     """Update rows with logits that favor one target class per sample; batches may repeat samples."""
     random = torch.Generator().manual_seed(seed)
     target = torch.randint(C, (N,), generator=torch.Generator().manual_seed(7))
@@ -47,7 +48,9 @@ def train_layer(layer: PermutationLayer, steps: int = 30, seed: int = 0, repeats
 @ALL_FORMATS
 @pytest.mark.parametrize(("on", "loss"), VARIANTS)
 def test_initial_layer_matches_dense_layer(labels: Tensor, fmt: dict[str, Any], on: Any, loss: Any) -> None:
-    dense, layer = (PermutationLayer(labels, C, init=0.4, on=on, loss=loss, lr=0.1, **kwargs) for kwargs in ({}, fmt))
+    dense, layer = (
+        PermutationLayer.paper(labels, C, init=0.4, on=on, loss=loss, lr=0.1, **kwargs) for kwargs in ({}, fmt)
+    )
     exact = {"rtol": 1e-5, "atol": 1e-5} if fmt.get("dtype") != torch.bfloat16 else {"rtol": 1e-2, "atol": 1e-2}
     assert_close(layer.alpha, dense.alpha.to(layer.alpha), **exact)
     grads = []
@@ -64,26 +67,29 @@ def test_initial_layer_matches_dense_layer(labels: Tensor, fmt: dict[str, Any], 
 @pytest.mark.parametrize(("on", "loss"), VARIANTS)
 def test_top_k_of_all_classes_matches_dense_layer(labels: Tensor, top_k: int, on: Any, loss: Any) -> None:
     settings: dict[str, Any] = {"init": 0.4, "on": on, "loss": loss, "lr": 0.3, "dtype": torch.float64}
-    dense, layer = PermutationLayer(labels, C, **settings), PermutationLayer(labels, C, top_k=top_k, **settings)
+    dense, layer = (
+        PermutationLayer.paper(labels, C, **settings),
+        PermutationLayer.paper(labels, C, top_k=top_k, **settings),
+    )
     assert train_layer(layer) == pytest.approx(train_layer(dense), rel=1e-9)
     assert_close(layer.alpha, dense.alpha, rtol=1e-9, atol=1e-9)
     assert torch.equal(layer.corrected_labels(), dense.corrected_labels())
 
 
 def test_layer_on_disk_equals_dense_layer(labels: Tensor, tmp_path: Path) -> None:
-    dense, layer = PermutationLayer(labels, C), PermutationLayer(labels, C, file=tmp_path / "alpha")
+    dense, layer = PermutationLayer.paper(labels, C), PermutationLayer.paper(labels, C, file=tmp_path / "alpha")
     assert train_layer(layer) == train_layer(dense)
     assert torch.equal(layer.alpha, dense.alpha)
     del layer
-    reopened = PermutationLayer(labels, C, file=tmp_path / "alpha")
+    reopened = PermutationLayer.paper(labels, C, file=tmp_path / "alpha")
     assert torch.equal(reopened.alpha, dense.alpha)
     with pytest.raises(ValueError, match="alpha was written for another table"):
-        PermutationLayer(labels.roll(1), C, file=tmp_path / "alpha")
+        PermutationLayer.paper(labels.roll(1), C, file=tmp_path / "alpha")
 
 
 @ALL_FORMATS
 def test_trained_layer_agrees_with_dense_layer(labels: Tensor, fmt: dict[str, Any]) -> None:
-    dense, layer = (PermutationLayer(labels, C, init=0.4, lr=0.05, **kwargs) for kwargs in ({}, fmt))
+    dense, layer = (PermutationLayer.paper(labels, C, init=0.4, lr=0.05, **kwargs) for kwargs in ({}, fmt))
     losses = train_layer(dense, 300), train_layer(layer, 300)
     assert losses[1] == pytest.approx(losses[0], rel=0.05)
     assert not torch.equal(dense.corrected_labels(), labels)
@@ -98,7 +104,7 @@ def test_trained_layer_agrees_with_dense_layer(labels: Tensor, fmt: dict[str, An
 
 @ALL_FORMATS
 def test_rows_outside_batch_do_not_change(labels: Tensor, fmt: dict[str, Any]) -> None:
-    layer = PermutationLayer(labels, C, lr=0.5, **fmt)
+    layer = PermutationLayer.paper(labels, C, lr=0.5, **fmt)
     before = layer.alpha.clone()
     layer(torch.randn(3, C, requires_grad=True), [3, 7, 3]).backward()
     assert torch.equal(layer.alpha, before)  # backward records, step updates
@@ -107,7 +113,7 @@ def test_rows_outside_batch_do_not_change(labels: Tensor, fmt: dict[str, Any]) -
 
 
 def test_repeated_sample_is_updated_as_in_dense_layer(labels: Tensor) -> None:
-    dense, layer = PermutationLayer(labels, C, lr=0.1), PermutationLayer(labels, C, lr=0.1, top_k=4)
+    dense, layer = PermutationLayer.paper(labels, C, lr=0.1), PermutationLayer.paper(labels, C, lr=0.1, top_k=4)
     logits = torch.zeros(4, C)
     logits[:, [1, 5]] = 6.0  # at most top_k entries differ
     for one in (dense, layer):
@@ -117,7 +123,7 @@ def test_repeated_sample_is_updated_as_in_dense_layer(labels: Tensor) -> None:
 
 
 def test_sample_with_zero_weight_does_not_change(labels: Tensor) -> None:
-    layer = PermutationLayer(labels, C, lr=0.5, top_k=4)
+    layer = PermutationLayer.paper(labels, C, lr=0.5, top_k=4)
     before = layer.alpha
     keep = torch.tensor([1.0, 0.0, 2.0])
     (layer(torch.randn(3, C, requires_grad=True), [3, 7, 9], reduction="none") * keep).sum().backward()
@@ -130,10 +136,10 @@ def test_sample_with_zero_weight_does_not_change(labels: Tensor) -> None:
 
 @ALL_FORMATS
 def test_state_round_trip_resumes_exactly(labels: Tensor, fmt: dict[str, Any], tmp_path: Path) -> None:
-    layer = PermutationLayer(labels, C, **fmt)
+    layer = PermutationLayer.paper(labels, C, **fmt)
     train_layer(layer)
     torch.save(layer.state_dict(), tmp_path / "layer.pt")
-    other = PermutationLayer(labels, C, **fmt)
+    other = PermutationLayer.paper(labels, C, **fmt)
     other.load_state_dict(torch.load(tmp_path / "layer.pt", weights_only=True))
     copied = copy.deepcopy(layer)
     assert torch.equal(other.alpha, layer.alpha)
@@ -149,9 +155,9 @@ def test_state_matches_rows_by_id(fmt: dict[str, Any]) -> None:
     """Reordered, one row removed, one row added; within a format, and from and to the dense format."""
     names = list("ebcda")
     for one, two in ((fmt, fmt), ({}, fmt), (fmt, {})):
-        saved = PermutationLayer([2, 0, 1, 1, 2], 3, ids=names, **one)
+        saved = PermutationLayer.paper([2, 0, 1, 1, 2], 3, ids=names, **one)
         saved.table.write(torch.arange(5), torch.arange(15.0).view(5, 3) / 2)
-        here = PermutationLayer([1, 2, 0, 1], 3, ids=["d", "e", "z", "c"], **two)
+        here = PermutationLayer.paper([1, 2, 0, 1], 3, ids=["d", "e", "z", "c"], **two)
         start = here.alpha.clone()
         here.load_state_dict(saved.state_dict())
         assert torch.equal(here.alpha[[0, 1, 3]], saved.alpha[[3, 0, 2]].to(here.alpha))
@@ -159,12 +165,12 @@ def test_state_matches_rows_by_id(fmt: dict[str, Any]) -> None:
 
 
 def test_unfitting_state_changes_nothing() -> None:
-    layer = PermutationLayer([0, 1, 2], 5, top_k=2)
+    layer = PermutationLayer.paper([0, 1, 2], 5, top_k=2, init=0.5)
     before = layer.alpha
     with pytest.raises(RuntimeError, match=r"the state has shape \(3, 6\), but this layer has 5 classes"):
-        layer.load_state_dict(PermutationLayer([0, 1, 2], 6, top_k=2).state_dict())
+        layer.load_state_dict(PermutationLayer.paper([0, 1, 2], 6, top_k=2, init=0.5).state_dict())
     with pytest.raises(RuntimeError, match="other labels: 1 differ"):
-        layer.load_state_dict(PermutationLayer([0, 1, 3], 5, top_k=2).state_dict())
+        layer.load_state_dict(PermutationLayer.paper([0, 1, 3], 5, top_k=2, init=0.5).state_dict())
     half = layer.state_dict()
     del half["alpha_tail"]
     with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "alpha"'):
@@ -173,9 +179,14 @@ def test_unfitting_state_changes_nothing() -> None:
 
 
 def test_state_dict_keys() -> None:
-    keys = {"alpha_classes", "alpha_kept", "alpha_tail", "alpha_width", "labels"}
-    assert set(PermutationLayer([0, 1], 3, top_k=2).state_dict()) == keys
-    assert set(PermutationLayer([0, 1], 3, dtype=torch.bfloat16).state_dict()) == {"alpha", "alpha_writes", "labels"}
+    keys = {"alpha_classes", "alpha_kept", "alpha_tail", "alpha_width", "labels", "settings"}
+    assert set(PermutationLayer.paper([0, 1], 3, top_k=2).state_dict()) == keys
+    assert set(PermutationLayer.paper([0, 1], 3, dtype=torch.bfloat16).state_dict()) == {
+        "alpha",
+        "alpha_writes",
+        "labels",
+        "settings",
+    }
 
 
 @pytest.mark.parametrize(
@@ -190,4 +201,4 @@ def test_state_dict_keys() -> None:
 )
 def test_layer_rejects_bad_storage_arguments(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        PermutationLayer([0, 1], 3, **settings)
+        PermutationLayer.paper([0, 1], 3, **settings)

@@ -37,7 +37,7 @@ def test_proposition_1_label_variant_is_soft_label_learning() -> None:
     x, labels = torch.randn(12, 5, dtype=torch.float64), torch.arange(12) % 3
     nets = [torch.nn.Linear(5, 3, dtype=torch.float64) for _ in range(2)]
     nets[1].load_state_dict(nets[0].state_dict())
-    layer = permll.PermutationLayer(labels, num_classes=3, init=0.6, lr=0.5, on="label").double()
+    layer = permll.PermutationLayer.paper(labels, num_classes=3, init=0.6, lr=0.5, on="label").double()
     soft_label_logits = torch.nn.Parameter(layer.alpha.clone())
     ours = torch.optim.SGD(nets[0].parameters(), lr=0.1)
     theirs = torch.optim.SGD(

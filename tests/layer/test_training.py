@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from permll import PermutationLayer
 from permll.layer import equations
+from permll.layer.paper import PaperPermutationLayer
 from permll.layer.reference import reference_loss
 
 N, C, D = 24, 4, 6
@@ -26,8 +27,8 @@ def labels() -> Tensor:
 
 
 @pytest.fixture
-def layer(labels: Tensor) -> PermutationLayer:
-    return PermutationLayer(labels, num_classes=C, init=0.4, lr=0.3)
+def layer(labels: Tensor) -> PaperPermutationLayer:
+    return PermutationLayer.paper(labels, num_classes=C, init=0.4, lr=0.3)
 
 
 def tiny_net(dtype: torch.dtype = torch.float32) -> nn.Module:
@@ -35,7 +36,7 @@ def tiny_net(dtype: torch.dtype = torch.float32) -> nn.Module:
     return nn.Sequential(nn.Linear(D, 16), nn.Tanh(), nn.Linear(16, C)).to(dtype)
 
 
-def row_gradient(layer: PermutationLayer, logits: Tensor, index: Tensor) -> Tensor:
+def row_gradient(layer: PaperPermutationLayer, logits: Tensor, index: Tensor) -> Tensor:
     """Gradient of losses sample's loss in its row, by autograd through the definition."""
     alpha = layer.alpha[index].clone().requires_grad_()
     loss = reference_loss(alpha, logits.detach(), layer.labels[index], layer.on, layer.loss)
@@ -48,7 +49,7 @@ def test_training_matches_plain_implementation(x: Tensor, labels: Tensor, on: st
     batch, lr = 8, 0.05
     nets = tiny_net(torch.float64), tiny_net(torch.float64)
     x = x.double()
-    layer = PermutationLayer(labels, num_classes=C, init=0.4, lr=lr, on=on, loss=loss).double()
+    layer = PermutationLayer.paper(labels, num_classes=C, init=0.4, lr=lr, on=on, loss=loss).double()
     alpha = nn.Parameter(equations.initial_alpha(labels, C, 0.4, torch.float64))
     ours = torch.optim.SGD(nets[0].parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
     theirs = torch.optim.SGD(nets[1].parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
@@ -76,7 +77,7 @@ def test_training_matches_plain_implementation(x: Tensor, labels: Tensor, on: st
     assert (layer.alpha - equations.initial_alpha(labels, C, 0.4, torch.float64)).abs().max() > 0.05  # α has changed
 
 
-def test_step_updates_batch_rows_only(layer: PermutationLayer, x: Tensor) -> None:
+def test_step_updates_batch_rows_only(layer: PaperPermutationLayer, x: Tensor) -> None:
     net, index, before = tiny_net(), torch.tensor([3, 7, 20]), layer.alpha.clone()
     logits = net(x[index])
     expected = before.index_add(0, index, row_gradient(layer, logits, index), alpha=-layer.lr)
@@ -90,7 +91,7 @@ def test_step_updates_batch_rows_only(layer: PermutationLayer, x: Tensor) -> Non
     assert_close(layer.alpha, expected)  # no gradient is left
 
 
-def test_network_gradient_is_that_of_batch_mean(layer: PermutationLayer, x: Tensor) -> None:
+def test_network_gradient_is_that_of_batch_mean(layer: PaperPermutationLayer, x: Tensor) -> None:
     net, index = tiny_net(), torch.arange(10)
     layer(net(x[index]), index).backward()
     got = [p.grad.clone() for p in net.parameters()]
@@ -104,7 +105,7 @@ def test_network_gradient_is_that_of_batch_mean(layer: PermutationLayer, x: Tens
 def test_loss_scale_does_not_change_step(labels: Tensor, x: Tensor, scale: float) -> None:
     """As with a gradient scaler, or a division by the number of accumulated batches."""
     net, index = tiny_net(), torch.arange(8)
-    plain, scaled = (PermutationLayer(labels, num_classes=C, lr=0.3) for _ in range(2))
+    plain, scaled = (PermutationLayer.paper(labels, num_classes=C, lr=0.3) for _ in range(2))
     plain(net(x[index]), index).backward()
     plain.step()
     (scaled(net(x[index]), index) * scale).backward()
@@ -112,7 +113,7 @@ def test_loss_scale_does_not_change_step(labels: Tensor, x: Tensor, scale: float
     assert torch.equal(plain.alpha, scaled.alpha)
 
 
-def test_skipped_grad_scaler_step_keeps_alpha_finite(layer: PermutationLayer, x: Tensor) -> None:
+def test_skipped_grad_scaler_step_keeps_alpha_finite(layer: PaperPermutationLayer, x: Tensor) -> None:
     net, index = tiny_net(), torch.arange(8)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu", init_scale=1e38)  # overflows: the optimizer's step is skipped
@@ -128,7 +129,7 @@ def test_skipped_grad_scaler_step_keeps_alpha_finite(layer: PermutationLayer, x:
 
 def test_accumulated_batches_match_one_large_batch(labels: Tensor, x: Tensor) -> None:
     net = tiny_net()
-    large, small = (PermutationLayer(labels, num_classes=C, lr=0.3) for _ in range(2))
+    large, small = (PermutationLayer.paper(labels, num_classes=C, lr=0.3) for _ in range(2))
     large(net(x), torch.arange(N)).backward()
     large.step()
     net.zero_grad()
@@ -138,7 +139,7 @@ def test_accumulated_batches_match_one_large_batch(labels: Tensor, x: Tensor) ->
     assert_close(large.alpha, small.alpha)
 
 
-def test_repeated_index_is_updated_twice(layer: PermutationLayer, x: Tensor) -> None:
+def test_repeated_index_is_updated_twice(layer: PaperPermutationLayer, x: Tensor) -> None:
     net, before = tiny_net(), layer.alpha.clone()
     index = torch.tensor([5, 5, 9])
     logits = net(x[index])
@@ -149,7 +150,7 @@ def test_repeated_index_is_updated_twice(layer: PermutationLayer, x: Tensor) -> 
     assert_close(layer.alpha[9], before[9] + step[2])
 
 
-def test_weighted_sampler_updates_row_per_draw(layer: PermutationLayer, x: Tensor) -> None:
+def test_weighted_sampler_updates_row_per_draw(layer: PaperPermutationLayer, x: Tensor) -> None:
     sampler = torch.utils.data.WeightedRandomSampler(torch.arange(1.0, N + 1), num_samples=64, replacement=True)
     draws = torch.tensor(list(sampler))
     logits = torch.zeros(N, C).scatter(1, ((layer.labels + 1) % C)[:, None], 2.0).requires_grad_()
@@ -162,7 +163,7 @@ def test_weighted_sampler_updates_row_per_draw(layer: PermutationLayer, x: Tenso
     assert_close(layer.alpha - before, per_draw * counts[:, None], rtol=1e-5, atol=1e-6)
 
 
-def test_loss_without_backward_leaves_no_trace(layer: PermutationLayer, x: Tensor) -> None:
+def test_loss_without_backward_leaves_no_trace(layer: PaperPermutationLayer, x: Tensor) -> None:
     net, before = tiny_net(), layer.alpha.clone()
     layer(net(x[:8]), torch.arange(8))  # the loss is discarded
     with torch.no_grad():
@@ -173,7 +174,7 @@ def test_loss_without_backward_leaves_no_trace(layer: PermutationLayer, x: Tenso
     assert not torch.equal(layer.alpha[16:], before[16:])
 
 
-def test_index_may_be_overwritten_before_step(layer: PermutationLayer, x: Tensor) -> None:
+def test_index_may_be_overwritten_before_step(layer: PaperPermutationLayer, x: Tensor) -> None:
     net, before, index = tiny_net(), layer.alpha.clone(), torch.tensor([1, 2])
     layer(net(x[index]), index).backward()
     index.copy_(torch.tensor([3, 4]))
@@ -182,7 +183,7 @@ def test_index_may_be_overwritten_before_step(layer: PermutationLayer, x: Tensor
     assert (layer.alpha != before).any(-1).nonzero().flatten().tolist() == [1, 2, 3, 4]
 
 
-def test_missing_step_warns(layer: PermutationLayer) -> None:
+def test_missing_step_warns(layer: PaperPermutationLayer) -> None:
     logits = torch.zeros(1, C, requires_grad=True)
     for _ in range(999):
         layer(logits, [0]).backward()
@@ -191,7 +192,7 @@ def test_missing_step_warns(layer: PermutationLayer) -> None:
         loss.backward()
 
 
-def test_zero_grad_discards_pending_gradients(layer: PermutationLayer, x: Tensor) -> None:
+def test_zero_grad_discards_pending_gradients(layer: PaperPermutationLayer, x: Tensor) -> None:
     net, before = tiny_net(), layer.alpha.clone()
     layer(net(x), torch.arange(N)).backward()
     layer.zero_grad()
@@ -199,7 +200,7 @@ def test_zero_grad_discards_pending_gradients(layer: PermutationLayer, x: Tensor
     assert torch.equal(layer.alpha, before)
 
 
-def test_sample_with_zero_weight_does_not_change(layer: PermutationLayer, x: Tensor) -> None:
+def test_sample_with_zero_weight_does_not_change(layer: PaperPermutationLayer, x: Tensor) -> None:
     net, index, before = tiny_net(), torch.arange(6), layer.alpha.clone()
     keep = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.5, 2.0])
     (layer(net(x[index]), index, reduction="none") * keep).sum().backward()
@@ -208,7 +209,7 @@ def test_sample_with_zero_weight_does_not_change(layer: PermutationLayer, x: Ten
     assert moved.tolist() == [True, False, True, False, True, True]
 
 
-def test_batch_with_zero_weight_does_not_change(layer: PermutationLayer, x: Tensor) -> None:
+def test_batch_with_zero_weight_does_not_change(layer: PaperPermutationLayer, x: Tensor) -> None:
     """As with a loss weight of 0 during warm-up."""
     net, before = tiny_net(), layer.alpha.clone()
     (0.0 * layer(net(x), torch.arange(N))).backward()
@@ -216,7 +217,7 @@ def test_batch_with_zero_weight_does_not_change(layer: PermutationLayer, x: Tens
     assert torch.equal(layer.alpha, before)
 
 
-def test_every_backward_is_an_update(layer: PermutationLayer, x: Tensor) -> None:
+def test_every_backward_is_an_update(layer: PaperPermutationLayer, x: Tensor) -> None:
     net, index, before = tiny_net(), torch.arange(N), layer.alpha.clone()
     loss = layer(net(x), index)
     step = -layer.lr * row_gradient(layer, net(x), index)
@@ -226,7 +227,7 @@ def test_every_backward_is_an_update(layer: PermutationLayer, x: Tensor) -> None
     assert_close(layer.alpha, before + 2 * step)
 
 
-def test_float64_logits_with_float32_rows(layer: PermutationLayer) -> None:
+def test_float64_logits_with_float32_rows(layer: PaperPermutationLayer) -> None:
     logits = torch.randn(N, C, dtype=torch.float64, requires_grad=True)
     loss = layer(logits, torch.arange(N))
     assert loss.dtype == torch.float64
@@ -237,7 +238,7 @@ def test_float64_logits_with_float32_rows(layer: PermutationLayer) -> None:
     assert not torch.equal(layer.alpha, before)
 
 
-def test_reductions(layer: PermutationLayer, x: Tensor) -> None:
+def test_reductions(layer: PaperPermutationLayer, x: Tensor) -> None:
     logits, index = tiny_net()(x), torch.arange(N)
     losses = layer(logits, index, reduction="none")
     assert losses.shape == (N,)
@@ -254,7 +255,7 @@ def slow_plain_loss(logits: Tensor, labels: Tensor, loss: str) -> Tensor:
 
 @pytest.mark.parametrize(("on", "loss"), VARIANTS)
 def test_eval_mode_disables_layer(labels: Tensor, x: Tensor, on: str, loss: str) -> None:
-    layer = PermutationLayer(labels, num_classes=C, lr=0.3, on=on, loss=loss).eval()
+    layer = PermutationLayer.paper(labels, num_classes=C, lr=0.3, on=on, loss=loss).eval()
     net, before = tiny_net(), layer.alpha.clone()
     logits = net(x)
     got = layer(logits, torch.arange(N))
@@ -267,7 +268,7 @@ def test_eval_mode_disables_layer(labels: Tensor, x: Tensor, on: str, loss: str)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_logits_are_upcast(layer: PermutationLayer, dtype: torch.dtype) -> None:
+def test_half_precision_logits_are_upcast(layer: PaperPermutationLayer, dtype: torch.dtype) -> None:
     logits, index = (3 * torch.randn(N, C)).to(dtype).requires_grad_(), torch.arange(N)
     got = layer(logits, index)
     assert got.dtype == torch.float32
@@ -280,7 +281,7 @@ def test_half_precision_logits_are_upcast(layer: PermutationLayer, dtype: torch.
     assert layer.alpha.dtype == torch.float32
 
 
-def test_autocast_loss_is_float32(layer: PermutationLayer, x: Tensor) -> None:
+def test_autocast_loss_is_float32(layer: PaperPermutationLayer, x: Tensor) -> None:
     net, index, before = tiny_net(), torch.arange(N), layer.alpha.clone()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         logits = net(x)
@@ -301,7 +302,7 @@ BACKEND = "inductor" if shutil.which("g++") or shutil.which("c++") else "aot_eag
 @pytest.mark.filterwarnings("ignore")  # deprecations inside the compiler
 def test_compiled_training_step_matches_eager(labels: Tensor, x: Tensor) -> None:
     def train(compiled: bool) -> tuple[Tensor, Tensor]:
-        net, layer = tiny_net(), PermutationLayer(labels, num_classes=C, lr=0.3)
+        net, layer = tiny_net(), PermutationLayer.paper(labels, num_classes=C, lr=0.3)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 
         def training_step(x: Tensor, index: Tensor) -> Tensor:

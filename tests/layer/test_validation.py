@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from permll import PermutationLayer
-from permll.layer.autograd import zero_nonfinite, zero_unweighted
+from permll.layer.autograd import RecordedLoss, mask_update
+from permll.layer.top_k import TopKUpdate
 
 NAN, INF = float("nan"), float("inf")
 
@@ -60,7 +61,7 @@ NAN, INF = float("nan"), float("inf")
 )
 def test_layer_constructor_rejects_bad_input(settings: dict, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message) as caught:
-        PermutationLayer(**({"labels": [0, 1, 2], "num_classes": 3} | settings))
+        PermutationLayer.paper(**({"labels": [0, 1, 2], "num_classes": 3} | settings))
     assert "\n" not in str(caught.value)
 
 
@@ -104,7 +105,7 @@ def logits_with(value: float, row: int = 1) -> torch.Tensor:
 )
 @pytest.mark.parametrize("training", [True, False])
 def test_layer_call_rejects_bad_input(logits, index, error: type[Exception], message: str, training: bool) -> None:
-    layer = PermutationLayer([0, 1, 2, 0, 1], num_classes=3).train(training)
+    layer = PermutationLayer.paper([0, 1, 2, 0, 1], num_classes=3).train(training)
     before = layer.alpha.clone()
     with pytest.raises(error, match=message) as caught:
         layer(logits, index)
@@ -114,7 +115,7 @@ def test_layer_call_rejects_bad_input(logits, index, error: type[Exception], mes
 
 
 def test_layer_queries_reject_bad_input() -> None:
-    layer = PermutationLayer([0, 1, 2], num_classes=3, ids=["a", "b", "c"])
+    layer = PermutationLayer.paper([0, 1, 2], num_classes=3, ids=["a", "b", "c"])
     with pytest.raises(ValueError, match="reduction must be mean, sum or none; got 'max'"):
         layer(torch.zeros(1, 3), [0], reduction="max")
     with pytest.raises(IndexError, match=r"index 3 .* lies outside the 3 training samples"):
@@ -132,7 +133,7 @@ def test_layer_queries_reject_bad_input() -> None:
 
 
 def test_layer_warns_about_probable_mistakes() -> None:
-    layer = PermutationLayer([0, 1, 2], num_classes=3)
+    layer = PermutationLayer.paper([0, 1, 2], num_classes=3)
     probabilities = torch.randn(2, 3).softmax(-1).requires_grad_()
     with pytest.warns(UserWarning, match="the first logits look like probabilities"):
         loss = layer(probabilities, [0, 1])
@@ -148,25 +149,85 @@ def test_layer_warns_about_probable_mistakes() -> None:
 
 
 def test_layer_accepts_finite_logits_whose_sum_overflows() -> None:
-    layer = PermutationLayer([0, 1], num_classes=2)
+    layer = PermutationLayer.paper([0, 1], num_classes=2)
     assert layer(torch.full((2, 2), 3e38), [0, 1]).isfinite()
 
 
-def test_nonfinite_loss_gives_zero_row_gradient() -> None:
+class OnAccelerator(torch.Tensor):
+    """A tensor that says it is not on the CPU, where logits are checked before they are used."""
+
+    @property
+    def is_cpu(self) -> bool:
+        return False
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_nonfinite_loss_is_not_recorded(reduction: str) -> None:
     """On an accelerator logits are not checked, since that would synchronize it; α must stay finite."""
-    loss, gradient = torch.tensor([NAN, 1.0, INF]), torch.tensor([[NAN, NAN], [1.0, -1.0], [INF, NAN]])
-    assert zero_nonfinite(gradient, loss).tolist() == [[0, 0], [1, -1], [0, 0]]
+    losses = torch.tensor([NAN, 1.0, INF, 2.0]).as_subclass(OnAccelerator)
+    masks: list[torch.Tensor | None] = []
+    loss = RecordedLoss.apply(torch.zeros(4, 2, requires_grad=True), losses, torch.zeros(4, 2), masks.append, reduction)
+    weight = torch.tensor([1.0, 1.0, 1.0, 0.0]) if reduction == "none" else torch.tensor(1.0)
+    loss.backward(weight.as_subclass(OnAccelerator))
+    (mask,) = masks
+    assert mask is not None
+    assert mask.tolist() == [False, True, False, reduction != "none"]
 
 
-def test_zero_weight_gives_zero_row_gradient() -> None:
-    gradient = torch.tensor([[1.0, -1.0], [2.0, -2.0]])
-    assert zero_unweighted(gradient, torch.tensor([0.0, 0.5])).tolist() == [[0, 0], [2, -2]]
-    assert zero_unweighted(gradient, torch.tensor(0.0)).tolist() == [[0, 0], [0, 0]]
-    assert zero_unweighted(gradient, torch.tensor(3.0)).tolist() == gradient.tolist()
+@pytest.mark.parametrize("build", [PermutationLayer, PermutationLayer.paper], ids=["default", "paper"])
+@pytest.mark.parametrize("bad", [NAN, INF])
+def test_nonfinite_logits_on_accelerator_leave_layer_finite(build, bad: float) -> None:
+    layer, same = build([0, 1, 2], num_classes=3), build([0, 1, 2], num_classes=3)
+    logits = torch.tensor([[1.0, 2.0, 0.0], [0.0, bad, 0.0]])
+    loss = layer(logits.as_subclass(OnAccelerator).requires_grad_(), [0, 1], reduction="none")
+    assert loss[1].isnan()
+    loss.backward(torch.ones(2).as_subclass(OnAccelerator))
+    layer.step()
+    same(logits[:1].requires_grad_(), [0]).backward()
+    same.step()
+    assert all(value.isfinite().all() for value in layer.buffers())
+    assert torch.equal(layer.alpha, same.alpha)
+
+
+def test_mask_update_zeroes_samples_outside_mask() -> None:
+    gradient = torch.tensor([[1.0, -1.0], [NAN, INF], [2.0, -2.0]])
+    assert mask_update(gradient, torch.tensor([True, False, True])).tolist() == [[1, -1], [0, 0], [2, -2]]
+    assert mask_update(gradient, torch.tensor(False)).tolist() == [[0, 0], [0, 0], [0, 0]]
+    assert torch.equal(mask_update(gradient[::2], torch.tensor(True)), gradient[::2])
+    assert mask_update(gradient, None) is gradient
+
+
+def test_mask_update_of_top_k_update() -> None:
+    update = TopKUpdate(torch.tensor([[3, 1], [0, 2]]), torch.ones(2, 2), torch.tensor([1.0, NAN]), torch.ones(2))
+    got = mask_update(update, torch.tensor([True, False]))
+    assert torch.equal(got.classes, update.classes)
+    assert [got.values.tolist(), got.mean.tolist(), got.variance.tolist()] == [[[1, 1], [0, 0]], [1, 0], [1, 0]]
+    nothing = mask_update(update, torch.tensor(False))
+    assert [nothing.values.tolist(), nothing.mean.tolist(), nothing.variance.tolist()] == [
+        [[0, 0], [0, 0]],
+        [0, 0],
+        [0, 0],
+    ]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_weight_zero_is_not_recorded(reduction: str) -> None:
+    grad_logits, masks = torch.randn(3, 2), []
+    for weight in (0.0, 0.5):
+        logits = torch.zeros(3, 2, requires_grad=True)
+        loss = RecordedLoss.apply(logits, torch.ones(3), grad_logits, masks.append, reduction)
+        weights = torch.tensor([weight, 2.0, 0.0]) if reduction == "none" else torch.tensor(weight)
+        loss.backward(weights)
+        scale = weights[:, None] if reduction == "none" else weights / (3 if reduction == "mean" else 1)
+        torch.testing.assert_close(logits.grad, grad_logits * scale)
+    if reduction == "none":
+        assert [mask.tolist() for mask in masks] == [[False, True, False], [True, True, False]]
+    else:
+        assert masks == [None]  # of the second loss; the first has no weight
 
 
 def test_layer_rejects_second_derivative() -> None:
     logits = torch.zeros(1, 3, requires_grad=True)
-    loss = PermutationLayer([0], num_classes=3)(logits, [0])
+    loss = PermutationLayer.paper([0], num_classes=3)(logits, [0])
     with pytest.raises(RuntimeError, match="differentiated only once"):
         torch.autograd.grad(loss, logits, create_graph=True)

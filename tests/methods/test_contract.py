@@ -25,7 +25,8 @@ EVERY_VARIANT = pytest.mark.parametrize(
 )
 EPOCHS, STEPS = 6, 22  # of four steps each; every stage begins within these
 STOPS = (7, 16, STEPS)  # within an epoch, at the end of one, and in the last
-MASKS = {"drawn.values", "safe.values", "selected.values"}  # may keep their initial value, all samples
+# May keep their initial value: all samples, or those that are not held out.
+MASKS = {"drawn.values", "safe.values", "selected.values", "layer.loss_weight.values"}
 LEARNING_EPOCHS: dict[str, int] = {"jnpl": 40, "nlnl": 40, "jocor": 24}  # default 12
 
 

@@ -39,7 +39,7 @@ def demo(
         f"{len(data.test_images)} test images with clean labels."
     )
     states = _train_all(data, seed, console)
-    layer = states["permll"].layer
+    layer = states["permll_plus"].layer
     assert layer is not None
     console.print(_results_table(states, evaluate_correction(layer, data)))
     curves = {METHODS[method]: state.accuracy for method, state in states.items()}

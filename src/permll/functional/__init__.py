@@ -12,13 +12,6 @@ Examples:
 import inspect
 
 from permll.functional.contrastive import nt_xent_loss as nt_xent_loss
-from permll.functional.label_prior import align_prior as align_prior
-from permll.functional.label_prior import decayed_label_logit as decayed_label_logit
-from permll.functional.label_prior import earned_label_logit as earned_label_logit
-from permll.functional.label_prior import label_accuracy as label_accuracy
-from permll.functional.label_prior import normalize_prior as normalize_prior
-from permll.functional.label_prior import prior_of_correct_labels as prior_of_correct_labels
-from permll.functional.label_prior import shrunk_prior as shrunk_prior
 from permll.functional.label_refurbishment import class_prior_divergence as class_prior_divergence
 from permll.functional.label_refurbishment import kl_divergence as kl_divergence
 from permll.functional.label_refurbishment import pencil_compatibility_loss as pencil_compatibility_loss
@@ -56,17 +49,13 @@ from permll.functional.noise_adaptation import noise_layer_posterior as noise_la
 from permll.functional.noise_adaptation import project_to_stochastic as project_to_stochastic
 from permll.functional.noise_adaptation import relationship_graph as relationship_graph
 from permll.functional.noise_adaptation import top_k_per_row as top_k_per_row
-from permll.functional.noise_model import HeldOut as HeldOut
 from permll.functional.noise_model import NoiseModel as NoiseModel
 from permll.functional.noise_model import calibrated_class_probs as calibrated_class_probs
 from permll.functional.noise_model import confusion_prior as confusion_prior
 from permll.functional.noise_model import conservative_noise_model as conservative_noise_model
-from permll.functional.noise_model import excess_label_bias as excess_label_bias
 from permll.functional.noise_model import fit_label_bias as fit_label_bias
 from permll.functional.noise_model import fit_noise_model as fit_noise_model
 from permll.functional.noise_model import label_posterior as label_posterior
-from permll.functional.noise_model import match_confidence as match_confidence
-from permll.functional.noise_model import train_label_posterior as train_label_posterior
 from permll.functional.noise_rate import JointFit as JointFit
 from permll.functional.noise_rate import WarmFit as WarmFit
 from permll.functional.noise_rate import conservative_noise_rate as conservative_noise_rate

@@ -25,24 +25,17 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from permll.functional.noise_rate import (
-    MAX_ROWS,
     fit_joint,
     fit_joint_from_probs,
-    initial_transition,
-    joint_from_label_probs,
     noise_rate_from_joint,
     smoothed_transition,
-    subsample,
 )
 
 MAX_LABEL_BIAS = 20.0  # nats; labels with a larger bias are memorized and cannot be corrected for
 CONSERVATIVE_FACTOR = 0.25  # of the errors that the network's confidence implies
 SMOOTHING = 3.0  # of T; more than the default, since its entries decide on single labels
-MAX_ODDS_RATIO = 2.0  # of training labels to held-out labels, before the excess counts as memorization
-OVERCONFIDENCE = 1.1  # temperature factor, since networks are overconfident on held-out rows too
 CHUNK_ROWS = 100_000  # rows per float64 chunk
 _BIAS_BISECTIONS = 50
-_TEMPERATURE_BISECTIONS = 24  # of a range of logarithms, to a relative precision of 1e-6
 
 
 class NoiseModel(NamedTuple):
@@ -222,31 +215,6 @@ def fit_label_bias(
     return _label_bias_for_rate(r.gather(1, labels[:, None])[:, 0], rate)
 
 
-def excess_label_bias(
-    train_probs: Float[Tensor, " samples"], held_out_probs: Float[Tensor, " held_out"], max_odds_ratio: float
-) -> float:
-    """Return the bias toward training labels in nats, beyond an allowed odds ratio; 0 if it is within it.
-
-    It is the b, at most ``MAX_LABEL_BIAS``, for which the mean of p_y e^-b / (p_y e^-b + 1 - p_y) over training samples
-    has ``max_odds_ratio`` times the odds of the mean of p_y over held-out samples.
-
-    Args:
-        train_probs: p_y of training samples.
-        held_out_probs: p_y of held-out samples with equally noisy labels.
-        max_odds_ratio: allowed odds ratio.
-
-    Examples:
-        >>> excess_label_bias(torch.full((5,), 0.6), torch.full((5,), 0.5), 1.5)  # odds ratio 1.5
-        0.0
-        >>> round(excess_label_bias(torch.full((5,), 0.75), torch.full((5,), 0.5), 1.5), 4)  # ratio 3: excess log 2
-        0.6931
-    """
-    held_out = held_out_probs.double().mean().clamp(1e-6, 1 - 1e-6).item()
-    p_y = train_probs.double()
-    rate = (1 - held_out) / (1 - held_out + max_odds_ratio * held_out)
-    return 0.0 if (1 - p_y).mean().item() >= rate * (1 - 1e-6) else _label_bias_for_rate(p_y, rate)
-
-
 def _label_bias_for_rate(r_y: Tensor, rate: float) -> float:
     """Return the b in [0, ``MAX_LABEL_BIAS``] for which the mean of 1 - r_y is ``rate`` after subtracting b."""
     r_other = 1 - r_y
@@ -256,75 +224,3 @@ def _label_bias_for_rate(r_y: Tensor, rate: float) -> float:
         wrong = (r_other / (r_other + r_y * math.exp(-label_bias))).mean().item()
         low, high = (label_bias, high) if wrong < rate else (low, label_bias)
     return low
-
-
-class HeldOut(NamedTuple):
-    """Held-out rows: logits (n, c) and given labels (n,)."""
-
-    logits: Float[Tensor, "held_out classes"]
-    labels: Int[Tensor, " held_out"]
-
-
-def train_label_posterior(
-    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], held_out: HeldOut | None = None
-) -> Float[Tensor, "samples classes"]:
-    """Return r (N, c), in float32, for training rows whose targets contained their labels.
-
-    r[k] ∝ q[k] T[k, y] with q = softmax(z / τ). The excess bias toward training labels is subtracted from the logits of
-    the given labels (``excess_label_bias``). τ makes the mean confidence on training rows equal to that on held-out
-    rows (``match_confidence``), times 1.1 for overconfidence on the latter. If there is at least one held-out row per
-    pair of classes, τ is lowered where that increases the likelihood of held-out labels; with fewer rows any confident
-    prediction can be fitted by some T. T maximizes the likelihood of ``labels``, as in ``fit_joint``. Without held-out
-    rows b is 0, τ is 1, and T follows from the joint distribution of q and labels, a single EM step, since further
-    steps would count memorized labels as correct.
-
-    Args:
-        logits: z (N, c).
-        labels: given labels.
-        held_out: held-out rows with equally noisy labels.
-
-    Examples:
-        >>> logits = torch.tensor([[3.0, 0.0]] * 8 + [[0.0, 3.0]] * 8)
-        >>> labels = torch.tensor([0] * 8 + [1] * 7 + [0])
-        >>> train_label_posterior(logits, labels).argmax(1)[-1]
-        tensor(1)
-    """
-    if held_out is None or len(held_out.labels) == 0:
-        temperature, label_bias = 1.0, 0.0
-        joint = joint_from_label_probs(logits.softmax(-1), labels)
-    else:
-        some, y = subsample(logits, labels)
-        train_probs, held_out_probs = (
-            rows.double().softmax(-1).gather(1, given[:, None])[:, 0] for rows, given in ((some, y), held_out)
-        )
-        label_bias = excess_label_bias(train_probs, held_out_probs, MAX_ODDS_RATIO)
-        some = some.scatter_add(1, y[:, None], torch.full_like(some[:, :1], -label_bias))
-        has_row_per_pair = min(len(held_out.labels), MAX_ROWS) >= logits.shape[1] ** 2
-        sharpening = min(fit_joint(*held_out, groups=0).temperature, 1.0) if has_row_per_pair else 1.0
-        temperature = OVERCONFIDENCE * match_confidence(some, held_out.logits) * sharpening
-        start = initial_transition(logits.shape[1]).to(logits.device)
-        joint = fit_joint_from_probs((some.double() / temperature).softmax(-1), y, start)
-    transition = smoothed_transition(joint, len(labels))
-    noise_model = NoiseModel(transition, temperature, noise_rate_from_joint(joint), error=0.0)
-    chunks = zip(logits.split(CHUNK_ROWS), labels.split(CHUNK_ROWS), strict=True)
-    return torch.cat([label_posterior(z, y, noise_model, label_bias / temperature).float() for z, y in chunks])
-
-
-def match_confidence(
-    logits: Float[Tensor, "samples classes"], held_out_logits: Float[Tensor, "held_out classes"]
-) -> float:
-    """Return the temperature τ in [1/8, 8] for which the mean of max softmax(z / τ) equals that of held-out rows.
-
-    Examples:
-        >>> logits = torch.tensor([[2.0, 0.0], [0.0, 4.0]])
-        >>> round(match_confidence(logits, logits / 3), 4)
-        3.0
-    """
-    target = held_out_logits.double().softmax(-1).amax(-1).mean()
-    shifted = logits.float() - logits.float().amax(-1, keepdim=True)  # max softmax(z / τ) is 1 / Σ exp(shifted / τ)
-    low, high = -math.log(8), math.log(8)
-    for _ in range(_TEMPERATURE_BISECTIONS):
-        middle = (low + high) / 2
-        confidence = (shifted / math.exp(middle)).exp().sum(-1).reciprocal().double().mean()
-        low, high = (middle, high) if bool(confidence > target) else (low, middle)
-    return math.exp((low + high) / 2)

@@ -1,32 +1,20 @@
-"""Autograd function of the corrected loss, which records the gradient of each sample's row in ``backward``.
+"""Autograd function of a loss whose gradient is known, which records updates of per-sample rows in ``backward``.
 
-Rows of α are not autograd leaves. A leaf table would get a dense gradient of N rows at every step, scaled by everything
-that is applied to the loss before ``backward``. The closed form provides the unscaled gradient of each row in the
-batch.
+Rows are not autograd leaves. A leaf table would get a dense gradient of N rows at every step, scaled by everything that
+is applied to the loss before ``backward``. The closed forms provide the unscaled update of each row in the batch.
 """
 
-import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from permll.layer.equations import LossAndGrads
-from permll.layer.top_k import TopKLossAndGrads, TopKRows, TopKUpdate
+from permll.layer.top_k import TopKUpdate
 
 Reduction = Literal["mean", "sum", "none"]
 MAX_PENDING = 1000  # batches recorded without a step before a warning
-
-
-@dataclass(frozen=True, slots=True)
-class SampleGrad:
-    """Gradients of a batch: positions in the table (B,), and the gradient of each sample's loss in its row."""
-
-    index: Tensor
-    gradient: Tensor | TopKUpdate
 
 
 def reduce_loss(losses: Tensor, reduction: Reduction) -> Tensor:
@@ -34,79 +22,66 @@ def reduce_loss(losses: Tensor, reduction: Reduction) -> Tensor:
     return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
 
 
-class CorrectedLoss(Function):
-    """The reduced corrected loss. ``backward`` appends the row gradients to ``pending``."""
+class RecordedLoss(Function):
+    """A reduced loss with a known gradient. ``backward`` calls ``record`` with the samples that it reached."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        logits: Tensor,
-        alpha: Tensor | TopKRows,
-        index: Tensor,
-        closed_form: Callable[[Any, Tensor], LossAndGrads | TopKLossAndGrads],
-        pending: list[SampleGrad],
+        logits: Tensor,  # noqa: ARG004 (receives the gradient)
+        losses: Tensor,
+        grad_logits: Tensor,
+        record: Callable[[Tensor | None], None],
         reduction: Reduction,
     ) -> Tensor:
-        """Compute loss and gradients together, since they share all terms."""
-        loss, grad_logits, grad_alpha = closed_form(alpha, logits)
-        if not loss.is_cpu:
-            grad_alpha = _mask_grad(zero_nonfinite, grad_alpha, loss)  # on the CPU logits were checked before
-        parts = (grad_alpha,) if isinstance(grad_alpha, Tensor) else grad_alpha
-        ctx.save_for_backward(grad_logits, index, *parts)
-        ctx.pending, ctx.scale = pending, 1 / len(loss) if reduction == "mean" else 1.0
-        return reduce_loss(loss, reduction)
+        """Return the reduced losses.
+
+        Args:
+            ctx: context of ``backward``.
+            logits: (B, c).
+            losses: (B,) loss of each sample, computed without autograd.
+            grad_logits: (B, c) gradient of each sample's loss in its logits.
+            record: called once with the samples (B,) that may be updated, as a mask; None for all.
+            reduction: of the losses.
+        """
+        # On the CPU logits were checked before.
+        ctx.save_for_backward(grad_logits, *(() if losses.is_cpu else (losses < torch.inf,)))  # False for NaN
+        ctx.record, ctx.scale = record, 1 / len(losses) if reduction == "mean" else 1.0
+        return reduce_loss(losses, reduction)
 
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale the network's gradient by ``grad_output``; record the row gradients unscaled."""
+        """Scale the network's gradient by ``grad_output``; record the samples whose loss has a weight."""
         if torch.is_grad_enabled():  # create_graph=True
             raise RuntimeError(
                 "the permutation layer's loss can be differentiated only once: for second derivatives differentiate "
                 "permll.layer.reference.reference_loss."
             )
-        grad_logits, index, *parts = ctx.saved_tensors
-        grad_alpha = parts[0] if len(parts) == 1 else TopKUpdate(*parts)
+        grad_logits, *finite = ctx.saved_tensors
         if grad_output.ndim == 0 and grad_output.is_cpu:
             weight = grad_output.item()
             if weight != 0:
-                _record(ctx.pending, index, grad_alpha)
-            return grad_logits * (ctx.scale * weight), *[None] * 5
+                ctx.record(None)
+            return grad_logits * (ctx.scale * weight), *[None] * 4
         # Skipping the mask if all weights are nonzero saves a tenth of the time; reading them on a GPU would
         # synchronize.
-        if not (grad_output.is_cpu and grad_output.all()):
-            grad_alpha = _mask_grad(zero_unweighted, grad_alpha, grad_output)
-        _record(ctx.pending, index, grad_alpha)
+        if grad_output.is_cpu and grad_output.all():
+            ctx.record(None)
+        else:
+            ctx.record((grad_output != 0).logical_and(finite[0] if finite else torch.tensor(True)))
         weights = grad_output if ctx.scale == 1 else ctx.scale * grad_output
-        return grad_logits * weights.unsqueeze(-1), *[None] * 5
+        return grad_logits * weights.unsqueeze(-1), *[None] * 4
 
 
-def zero_nonfinite(gradient: Tensor, loss: Tensor) -> Tensor:
-    """Return the gradients (B, ...) with 0 for samples whose loss (B,) is NaN or infinite."""
-    return gradient.where(_broadcast(loss < torch.inf, gradient), 0.0)  # False for NaN
-
-
-def zero_unweighted(gradient: Tensor, weight: Tensor) -> Tensor:
-    """Return the gradients (B, ...) with 0 for samples of weight 0; ``weight`` is (B,) or a scalar."""
-    return gradient.where(_broadcast(weight != 0, gradient), 0.0)
-
-
-def _mask_grad(
-    mask: Callable[[Tensor, Tensor], Tensor], gradient: Tensor | TopKUpdate, by: Tensor
-) -> Tensor | TopKUpdate:
-    if isinstance(gradient, Tensor):
-        return mask(gradient, by)
-    return gradient._replace(**{part: mask(getattr(gradient, part), by) for part in ("values", "mean", "variance")})
+def mask_update(update: Tensor | TopKUpdate, mask: Tensor | None) -> Tensor | TopKUpdate:
+    """Return the update (B, ...) with 0 for samples outside ``mask`` (B,), or where a scalar ``mask`` is False."""
+    if mask is None:
+        return update
+    if isinstance(update, Tensor):
+        return update.where(_broadcast(mask, update), 0.0)
+    parts = {part: getattr(update, part) for part in ("values", "mean", "variance")}
+    return update._replace(**{name: part.where(_broadcast(mask, part), 0.0) for name, part in parts.items()})
 
 
 def _broadcast(mask: Tensor, rows: Tensor) -> Tensor:
-    return mask.unsqueeze(-1) if rows.ndim > 1 else mask
-
-
-def _record(pending: list[SampleGrad], index: Tensor, gradient: Tensor | TopKUpdate) -> None:
-    pending.append(SampleGrad(index.clone(), gradient))  # the caller may overwrite its index before the step
-    if len(pending) == MAX_PENDING:
-        warnings.warn(
-            f"{MAX_PENDING} batches went through backward since the last layer.step(): call it after optimizer.step(), "
-            "or call layer.zero_grad() to discard them.",
-            stacklevel=2,
-        )
+    return mask.unsqueeze(-1) if mask.ndim and rows.ndim > 1 else mask

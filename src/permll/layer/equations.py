@@ -128,6 +128,23 @@ def prediction_l2(alpha: Rows, logits: Rows, labels: Labels) -> LossAndGrads:
     return LossAndGrads(loss, _through_softmax(p, grad_p), _through_softmax(a, grad_a))
 
 
+def averaged_prediction_ce(alpha: Rows, t: Rows, log_p: Rows, p: Rows) -> LossAndGrads:
+    """Return -Σ_k r_k log p_k with the constant target r = a t / <a, t>, where t is a mean of predictions.
+
+    The gradients have the form of ``prediction_ce``: p - r in the logits, a - r in α; with t = p they are the same.
+
+    Args:
+        alpha: rows of α.
+        t: positive numbers, up to a factor per row.
+        log_p: log p.
+        p: predictions.
+    """
+    a = alpha.softmax(-1)
+    r = a * t
+    r.div_(r.sum(-1, keepdim=True))
+    return LossAndGrads((r * log_p).sum(-1).neg_(), p - r, a.sub_(r))
+
+
 # --- Eq. (1): the layer on the label, ℓ(p, P̄ e_y) = ℓ(p, a) by Proposition 1 ---------------------------------------
 
 

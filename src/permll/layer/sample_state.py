@@ -1,8 +1,9 @@
 """``SampleState``: base module with one row per training sample, matched by sample id when a state dict is loaded."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
+import torch
 from torch import Tensor, nn
 
 from permll.distributed.sharding import current_placement
@@ -30,7 +31,8 @@ class SampleState(nn.Module):
         super().__init__()
         self.ids, self.table, self._name = ids, table, name
         self.placement = current_placement()
-        self.register_buffer("labels", labels)
+        # Not a buffer: an average over the buffers of models would round labels down.
+        self.labels = labels
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -62,10 +64,15 @@ class SampleState(nn.Module):
         """Return the error message for a state whose rows have another shape."""
         return f"the state has rows of shape {shape[1:]}, expected {self.table.shape}."
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self.labels = fn(self.labels).to(torch.int64)
+        return self
+
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         destination.update(self.table.state(prefix + self._name))
-        destination[prefix + "labels"] = destination[prefix + "labels"][self.placement.local_rows]
+        destination[prefix + "labels"] = self.labels[self.placement.local_rows]
         if self.ids is not None:
             destination[prefix + "ids"] = self.ids.to_tensor(self.placement.local_rows)
 
@@ -73,16 +80,15 @@ class SampleState(nn.Module):
         missing_keys, error_msgs = args[2], args[-1]
         rest = dict(state_dict)
         saved, ids = pop_parts(rest, prefix + self._name), rest.pop(prefix + "ids", None)
-        labels = rest.get(prefix + "labels")
-        if saved_shape(saved) is None:
-            missing_keys.append(prefix + self._name)
-        elif labels is not None:
+        labels = rest.pop(prefix + "labels", None)
+        missing = [name for name, value in ((self._name, saved_shape(saved)), ("labels", labels)) if value is None]
+        missing_keys.extend(prefix + name for name in missing)
+        if not missing:
             try:
                 self._load_rows(saved, labels, None if ids is None else RowIds.from_tensor(ids))
             except ValueError as error:
                 error_msgs.append(str(error))  # load_state_dict raises all of them together
                 return
-            rest[prefix + "labels"] = self.labels
         super()._load_from_state_dict(rest, prefix, *args)
 
     def _load_rows(self, saved: dict[str, Tensor], labels: Tensor, ids: RowIds | None) -> None:

@@ -65,6 +65,21 @@ def check_batch(logits: Tensor, index: Tensor, num_classes: int) -> None:
         check_finite(logits.detach(), index)
 
 
+def check_given_labels(labels: Labels, expected: Tensor, index: Tensor) -> None:
+    """Raise if the labels (B,) of a batch are not those that the layer has at ``index`` (B,)."""
+    given = _to_integers(labels, "labels", "class numbers from 0").to(expected.device)
+    if given.shape != expected.shape:
+        raise ValueError(f"labels must have one entry per row of logits, got shape {tuple(given.shape)}.")
+    different = (given != expected).nonzero().flatten()
+    if len(different):
+        row = int(different[0])
+        raise ValueError(
+            f"{len(different)} labels of the batch are not the layer's, the first is {int(given[row])} instead of "
+            f"{int(expected[row])} at index {int(index[row])}: pass positions in the labels that the layer was built "
+            "with (a Subset counts from 0)."
+        )
+
+
 class NonFiniteLogitsError(ValueError):
     """Logits are NaN or infinite in ``rows`` of a batch."""
 

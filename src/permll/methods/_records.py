@@ -536,11 +536,11 @@ RECORDS = (
     MethodInfo(
         name="permll_plus",
         title="PermLL+",
-        summary="PermLL for any noise type and rate",
+        summary="PermLL for any noise type and rate, the default",
         year=None,
-        paper="Ours: PermLL with an estimated prior for the given labels; see docs/theory.md",
+        paper="Ours: PermLL with trust in labels measured on held-out samples; see docs/theory.md",
         import_path="permll.methods.permll_plus:PermLLPlus",
-        needs=("index", "validation"),
+        needs=("index",),
         state="δ and mean prediction, 2 c numbers",
     ),
 )

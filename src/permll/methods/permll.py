@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from permll.data.streams import Batch
 from permll.layer.equations import LossName, Side
-from permll.layer.module import PermutationLayer
+from permll.layer.paper import PaperPermutationLayer
 from permll.methods._base import FitInfo, Method, PredictLogits, StreamSpec, TrainPass
 from permll.methods._state import State, check_top_k, storage_kwargs
 from permll.utils.validation import check_range
@@ -17,10 +17,10 @@ Balance = Literal["none", "given", "corrected"]
 
 
 class PermLL(Method):
-    """The loss through a ``PermutationLayer``, whose weights α have their own constant step size.
+    """The loss through a ``PaperPermutationLayer``, whose weights α have their own constant step size.
 
     Args:
-        init: I_α, initial weight of the given label; default as in ``PermutationLayer``.
+        init: I_α, initial weight of the given label; default as in ``PaperPermutationLayer``.
         lr: step size of α per visit, the paper's η / B. Alternative to ``correct_after``.
         correct_after: fraction of training after which a contradicted label is corrected; default 0.3 without ``lr``.
         on: position of the layer, ``"prediction"`` or ``"label"``.
@@ -59,14 +59,14 @@ class PermLL(Method):
         self.network_names = ("net",) if networks == 1 else tuple(f"net{n}" for n in range(networks))  # type: ignore[misc]
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
         self.steps: Tensor
-        self.layer: PermutationLayer | None = None
+        self.layer: PaperPermutationLayer | None = None
         self._epochs = 0
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Create the layer, with a row of α for every sample."""
         super().on_fit_start(info)
         self._epochs = info.epochs
-        self.layer = PermutationLayer(
+        self.layer = PaperPermutationLayer(
             info.labels,
             info.num_classes,
             init=self.init,
@@ -124,7 +124,7 @@ class PermLL(Method):
         return {"init": self._layer.init, "lr": self._layer.lr}
 
     @property
-    def _layer(self) -> PermutationLayer:
+    def _layer(self) -> PaperPermutationLayer:
         assert self.layer is not None, "call on_fit_start first"
         return self.layer
 

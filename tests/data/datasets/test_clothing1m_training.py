@@ -28,7 +28,7 @@ def test_training_with_balanced_sampling_by_corrected_labels(tmp_path: Path) -> 
     stream = Stream(data, 24, views={"weak": weak}, order="weighted", seed=1)
     net = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(12, 32), nn.ReLU(), nn.Linear(32, CLASSES))
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
-    layer = PermutationLayer(data.labels, CLASSES, ids=data.ids, correct_after=0.3, epochs=12)
+    layer = PermutationLayer.paper(data.labels, CLASSES, ids=data.ids, correct_after=0.3, epochs=12)
     for epoch in range(12):
         for batch in stream:
             optimizer.zero_grad()

@@ -1,0 +1,220 @@
+"""``CorrectionLayer``: what the permutation layers have in common: checks, reading α, settings in the state dict."""
+
+import json
+import warnings
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from permll.layer import equations
+from permll.layer.autograd import MAX_PENDING, Reduction, reduce_loss
+from permll.layer.sample_state import SampleState
+from permll.layer.table import RowTable
+from permll.layer.validation import (
+    Index,
+    Labels,
+    RowIds,
+    check_batch,
+    check_finite,
+    check_given_labels,
+    check_index,
+    looks_like_probabilities,
+    select_rows,
+)
+
+DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+
+
+def check_dtype(dtype: torch.dtype) -> None:
+    """Raise unless α can be stored in ``dtype``."""
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(map(str, DTYPES))}; got {dtype!r}.")
+
+
+class CorrectionLayer(SampleState):
+    """A classification loss with parameters per training sample that correct the sample's label.
+
+    Subclasses define the loss, the update of the parameters and the verdict on the labels.
+
+    Args:
+        labels: (N,) given labels.
+        num_classes: c.
+        ids: sample ids.
+        table: the parameters, one row per sample.
+        name: key of the table in the state dict.
+        settings: settings that a saved state must share.
+    """
+
+    loss: equations.LossName = "ce"
+
+    def __init__(
+        self,
+        labels: Tensor,
+        num_classes: int,
+        ids: RowIds | None,
+        table: RowTable,
+        name: str,
+        settings: Mapping[str, Any],
+    ) -> None:
+        super().__init__(labels, ids, table, name)
+        self.num_classes = num_classes
+        self._settings = dict(settings)
+        self._pending: list[Any] = []
+        self._checked_logits = False
+
+    def forward(
+        self, logits: Tensor, index: Index, reduction: Reduction = "mean", *, labels: Labels | None = None
+    ) -> Tensor:
+        """Return the loss of the samples at ``index`` (B,) from their ``logits`` (B, c); see the class.
+
+        Args:
+            logits: raw scores of the network.
+            index: position of each sample in the labels that the layer was built with.
+            reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+            labels: (B,) given labels of the batch, only to check ``index``: an error if they are not the layer's.
+        """
+        if torch.compiler.is_compiling():
+            return _forward_outside_the_graph(self, logits, index, reduction, labels)
+        if reduction not in get_args(Reduction):
+            raise ValueError(f"reduction must be mean, sum or none; got {reduction!r}.")
+        index = check_index(index, self.ids)
+        check_batch(logits, index, self.num_classes)
+        if not self._checked_logits:
+            self._checked_logits = True
+            if looks_like_probabilities(logits.detach()):
+                _warn("the first logits look like probabilities: pass the network's raw scores, without softmax.")
+        if labels is not None:
+            check_given_labels(labels, self._labels(index), index)
+        logits = logits.to(torch.promote_types(logits.dtype, self.table.dtype))  # at least float32, like α
+        if not self.training:
+            given = self._labels(index).to(logits.device)
+            return reduce_loss(equations.plain_loss(logits, given, self.loss), reduction)
+        return self._corrected_loss(logits, index, reduction)
+
+    def _corrected_loss(self, logits: Tensor, index: Tensor, reduction: Reduction) -> Tensor:
+        raise NotImplementedError
+
+    def step(self) -> None:
+        """Update the parameters of the samples that went through ``backward`` since the last step."""
+        raise NotImplementedError
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Discard the visits recorded since the last step, for a step that is skipped."""
+        self._pending.clear()
+        super().zero_grad(set_to_none)
+
+    def weights(self, index: Index | None = None) -> Float[Tensor, "rows classes"]:
+        """Return a = softmax(α), the weight of each class, for all samples or those at ``index``."""
+        return self._alpha(index).softmax(-1)
+
+    def matrix(self, i: int | str) -> Float[Tensor, "classes classes"]:
+        """Return the c x c layer P̄ = Σ_k a_k P(y, k) of sample ``i``, for inspection."""
+        index = check_index(i, self.ids)
+        (alpha,), (label,) = self._alpha(index), self._labels(index)
+        return equations.layer_matrix(alpha, int(label))
+
+    def posterior(self, logits: Tensor, index: Index | None = None) -> Float[Tensor, "rows classes"]:
+        """Return r = softmax(α + logits), the posterior of the true class given the input and the given label.
+
+        ``logits`` belong to all N samples in order, or to those at ``index``. Compute them in evaluation mode.
+        """
+        alpha = self._alpha(index)
+        self._check_logits(logits, len(alpha))
+        return equations.posterior(alpha, logits.detach().to(alpha))
+
+    def label_quality(self) -> Float[Tensor, " rows"]:
+        """Return the quality of each given label, (N,) in [0, 1], low = suspect."""
+        raise NotImplementedError
+
+    def suspects(self, limit: int | None = None, **kwargs: Any) -> Int[Tensor, " rows"]:
+        """Return the positions of all samples, or the first ``limit``, ordered by ``label_quality``, lowest first.
+
+        Further arguments are those of ``label_quality``.
+        """
+        if limit is not None and not (isinstance(limit, int) and limit >= 0):
+            raise ValueError(f"limit must be an integer >= 0, got {limit!r}.")
+        return self.label_quality(**kwargs).argsort(stable=True)[:limit]
+
+    def extra_repr(self) -> str:
+        """Return size and settings."""
+        settings = ", ".join(
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value!r}"
+            for name, value in self._settings.items()
+        )
+        return f"{len(self.labels)} rows, num_classes={self.num_classes}, {settings}"
+
+    def _append(self, visit: Any) -> None:
+        """Keep the updates of a batch until ``step``."""
+        self._pending.append(visit)
+        if len(self._pending) == MAX_PENDING:
+            _warn(
+                f"{MAX_PENDING} batches went through backward since the last layer.step(): call it after "
+                "optimizer.step(), or call layer.zero_grad() to discard them."
+            )
+
+    def _alpha(self, index: Index | None) -> Tensor:
+        raise NotImplementedError
+
+    def _warn_if_pending(self) -> None:
+        if self._pending:
+            _warn(f"the gradients of {len(self._pending)} batches are not applied to α yet: call layer.step() first.")
+
+    def _labels(self, index: Tensor) -> Tensor:
+        return select_rows(self.labels, index.to(self.labels.device))
+
+    def _check_logits(self, logits: Tensor, rows: int) -> None:
+        if not isinstance(logits, Tensor):
+            raise TypeError(f"logits must be a tensor, got {type(logits).__name__}.")
+        if logits.shape != (rows, self.num_classes):
+            raise ValueError(f"logits must have shape {(rows, self.num_classes)}, got {tuple(logits.shape)}.")
+        check_finite(logits.detach())
+
+    def _shape_error(self, shape: tuple[int, ...]) -> str:
+        return f"the state has shape {shape}, but this layer has {self.num_classes} classes."
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        # A tensor, since checkpoints hold tensors only.
+        settings = json.dumps({"layer": type(self).__name__, **self._settings})
+        destination[prefix + "settings"] = torch.frombuffer(bytearray(settings.encode()), dtype=torch.uint8)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        missing_keys, error_msgs = args[2], args[-1]
+        rest = dict(state_dict)
+        saved = rest.pop(prefix + "settings", None)
+        if saved is None:
+            missing_keys.append(prefix + "settings")
+        else:
+            settings = json.loads(saved.cpu().numpy().tobytes())
+            own = {"layer": type(self).__name__, **self._settings}
+            different = [
+                f"{name}={settings.get(name)!r} instead of {own.get(name)!r}"
+                for name in {**settings, **own}
+                if settings.get(name) != own.get(name)
+            ]
+            if different:
+                error_msgs.append(
+                    f"the state was saved with {', '.join(different)}: build the layer with the settings of the state."
+                )
+                return
+        super()._load_from_state_dict(rest, prefix, *args)
+        if not error_msgs:
+            self._pending.clear()  # recorded visits belong to the rows that were replaced
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, stacklevel=3)
+
+
+def _forward_outside_the_graph(
+    layer: CorrectionLayer, logits: Tensor, index: Index, reduction: Reduction, labels: Labels | None
+) -> Tensor:
+    """Run the forward pass eagerly, outside a graph that is being compiled.
+
+    Recording gradients in ``backward`` is a side effect that a compiled graph cannot contain. The decorator is applied
+    on first use, since it imports the compiler.
+    """
+    return torch.compiler.disable(CorrectionLayer.forward)(layer, logits, index, reduction, labels=labels)

@@ -1,0 +1,315 @@
+"""Estimates of label noise from predictions for held-out samples.
+
+Notation: ``T[k, y]`` is the probability that a sample of class k has the label y; ``A`` the fraction of correct labels.
+The estimates assume that a classifier is right more often where it is confident. They need no clean labels.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+CONFIDENT = 0.2  # fraction of the samples of each predicted class that count as confident
+ERROR_RATIO = 0.4  # error rate of the confident predictions relative to that of all predictions; see docs/theory.md
+MAX_TRUST = 0.6  # largest T[k, k] in training; see docs/theory.md
+CLASS_SHRINKAGE = 10.0  # samples with the mean accuracy that are added to every class
+TEMPERATURES = torch.logspace(0, 1.3, 27).tolist()
+PRIOR_STD = 0.25  # standard deviation of the prior of log τ
+IMPOSSIBLE = -1e4  # log-likelihood; finite, so that averages of models are finite
+MAX_CLASSES = 2048  # with more classes, wrong labels are not counted by pair of classes
+
+
+class NoiseEstimate(NamedTuple):
+    """What held-out samples say about the labels and about the classifier."""
+
+    accuracy: float  # A, fraction of correct labels
+    strength: float  # lower confidence limit of the accuracy of the classifier
+    class_accuracy: Float[Tensor, " classes"]  # T[k, k]
+    log_likelihood: Float[Tensor, "labels classes"]  # see ``label_likelihood``, with T[k, k] at most MAX_TRUST
+
+
+def label_log_odds(
+    probs: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
+) -> Float[Tensor, " samples"]:
+    """Return log(p_y / (1 - p_y)) of each label.
+
+    Examples:
+        >>> label_log_odds(torch.tensor([[0.5, 0.5], [0.9, 0.1]]), torch.tensor([0, 0]))
+        tensor([0.0000, 2.1972])
+    """
+    return torch.logit(probs.gather(1, labels[:, None])[:, 0], eps=1e-6)
+
+
+def confident_samples(
+    probs: Float[Tensor, "samples classes"], weights: Float[Tensor, " samples"], fraction: float = CONFIDENT
+) -> Int[Tensor, " confident"]:
+    """Return the positions of the most confident samples of each predicted class, at least one of each.
+
+    Args:
+        probs: predictions.
+        weights: weight of each sample, > 0.
+        fraction: of the weight of each predicted class.
+
+    Examples:
+        >>> probs = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.7, 0.3], [0.8, 0.2], [0.3, 0.7]])
+        >>> confident_samples(probs, torch.ones(5), fraction=0.5)
+        tensor([0, 3, 4])
+    """
+    confidence, predicted = probs.max(1)
+    order = confidence.argsort(descending=True, stable=True)
+    order = order[predicted[order].argsort(stable=True)]  # by predicted class, the most confident first
+    totals = torch.zeros(probs.shape[1], dtype=torch.float64, device=probs.device)
+    totals.index_add_(0, predicted, weights.double())
+    before = weights[order].double().cumsum(0) - weights[order] - (totals.cumsum(0) - totals)[predicted[order]]
+    return order[before < fraction * totals[predicted[order]] - 1e-9]
+
+
+def extrapolated_accuracy(confident: float, overall: float, error_ratio: float = ERROR_RATIO) -> float:
+    """Return A from the agreement of labels with confident predictions and with all predictions; it may exceed 1.
+
+    With e the error rate of the classifier, all predictions agree with A (1 - e) of the labels and confident ones with
+    A (1 - ``error_ratio`` e). Solved for A.
+
+    Examples:
+        >>> round(extrapolated_accuracy(0.6, 0.6), 3)        # confidence does not matter: the classifier is perfect
+        0.6
+        >>> round(extrapolated_accuracy(0.75, 0.5), 3)       # a weak classifier explains the disagreement
+        0.917
+    """
+    return (confident - error_ratio * overall) / (1 - error_ratio)
+
+
+def train_sample_weight(train_agreement: float, held_out_agreement: float, trained: float, held_out: float) -> float:
+    """Return the weight of a trained sample relative to a held-out one, in [0, 1].
+
+    The agreement of predictions and labels of n trained samples is biased by memorization. Its bias d is the excess
+    over that of held-out samples, beyond one standard error. With the variance v = a (1 - a) of an agreement, an
+    estimate with variance v / n and bias d has the error of m = 1 / (1 / n + d² / v) unbiased samples: the weight is
+    m / n.
+
+    Examples:
+        >>> round(train_sample_weight(0.62, 0.60, 1000, 100), 3)    # within the standard error
+        1.0
+        >>> round(train_sample_weight(0.90, 0.60, 1000, 100), 3)    # memorized
+        0.004
+    """
+    variance = max(held_out_agreement * (1 - held_out_agreement), 1 / (4 * held_out))
+    bias = max(train_agreement - held_out_agreement - math.sqrt(variance / held_out), 0.0)
+    return 1 / (1 + trained * bias**2 / variance)
+
+
+def weighted_counts(
+    predicted: Int[Tensor, " samples"],
+    labels: Int[Tensor, " samples"],
+    weights: Float[Tensor, " samples"],
+    num_classes: int,
+) -> Float[Tensor, "classes classes"]:
+    """Return the weight of samples with predicted class k and label y, (c, c).
+
+    Examples:
+        >>> weighted_counts(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), torch.tensor([1.0, 0.5, 1.0]), 2)
+        tensor([[1.0000, 0.5000],
+                [0.0000, 1.0000]])
+    """
+    pairs = (predicted * num_classes + labels).bincount(weights.double(), minlength=num_classes**2)
+    return pairs.view(num_classes, num_classes).to(weights)
+
+
+def class_accuracy(
+    hits: Float[Tensor, " classes"], sizes: Float[Tensor, " classes"], accuracy: float
+) -> Float[Tensor, " classes"]:
+    """Return T[k, k] for each class k: the agreement of confident predictions, shrunk to its mean, scaled to A.
+
+    Args:
+        hits: weight of the confident samples predicted as k with label k.
+        sizes: weight of the confident samples predicted as k.
+        accuracy: A.
+
+    Examples:
+        >>> class_accuracy(torch.tensor([60.0, 100.0]), torch.tensor([100.0, 100.0]), accuracy=0.8)
+        tensor([0.6175, 0.9807])
+    """
+    total = float(sizes.sum())
+    mean = (hits.sum() + 1) / (total + 1)
+    diagonal = (hits + CLASS_SHRINKAGE * mean) / (sizes + CLASS_SHRINKAGE) * (accuracy / mean)
+    # n samples cannot show an error rate below 1 / (2n + 4).
+    return diagonal.clamp(1 / len(hits), 1 - 1 / (2 * total + 4))
+
+
+def transition_matrix(
+    counts: Float[Tensor, "classes classes"],
+    diagonal: Float[Tensor, " classes"],
+    frequencies: Float[Tensor, " classes"],
+) -> Float[Tensor, "classes classes"]:
+    """Return T with this diagonal; wrong labels are distributed as among confident samples predicted as k.
+
+    Their counts are smoothed by the label frequencies with the weight of one count per class.
+
+    Examples:
+        >>> counts = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+        >>> transition_matrix(counts, torch.tensor([0.5, 0.8, 0.8]), torch.tensor([0.2, 0.4, 0.4]))
+        tensor([[0.5000, 0.3500, 0.1500],
+                [0.0667, 0.8000, 0.1333],
+                [0.0667, 0.1333, 0.8000]])
+    """
+    classes = len(diagonal)
+    off_diagonal = 1 - torch.eye(classes, device=diagonal.device)
+    smooth = frequencies * off_diagonal
+    wrong = counts * off_diagonal + classes * smooth / smooth.sum(1, keepdim=True)
+    return (1 - diagonal)[:, None] * wrong / wrong.sum(1, keepdim=True) + diagonal.diag()
+
+
+def log_identity(num_classes: int) -> Float[Tensor, "labels classes"]:
+    """Return log T for labels that are all correct, as ``label_likelihood`` takes it.
+
+    Examples:
+        >>> log_identity(2)
+        tensor([[     0., -10000.],
+                [-10000.,      0.]])
+    """
+    rows = num_classes if num_classes <= MAX_CLASSES else 2
+    matrix = torch.full((rows, num_classes), IMPOSSIBLE)
+    if rows == 2 < num_classes:
+        matrix[0] = 0.0
+        return matrix
+    return matrix.fill_diagonal_(0.0)
+
+
+def label_likelihood(
+    log_likelihood: Float[Tensor, "labels classes"],
+    labels: Int[Tensor, " samples"],
+    frequencies: Float[Tensor, " classes"],
+) -> Float[Tensor, "samples classes"]:
+    """Return log T[:, y] for each label y.
+
+    Args:
+        log_likelihood: row y is log T[:, y]; for more than 2,048 classes the diagonal D of T in the first row and
+            log((1 - D_k) / (1 - f_k)) in the second: a wrong label is then drawn by the frequencies f.
+        labels: y.
+        frequencies: f.
+    """
+    if len(log_likelihood) == len(frequencies):
+        return log_likelihood.index_select(0, labels)
+    diagonal, wrong = log_likelihood
+    rows = wrong + frequencies.to(wrong)[labels].log()[:, None]
+    return rows.scatter(1, labels[:, None], diagonal[labels][:, None])
+
+
+def with_class_accuracy(
+    log_likelihood: Float[Tensor, "samples classes"],
+    labels: Int[Tensor, " samples"],
+    class_accuracy: Float[Tensor, " classes"],
+) -> Float[Tensor, "samples classes"]:
+    """Return log T[:, y] with T[k, k] = ``class_accuracy``, from that with T[k, k] at most ``MAX_TRUST``.
+
+    Examples:
+        >>> log_likelihood = torch.tensor([[0.6, 0.4]]).log()  # of label 0; T[0, 0] = T[1, 1] = 0.6
+        >>> with_class_accuracy(log_likelihood, torch.tensor([0]), torch.tensor([0.9, 0.8])).exp()
+        tensor([[0.9000, 0.2000]])
+    """
+    rescaled = log_likelihood + ((1 - class_accuracy) / (1 - class_accuracy.clamp_max(MAX_TRUST))).log()
+    return rescaled.scatter(1, labels[:, None], class_accuracy[labels][:, None].log())
+
+
+def estimate_noise(
+    held_out_probs: Float[Tensor, "held_out classes"],
+    held_out_labels: Int[Tensor, " held_out"],
+    train_probs: Float[Tensor, "trained classes"],
+    train_labels: Int[Tensor, " trained"],
+    frequencies: Float[Tensor, " classes"],
+) -> NoiseEstimate:
+    """Estimate label accuracy, transition matrix and classifier strength.
+
+    A is the larger of two lower bounds: the agreement of predictions and labels of trained samples, which is less than
+    A unless wrong labels are memorized; and that of confident held-out samples, less two standard errors.
+
+    Args:
+        held_out_probs: predictions for samples that the network was not trained on.
+        held_out_labels: their given labels.
+        train_probs: predictions for trained samples.
+        train_labels: their given labels.
+        frequencies: frequency of each label among all samples.
+    """
+    classes, frequencies = held_out_probs.shape[1], frequencies.to(held_out_probs)
+    held_out, trained = len(held_out_labels), len(train_labels)
+    held_out_hits, train_hits = held_out_probs.argmax(1) == held_out_labels, train_probs.argmax(1) == train_labels
+    overall, agreement = ((float(hits.sum()) + 0.5) / (len(hits) + 1) for hits in (held_out_hits, train_hits))
+    confident_hits = held_out_hits[confident_samples(held_out_probs, torch.ones_like(held_out_probs[:, 0]))]
+    confident = (float(confident_hits.sum()) + 0.5) / (len(confident_hits) + 1)
+    error = math.sqrt(confident * (1 - confident) / len(confident_hits))
+    lower = extrapolated_accuracy(confident - 2 * error, overall)
+    limit = 1 - 1 / (2 * len(confident_hits) + 4)  # n samples cannot show a smaller error rate
+    accuracy = max(min(max(agreement, lower), limit), 1 / classes)
+    weight = train_sample_weight(agreement, overall, trained, held_out)
+    weights = torch.cat([held_out_probs.new_ones(held_out), held_out_probs.new_full((trained,), weight)])
+    probs, labels = torch.cat([held_out_probs, train_probs]), torch.cat([held_out_labels, train_labels])
+    predicted = probs.argmax(1)
+    chosen = confident_samples(probs, weights)
+    predicted, labels, weights = predicted[chosen], labels[chosen], weights[chosen]
+    zeros = torch.zeros_like(frequencies)
+    hits = zeros.index_add(0, labels, weights * (predicted == labels))
+    diagonal = class_accuracy(hits, zeros.index_add(0, predicted, weights), accuracy)
+    trust = diagonal.clamp_max(MAX_TRUST)
+    if classes > MAX_CLASSES:
+        log_likelihood = torch.stack([trust, (1 - trust) / (1 - frequencies)]).log()
+    else:
+        counts = weighted_counts(predicted, labels, weights, classes)
+        log_likelihood = transition_matrix(counts, trust, frequencies).T.log()
+    low = overall - math.sqrt(overall * (1 - overall) / held_out)
+    return NoiseEstimate(accuracy, max(low, 0.0) / accuracy, diagonal, log_likelihood)
+
+
+def fit_temperature(
+    log_probs: Float[Tensor, "samples classes"], log_likelihood: Float[Tensor, "samples classes"]
+) -> float:
+    """Return τ >= 1 that makes the labels of held-out samples likeliest, Σ log Σ_k T[k, y] softmax(log p / τ)_k.
+
+    log τ has a normal prior, so that few samples leave τ near 1.
+
+    Args:
+        log_probs: predictions.
+        log_likelihood: log T[:, y] for the label y of each sample.
+
+    Examples:
+        >>> likelihood = torch.tensor([[0.99, 0.01], [0.01, 0.99]]).log()
+        >>> labels = torch.tensor([0] * 80 + [1] * 20)
+        >>> overconfident = torch.tensor([[0.0, -9.0]]).expand(100, 2)
+        >>> [round(fit_temperature(overconfident[:n], likelihood[labels[-n:]]), 1) for n in (100, 5)]
+        [4.0, 1.0]
+    """
+    likelihood = log_likelihood.exp()
+    fits = [
+        ((log_probs / tau).softmax(-1) * likelihood).sum(-1).log().sum() - 0.5 * (math.log(tau) / PRIOR_STD) ** 2
+        for tau in TEMPERATURES
+    ]
+    return TEMPERATURES[int(torch.stack(fits).argmax())]
+
+
+def shrunk_prior(prior: Float[Tensor, " classes"], factor: float = 2.0) -> Float[Tensor, " classes"]:
+    """Shrink a class prior toward the uniform one: ratios to uniform within ``factor`` become 1, others move by it.
+
+    While most labels of a class are correct, noise can at most halve its frequency, so only a class below half of the
+    uniform frequency is certainly rare.
+
+    Examples:
+        >>> shrunk_prior(torch.tensor([0.45, 0.35, 0.20]))
+        tensor([0.3333, 0.3333, 0.3333])
+        >>> shrunk_prior(torch.tensor([0.5, 0.49, 0.01]))
+        tensor([0.4854, 0.4854, 0.0291])
+    """
+    log_ratio = (prior * len(prior)).clamp_min(torch.finfo(prior.dtype).tiny).log()
+    return (log_ratio.sign() * (log_ratio.abs() - math.log(factor)).clamp_min(0)).softmax(-1)
+
+
+def credibility(strength: float) -> float:
+    """Return the weight of the classifier against the given labels: 0 up to a strength of 0.4, 1 from 0.8.
+
+    A label can change only if this is above 1/2, that is for classifiers which are right for more than 60 % of samples.
+
+    Examples:
+        >>> [round(credibility(strength), 2) for strength in (0.3, 0.6, 0.7, 0.9)]
+        [0.0, 0.5, 0.75, 1.0]
+    """
+    return min(max(2.5 * strength - 1, 0.0), 1.0)

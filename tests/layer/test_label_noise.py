@@ -1,0 +1,397 @@
+"""Noise estimates against plain loops, and on simulated labels with known noise."""
+
+import math
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.testing import assert_close
+
+from permll.layer import label_noise
+from permll.layer.label_noise import NoiseEstimate, estimate_noise
+
+Matrix = list[list[float]]
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}  # float32 against Python floats
+
+
+class Predictions(NamedTuple):
+    """Predictions for held-out and for trained samples, with their labels and the frequency of each label."""
+
+    held_out_probs: Tensor
+    held_out_labels: Tensor
+    train_probs: Tensor
+    train_labels: Tensor
+    frequencies: Tensor
+
+
+@st.composite
+def predictions(draw: st.DrawFn, max_classes: int = 6, max_samples: int = 60) -> Predictions:
+    """Draw predictions that agree with the labels to a random degree, more among trained samples."""
+    classes = draw(st.integers(2, max_classes))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
+    sharpness = draw(st.sampled_from([0.5, 2.0, 5.0]))
+    parts: list[Tensor] = []
+    for _ in range(2):
+        rows = draw(st.integers(20, max_samples))
+        skew = torch.rand(classes, generator=generator) + 0.1
+        labels = torch.multinomial(skew, rows, replacement=True, generator=generator)
+        agreement = draw(st.sampled_from([-1.0, 0.0, 1.0, 4.0]))
+        logits = sharpness * torch.randn(rows, classes, generator=generator)
+        logits.scatter_add_(1, labels[:, None], torch.full((rows, 1), agreement))
+        parts += [logits.softmax(-1), labels]
+    counts = parts[3].bincount(minlength=classes) + 1
+    return Predictions(*parts, counts / counts.sum())
+
+
+def largest(row: list[float]) -> int:
+    return row.index(max(row))
+
+
+def slow_confident(probs: Matrix, weights: list[float], fraction: float) -> list[int]:
+    chosen = []
+    for k in range(len(probs[0])):
+        members = [i for i, row in enumerate(probs) if largest(row) == k]
+        members.sort(key=lambda i: -max(probs[i]))
+        total, before = sum(weights[i] for i in members), 0.0
+        for i in members:
+            if before >= fraction * total - 1e-9:
+                break
+            chosen.append(i)
+            before += weights[i]
+    return chosen
+
+
+def slow_counts(predicted: list[int], labels: list[int], weights: list[float], classes: int) -> Matrix:
+    counts = [[0.0] * classes for _ in range(classes)]
+    for k, y, weight in zip(predicted, labels, weights, strict=True):
+        counts[k][y] += weight
+    return counts
+
+
+def slow_class_accuracy(hits: list[float], sizes: list[float], accuracy: float) -> list[float]:
+    mean = (sum(hits) + 1) / (sum(sizes) + 1)
+    result = []
+    for hit, size in zip(hits, sizes, strict=True):
+        shrunk = (hit + 10 * mean) / (size + 10)
+        scaled = shrunk * accuracy / mean
+        result.append(min(max(scaled, 1 / len(hits)), 1 - 1 / (2 * sum(sizes) + 4)))
+    return result
+
+
+def slow_transition(counts: Matrix, diagonal: list[float], frequencies: list[float]) -> Matrix:
+    classes, rows = len(diagonal), []
+    for k in range(classes):
+        others = [y for y in range(classes) if y != k]
+        total_frequency = sum(frequencies[y] for y in others)
+        wrong = {y: counts[k][y] + classes * frequencies[y] / total_frequency for y in others}
+        total = sum(wrong.values())
+        rows.append([diagonal[k] if y == k else (1 - diagonal[k]) * wrong[y] / total for y in range(classes)])
+    return rows
+
+
+def slow_estimate(data: Predictions) -> tuple[float, float, list[float], Matrix]:
+    """Return A, strength, the diagonal and T with T[k, k] <= 0.6, by the rules that the docstrings state."""
+    held_out, y, trained, train_y, frequencies = (part.tolist() for part in data)
+    classes, n = len(frequencies), len(y)
+    hits = [largest(row) == label for row, label in zip(held_out, y, strict=True)]
+    train_hits = [largest(row) == label for row, label in zip(trained, train_y, strict=True)]
+    overall, agreement = (sum(hits) + 0.5) / (n + 1), (sum(train_hits) + 0.5) / (len(train_hits) + 1)
+    chosen = slow_confident(held_out, [1.0] * n, 0.2)
+    confident = (sum(hits[i] for i in chosen) + 0.5) / (len(chosen) + 1)
+    lower_confident = confident - 2 * math.sqrt(confident * (1 - confident) / len(chosen))
+    bound = (lower_confident - 0.4 * overall) / (1 - 0.4)
+    accuracy = max(min(max(agreement, bound), 1 - 1 / (2 * len(chosen) + 4)), 1 / classes)
+
+    variance = max(overall * (1 - overall), 1 / (4 * n))
+    bias = max(agreement - overall - math.sqrt(variance / n), 0.0)
+    effective = 1 / (1 / len(train_y) + bias**2 / variance)
+    weights = [1.0] * n + [effective / len(train_y)] * len(train_y)
+    probs, labels = held_out + trained, y + train_y
+    rows = slow_confident(probs, weights, 0.2)
+    counts = slow_counts(
+        [largest(probs[i]) for i in rows], [labels[i] for i in rows], [weights[i] for i in rows], classes
+    )
+    diagonal = slow_class_accuracy([counts[k][k] for k in range(classes)], [sum(row) for row in counts], accuracy)
+    low = max(overall - math.sqrt(overall * (1 - overall) / n), 0.0)
+    T = slow_transition(counts, [min(value, 0.6) for value in diagonal], frequencies)
+    return accuracy, low / accuracy, diagonal, T
+
+
+def full_matrix(estimate: NoiseEstimate, frequencies: Tensor) -> Tensor:
+    """Return T with the estimated diagonal, (c, c)."""
+    labels = torch.arange(len(frequencies))
+    likelihood = label_noise.label_likelihood(estimate.log_likelihood, labels, frequencies)
+    return label_noise.with_class_accuracy(likelihood, labels, estimate.class_accuracy).exp().T
+
+
+def test_label_log_odds_match_loop() -> None:
+    probs, labels = torch.randn(30, 4, dtype=torch.float64).mul(9).softmax(-1), torch.randint(4, (30,))
+    probs[0], probs[1] = torch.eye(4)[2], torch.eye(4)[labels[1]]
+    given = [min(max(row[y], 1e-6), 1 - 1e-6) for row, y in zip(probs.tolist(), labels.tolist(), strict=True)]
+    expected = torch.tensor([math.log(p / (1 - p)) for p in given], dtype=torch.float64)
+    assert_close(label_noise.label_log_odds(probs, labels), expected)
+
+
+@given(st.integers(0, 2**31), st.integers(2, 6), st.integers(1, 40), st.sampled_from([0.2, 0.5, 1.0]), st.booleans())
+def test_confident_samples_match_loop(seed: int, classes: int, rows: int, fraction: float, equal: bool) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    probs = torch.randn(rows, classes, generator=generator).softmax(-1).mul(8).round().div(8)  # with ties
+    weights = torch.ones(rows) if equal else torch.rand(rows, generator=generator) + 0.01
+    got = label_noise.confident_samples(probs, weights, fraction)
+    assert got.tolist() == slow_confident(probs.tolist(), weights.tolist(), fraction)
+    assert set(probs[got].argmax(1).tolist()) == set(probs.argmax(1).tolist())  # at least one of each class
+
+
+@given(st.integers(0, 2**31), st.integers(2, 6), st.integers(1, 40))
+def test_weighted_counts_match_loop(seed: int, classes: int, rows: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    predicted, labels = torch.randint(classes, (2, rows), generator=generator)
+    weights = torch.rand(rows, generator=generator)
+    got = label_noise.weighted_counts(predicted, labels, weights, classes)
+    expected = slow_counts(predicted.tolist(), labels.tolist(), weights.tolist(), classes)
+    assert_close(got, torch.tensor(expected), **CLOSE)
+
+
+@given(st.integers(0, 2**31), st.integers(2, 6), st.floats(0.05, 0.999))
+def test_class_accuracy_matches_loop(seed: int, classes: int, accuracy: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    sizes = 50 * torch.rand(classes, generator=generator)
+    sizes[0] = 0.0  # a class that is never predicted
+    hits = sizes * torch.rand(classes, generator=generator)
+    got = label_noise.class_accuracy(hits, sizes, accuracy)
+    assert_close(got, torch.tensor(slow_class_accuracy(hits.tolist(), sizes.tolist(), accuracy)), **CLOSE)
+
+
+@given(st.integers(0, 2**31), st.integers(2, 8))
+def test_transition_matrix_matches_loop_and_rows_sum_to_one(seed: int, classes: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    counts = (20 * torch.rand(classes, classes, generator=generator) - 5).clamp_min(0)
+    diagonal, frequencies = torch.rand(classes, generator=generator), torch.rand(classes, generator=generator) + 0.01
+    frequencies /= frequencies.sum()
+    T = label_noise.transition_matrix(counts, diagonal, frequencies)
+    assert_close(T, torch.tensor(slow_transition(counts.tolist(), diagonal.tolist(), frequencies.tolist())), **CLOSE)
+    assert_close(T.sum(1), torch.ones(classes))
+    assert_close(T.diagonal(), diagonal)
+    assert (T >= 0).all()
+
+
+@pytest.mark.parametrize("max_classes", [2048, 2])
+def test_log_identity_gives_the_label_all_likelihood(max_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(label_noise, "MAX_CLASSES", max_classes)
+    matrix = label_noise.log_identity(4)
+    assert matrix.shape == (4 if max_classes == 2048 else 2, 4)
+    assert matrix.isfinite().all()
+    labels = torch.tensor([2, 0, 3, 2])
+    likelihood = label_noise.label_likelihood(matrix, labels, torch.tensor([0.4, 0.1, 0.3, 0.2])).exp()
+    assert torch.equal(likelihood, torch.nn.functional.one_hot(labels, 4).float())
+
+
+def test_label_likelihood_selects_columns_of_matrix() -> None:
+    T, labels = torch.rand(4, 4), torch.tensor([3, 1, 1, 0, 2])
+    got = label_noise.label_likelihood(T.T.log(), labels, torch.full((4,), 0.25))
+    expected = [[math.log(float(T[k, y])) for k in range(4)] for y in labels.tolist()]
+    assert_close(got, torch.tensor(expected), **CLOSE)
+
+
+@given(st.integers(0, 2**31), st.integers(3, 8))
+def test_label_likelihood_of_two_rows_draws_wrong_labels_by_frequency(seed: int, classes: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    diagonal, f = torch.rand(2, classes, generator=generator) + 0.01
+    diagonal, f = diagonal / diagonal.max() * 0.9, f / f.sum()
+    two_rows = torch.stack([diagonal.log(), ((1 - diagonal) / (1 - f)).log()])
+    T = label_noise.label_likelihood(two_rows, torch.arange(classes), f).exp().T
+    for k in range(classes):
+        for y in range(classes):
+            drawn = float(f[y]) / (1 - float(f[k]))  # among the labels other than k
+            expected = float(diagonal[k]) if y == k else (1 - float(diagonal[k])) * drawn
+            assert float(T[k, y]) == pytest.approx(expected, rel=1e-4)
+    assert_close(T.sum(1), torch.ones(classes))
+
+
+def test_with_class_accuracy_matches_loop() -> None:
+    accuracy, labels = torch.tensor([0.95, 0.5, 0.7]), torch.tensor([0, 1, 2, 1])
+    T = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])  # the diagonal is at most 0.6
+    got = label_noise.with_class_accuracy(T.T[labels].log(), labels, accuracy).exp()
+    for row, y in zip(got.tolist(), labels.tolist(), strict=True):
+        for k in range(3):
+            a = float(accuracy[k])
+            expected = a if k == y else float(T[k, y]) * (1 - a) / (1 - min(a, 0.6))
+            assert row[k] == pytest.approx(expected, rel=1e-5)
+    full = label_noise.with_class_accuracy(T.T.log(), torch.arange(3), accuracy).exp().T
+    assert_close(full.sum(1), torch.ones(3))
+
+
+def log_posterior(log_probs: Matrix, likelihood: Matrix, tau: float) -> float:
+    """Return the log-likelihood of the labels and the log-prior of τ, by loops."""
+    total = -0.5 * (math.log(tau) / 0.25) ** 2
+    for row, chances in zip(log_probs, likelihood, strict=True):
+        powers = [math.exp(value / tau) for value in row]
+        total += math.log(sum(p * t for p, t in zip(powers, chances, strict=True)) / sum(powers))
+    return total
+
+
+@given(st.integers(0, 2**31), st.sampled_from([1.0, 4.0, 10.0]), st.integers(1, 40), st.floats(0.4, 0.95))
+@settings(max_examples=20)
+def test_fit_temperature_matches_finer_search(seed: int, sharpness: float, rows: int, accuracy: float) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(3, (rows,), generator=generator)
+    log_probs = (sharpness * torch.randn(rows, 3, generator=generator)).log_softmax(-1)
+    T = torch.full((3, 3), (1 - accuracy) / 2).fill_diagonal_(accuracy)
+    tau = label_noise.fit_temperature(log_probs, T.T[labels].log())
+    rest = log_probs.tolist(), T.T[labels].tolist()
+    finer = [1.01**step for step in range(302)]
+    best = max(finer, key=lambda tau: log_posterior(*rest, tau))
+    assert 1 <= tau < 20
+    assert abs(math.log(tau / best)) <= 0.05 * math.log(10) + 0.01  # the step of the grid
+    assert all(log_posterior(*rest, tau) >= log_posterior(*rest, other) - 1e-4 for other in label_noise.TEMPERATURES)
+
+
+@given(st.lists(st.floats(1e-4, 1.0), min_size=2, max_size=8), st.sampled_from([1.5, 2.0, 4.0]))
+def test_shrunk_prior_matches_loop(numbers: list[float], factor: float) -> None:
+    prior = [value / sum(numbers) for value in numbers]
+    ratios = []
+    for value in prior:
+        ratio = value * len(prior)
+        ratios.append(ratio / factor if ratio > factor else ratio * factor if ratio < 1 / factor else 1.0)
+    got = label_noise.shrunk_prior(torch.tensor(prior), factor)
+    assert_close(got, torch.tensor([ratio / sum(ratios) for ratio in ratios]), rtol=1e-4, atol=1e-6)
+    assert label_noise.shrunk_prior(torch.tensor([0.0, 0.5, 0.5])).isfinite().all()
+
+
+@given(st.floats(0, 2), st.floats(0, 2))
+def test_credibility_rises_from_04_to_08(one: float, two: float) -> None:
+    for strength in (one, two):
+        expected = 0.0 if strength <= 0.4 else 1.0 if strength >= 0.8 else (strength - 0.4) / 0.4
+        assert label_noise.credibility(strength) == pytest.approx(expected, abs=1e-12)
+    assert (label_noise.credibility(one) <= label_noise.credibility(two)) or one > two
+
+
+@given(st.floats(0.1, 1), st.floats(0, 1), st.floats(0, 0.9))
+def test_extrapolated_accuracy_solves_for_label_accuracy(accuracy: float, error: float, ratio: float) -> None:
+    overall, confident = accuracy * (1 - error), accuracy * (1 - ratio * error)
+    assert label_noise.extrapolated_accuracy(confident, overall, ratio) == pytest.approx(accuracy)
+    overall, confident = accuracy * (1 - error), accuracy * (1 - 0.4 * error)
+    assert label_noise.extrapolated_accuracy(confident, overall) == pytest.approx(accuracy)
+
+
+@given(st.floats(0, 1), st.floats(0.01, 0.99), st.integers(20, 3000), st.integers(20, 3000))
+def test_train_sample_weight_equates_errors(train: float, held_out: float, trained: int, samples: int) -> None:
+    """The mean square error of the biased estimate is the variance of as many unbiased samples as it counts for."""
+    weight = label_noise.train_sample_weight(train, held_out, trained, samples)
+    variance = max(held_out * (1 - held_out), 1 / (4 * samples))
+    excess = train - held_out - math.sqrt(variance / samples)
+    error = variance / trained + (excess**2 if excess > 0 else 0.0)
+    assert 0 < weight <= 1
+    assert variance / (weight * trained) == pytest.approx(error)
+
+
+@given(predictions())
+def test_estimate_noise_matches_loop(data: Predictions) -> None:
+    got = estimate_noise(*data)
+    accuracy, strength, diagonal, T = slow_estimate(data)
+    assert got.accuracy == pytest.approx(accuracy, rel=1e-6)
+    assert got.strength == pytest.approx(strength, rel=1e-6)
+    assert_close(got.class_accuracy, torch.tensor(diagonal), **CLOSE)
+    assert_close(got.log_likelihood.exp().T, torch.tensor(T), **CLOSE)
+
+
+@given(predictions())
+def test_estimate_noise_has_valid_ranges(data: Predictions) -> None:
+    classes = len(data.frequencies)
+    got = estimate_noise(*data)
+    assert 1 / classes <= got.accuracy < 1
+    assert got.strength >= 0
+    assert ((got.class_accuracy >= 1 / classes - 1e-6) & (got.class_accuracy < 1)).all()
+    T = got.log_likelihood.exp().T
+    assert_close(T.sum(1), torch.ones(classes))
+    assert (T.diagonal() <= label_noise.MAX_TRUST + 1e-6).all()
+    assert_close(full_matrix(got, data.frequencies).sum(1), torch.ones(classes))
+
+
+@given(predictions())
+def test_estimate_noise_of_many_classes_has_the_same_diagonal(data: Predictions) -> None:
+    full = estimate_noise(*data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(label_noise, "MAX_CLASSES", 1)
+        two_rows = estimate_noise(*data)
+    assert two_rows.log_likelihood.shape == (2, len(data.frequencies))
+    assert (two_rows.accuracy, two_rows.strength) == (full.accuracy, full.strength)
+    assert_close(two_rows.class_accuracy, full.class_accuracy)
+    assert_close(two_rows.log_likelihood[0].exp(), full.log_likelihood.diagonal().exp())
+    if len(data.frequencies) > 2:  # two rows of two classes are a full matrix
+        T = full_matrix(two_rows, data.frequencies)
+        assert_close(T.sum(1), torch.ones(len(T)))
+        assert_close(T.diagonal(), full.class_accuracy)
+
+
+@given(predictions(), st.randoms(use_true_random=False))
+def test_renaming_classes_permutes_estimate(data: Predictions, random) -> None:
+    classes = len(data.frequencies)
+    old = torch.tensor(random.sample(range(classes), classes))  # old[k] is the former name of class k
+    new = old.argsort()
+    renamed = Predictions(
+        data.held_out_probs[:, old],
+        new[data.held_out_labels],
+        data.train_probs[:, old],
+        new[data.train_labels],
+        data.frequencies[old],
+    )
+    before, after = estimate_noise(*data), estimate_noise(*renamed)
+    assert after.accuracy == pytest.approx(before.accuracy)
+    assert after.strength == pytest.approx(before.strength)
+    assert_close(after.class_accuracy, before.class_accuracy[old], **CLOSE)
+    assert_close(after.log_likelihood, before.log_likelihood[old][:, old], rtol=1e-4, atol=1e-5)
+
+
+def noisy_labels(truth: Tensor, T: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.multinomial(T[truth], 1, generator=generator)[:, 0]
+
+
+def noise_matrix(kind: str, rate: float, classes: int) -> Tensor:
+    if kind == "pair":
+        return torch.eye(classes) * (1 - rate) + torch.eye(classes).roll(1, 1) * rate
+    return torch.full((classes, classes), rate / (classes - 1)).fill_diagonal_(1 - rate)
+
+
+def confident_probs(predicted: Tensor, confidence: Tensor, classes: int) -> Tensor:
+    """Return predictions (B, c) with this confidence, and the rest spread evenly."""
+    rest = (1 - confidence) / (classes - 1)
+    return rest[:, None].repeat(1, classes).scatter_(1, predicted[:, None], confidence[:, None])
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "pair"])
+@given(st.integers(0, 2**31), st.integers(3, 6), st.floats(0.0, 0.45))
+@settings(max_examples=20)
+def test_estimate_noise_recovers_known_noise(kind: str, seed: int, classes: int, rate: float) -> None:
+    """With a perfect classifier, A is found within 0.03 and every entry of T within 0.1."""
+    generator = torch.Generator().manual_seed(seed)
+    T = noise_matrix(kind, rate, classes)
+    parts: list[Tensor] = []
+    for rows in (2000, 4000):
+        truth = torch.randint(classes, (rows,), generator=generator)
+        confidence = 0.7 + 0.3 * torch.rand(rows, generator=generator)
+        parts += [confident_probs(truth, confidence, classes), noisy_labels(truth, T, generator)]
+    frequencies = parts[3].bincount(minlength=classes) / 4000
+    got = estimate_noise(*parts, frequencies)
+    assert got.accuracy == pytest.approx(1 - rate, abs=0.03)
+    assert (full_matrix(got, frequencies) - T).abs().max() < 0.1
+
+
+@given(st.integers(0, 2**31), st.integers(2, 10), st.floats(0.0, 0.4))
+@settings(max_examples=30)
+def test_clean_labels_are_trusted_with_imperfect_classifier(seed: int, classes: int, error_rate: float) -> None:
+    """The classifier errs only where its confidence is below the median, as often on trained samples."""
+    generator = torch.Generator().manual_seed(seed)
+    parts: list[Tensor] = []
+    for rows in (1000, 2000):
+        truth = torch.randint(classes, (rows,), generator=generator)
+        confidence = 0.6 + 0.4 * torch.rand(rows, generator=generator)
+        wrong = (torch.rand(rows, generator=generator) < 2 * error_rate) & (confidence < confidence.median())
+        shift = torch.randint(1, classes, (rows,), generator=generator)
+        predicted = torch.where(wrong, (truth + shift) % classes, truth)
+        parts += [confident_probs(predicted, confidence, classes), truth]
+    got = estimate_noise(*parts, parts[3].bincount(minlength=classes) / 2000)
+    assert got.accuracy > 0.95
