@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.dense_form import DensePermutationLayer
 from benchmarks.timing import Ratio, measure, ratio, write_csv
 from permll import PermutationLayer
+from permll.layer.base import CorrectionLayer
 
 BATCH, ROWS = 128, 50_000
 Row = dict[str, object]
@@ -70,7 +71,7 @@ class Trainer:
         nn.functional.cross_entropy(self.net(images), labels).backward()
         self.optimizer.step()
 
-    def step_with(self, layer: PermutationLayer) -> None:
+    def step_with(self, layer: CorrectionLayer) -> None:
         """Take a training step with the layer."""
         images, _, index = self.batch(layer.labels)
         self.optimizer.zero_grad()
@@ -125,7 +126,7 @@ def compare_dense_form() -> list[Row]:
     return rows
 
 
-def _step(loss: nn.Module, optimizer: PermutationLayer | torch.optim.Optimizer, logits: Tensor, index: Tensor) -> None:
+def _step(loss: nn.Module, optimizer: CorrectionLayer | torch.optim.Optimizer, logits: Tensor, index: Tensor) -> None:
     optimizer.zero_grad()
     loss(logits, index).backward()
     optimizer.step()

@@ -4,13 +4,17 @@ python benchmarks/safety.py --cifar10 FOLDER --features FEATURES.npz --trec trec
 python benchmarks/safety.py --only-render                                                        trains nothing
 
 Every cell is a plain PyTorch loop (SGD, momentum 0.9, batches of 128, cosine schedule) on one core. A cell names
-data, network, samples, epochs, learning rate and noise. Writes results/safety.csv, with a row per training,
-results/safety.md and docs/images/safety.png.
+data, network, samples, epochs, learning rate and noise. The files are those of CIFAR-10 (a folder), CIFAR-100 features
+(x_train, y_train, x_test, y_test) and TREC (permll.bench.real_noise). ELR has its default settings; SELC starts its
+correction after a quarter of training. Writes results/safety.csv, with a row per training, results/safety.md,
+results/safety.short.md, which is in the README, and docs/images/safety.png.
 """
 
 import os
+import re
+import statistics
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -18,17 +22,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
+from scipy import stats
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cached_plan import parse_args
-from benchmarks.incremental_csv import run_parallel, update_csv
+from benchmarks.cached_plan import ROOT, parse_args
+from benchmarks.incremental_csv import Row, run_parallel, update_csv
+from benchmarks.timing import RESULTS
 from permll import PermutationLayer
-from permll import functional as PF
+from permll import functional as PF  # noqa: N812
 from permll.data import load
 from permll.networks import build_network
 from permll.noise import corrupt, named_noise
+from permll.report.figures.style import INK, figure_style, make_figure, panel_title, save
 
 SEEDS = (1, 2, 3)
 METHODS = ("ce", "permll", "paper", "elr", "selc")
@@ -36,6 +44,10 @@ BATCH_SIZE, MOMENTUM = 128, 0.9
 MAX_ROWS, MAX_TEST_ROWS = 20_000, 5_000
 ALL_NOISE = ("clean", "sym-10", "sym-20", "sym-40", "asym-20", "asym-40", "pair-45")
 SOME_NOISE = ("clean", "sym-40", "asym-40")
+FEW_NOISE = ("clean", "sym-40")
+TITLES = {"permll": "PermLL (default)", "paper": "PermLL (paper)", "elr": "ELR", "selc": "SELC"}
+TOLERANCE = 0.5  # points below cross-entropy that count as equal
+MIN_CLASS_ACCURACY = 10.0  # percent; classes that cross-entropy has hardly learned are not compared
 VOCABULARY, TOKENS = 2_000, 24
 
 
@@ -60,39 +72,48 @@ class Cell:
     noise: str
 
     @property
+    def training(self) -> str:
+        """All but the noise."""
+        return f"{self.data}, {self.network}, {self.rows} rows, {self.epochs} epochs, lr {self.lr:g}"
+
+    @property
     def name(self) -> str:
         """Key in the CSV file."""
-        return f"{self.data}, {self.network}, {self.rows} rows, {self.epochs} epochs, lr {self.lr:g}, {self.noise}"
+        return f"{self.training}, {self.noise}"
+
+
+PLAN: tuple[tuple[str, str, int, int, float, tuple[str, ...]], ...] = (
+    ("fashion_mnist", "mlp", 1000, 5, 0.1, ALL_NOISE),
+    ("fashion_mnist", "mlp", 1000, 12, 0.03, SOME_NOISE),
+    ("fashion_mnist", "mlp", 1000, 40, 0.03, ALL_NOISE),
+    ("fashion_mnist", "mlp", 1000, 120, 0.1, SOME_NOISE),
+    ("fashion_mnist", "mlp", 6000, 5, 0.01, SOME_NOISE),
+    ("fashion_mnist", "mlp", 6000, 12, 0.01, ALL_NOISE),
+    ("fashion_mnist", "mlp", 6000, 12, 0.1, SOME_NOISE),
+    ("fashion_mnist", "mlp", 6000, 40, 0.03, ALL_NOISE),
+    ("fashion_mnist", "mlp", 6000, 120, 0.1, SOME_NOISE),
+    ("fashion_mnist", "cnn", 1000, 12, 0.03, SOME_NOISE),
+    ("fashion_mnist", "cnn", 1000, 40, 0.1, SOME_NOISE),
+    ("fashion_mnist", "cnn", 6000, 5, 0.1, FEW_NOISE),
+    ("digits", "mlp", 1000, 120, 0.1, SOME_NOISE),
+    ("digits", "cnn", 1000, 40, 0.03, SOME_NOISE),
+    ("features", "mlp", 6000, 12, 0.03, SOME_NOISE),
+    ("features", "mlp", 6000, 40, 0.1, SOME_NOISE),
+    ("cifar10", "resnet8", 1000, 40, 0.1, FEW_NOISE),
+    ("cifar10", "resnet8", 6000, 5, 0.03, FEW_NOISE),
+    ("trec", "transformer", 4000, 5, 0.03, FEW_NOISE),
+    ("trec", "transformer", 4000, 12, 0.03, SOME_NOISE),
+    ("trec", "transformer", 1000, 40, 0.03, FEW_NOISE),
+)
 
 
 def cells() -> list[Cell]:
     """Return all settings."""
-    plan: list[tuple[str, str, int, int, float, tuple[str, ...]]] = [
-        ("fashion_mnist", "mlp", 1000, 5, 0.1, ALL_NOISE),
-        ("fashion_mnist", "mlp", 1000, 12, 0.1, ALL_NOISE),
-        ("fashion_mnist", "mlp", 1000, 40, 0.03, ALL_NOISE),
-        ("fashion_mnist", "mlp", 1000, 120, 0.1, ALL_NOISE),
-        ("fashion_mnist", "mlp", 6000, 5, 0.01, ALL_NOISE),
-        ("fashion_mnist", "mlp", 6000, 12, 0.01, ALL_NOISE),
-        ("fashion_mnist", "mlp", 6000, 12, 0.1, ALL_NOISE),
-        ("fashion_mnist", "mlp", 6000, 40, 0.03, ALL_NOISE),
-        ("fashion_mnist", "mlp", 6000, 120, 0.1, SOME_NOISE),
-        ("fashion_mnist", "cnn", 1000, 5, 0.1, SOME_NOISE),
-        ("fashion_mnist", "cnn", 1000, 12, 0.03, SOME_NOISE),
-        ("fashion_mnist", "cnn", 1000, 40, 0.1, ALL_NOISE),
-        ("fashion_mnist", "cnn", 6000, 12, 0.1, SOME_NOISE),
-        ("digits", "mlp", 1000, 12, 0.03, SOME_NOISE),
-        ("digits", "mlp", 1000, 120, 0.1, ALL_NOISE),
-        ("digits", "cnn", 1000, 40, 0.03, ALL_NOISE),
-        ("features", "mlp", 6000, 12, 0.03, SOME_NOISE),
-        ("features", "mlp", 6000, 40, 0.1, SOME_NOISE),
-        ("cifar10", "resnet8", 1000, 40, 0.1, SOME_NOISE),
-        ("cifar10", "resnet8", 6000, 12, 0.03, SOME_NOISE),
-        ("trec", "transformer", 4000, 5, 0.03, SOME_NOISE),
-        ("trec", "transformer", 4000, 12, 0.03, SOME_NOISE),
-        ("trec", "transformer", 1000, 40, 0.03, SOME_NOISE),
+    return [
+        Cell(data, network, rows, epochs, lr, noise)
+        for data, network, rows, epochs, lr, noises in PLAN
+        for noise in noises
     ]
-    return [Cell(*setting, noise) for *setting, noises in plan for noise in noises]
 
 
 @lru_cache(maxsize=1)
@@ -267,13 +288,167 @@ def measure(name: str, seed: int, *, files: tuple[Path | None, ...]) -> dict[str
     return {"set": name, "seed": seed, **train(cell, method, seed, read_splits(cell.data, files))}
 
 
+class Outcome(NamedTuple):
+    """A method in one cell: means over seeds in percent, and differences from cross-entropy."""
+
+    accuracy: float
+    baseline: float  # accuracy of cross-entropy
+    differences: tuple[float, ...]  # by seed
+    right_before: float
+    right_after: float
+    worst_class: float  # lowest ratio of class accuracies, method / cross-entropy
+
+    @property
+    def difference(self) -> float:
+        """Mean difference from cross-entropy."""
+        return statistics.mean(self.differences)
+
+    @property
+    def upper_limit(self) -> float:
+        """Upper limit of the 95 % interval of the mean difference (t distribution)."""
+        if len(self.differences) < 2:
+            return self.difference
+        quantile = float(stats.t.ppf(0.975, len(self.differences) - 1))
+        return self.difference + quantile * statistics.stdev(self.differences) / len(self.differences) ** 0.5
+
+
+def outcomes(rows: Iterable[Row], method: str) -> dict[str, Outcome]:
+    """Return the outcome of a method in every cell that has its results, by cell name."""
+    by_name: dict[str, dict[int, Row]] = {}
+    for row in rows:
+        by_name.setdefault(row["set"], {})[int(row["seed"])] = row
+    found = {}
+    for cell in cells():
+        own, base = by_name.get(f"{method}/{cell.name}", {}), by_name.get(f"ce/{cell.name}", {})
+        seeds = sorted(own.keys() & base.keys())
+        if not seeds:
+            continue
+        means = {
+            key: statistics.mean(float(own[seed][key]) for seed in seeds)
+            for key in ("last", "right_before", "right_after")
+        }
+        found[cell.name] = Outcome(
+            means["last"],
+            statistics.mean(float(base[seed]["last"]) for seed in seeds),
+            tuple(float(own[seed]["last"]) - float(base[seed]["last"]) for seed in seeds),
+            means["right_before"],
+            means["right_after"],
+            _worst_class([own[seed] for seed in seeds], [base[seed] for seed in seeds]),
+        )
+    return found
+
+
+def _worst_class(own: Sequence[Row], base: Sequence[Row]) -> float:
+    ours, theirs = (
+        np.array([row["by_class"].split() for row in rows], dtype=float).mean(0) if rows[0]["by_class"] else np.ones(1)
+        for rows in (own, base)
+    )
+    learned = theirs >= min(MIN_CLASS_ACCURACY, theirs.max())
+    return float((ours[learned] / theirs[learned]).min())
+
+
+def violations(rows: Iterable[Row]) -> list[str]:
+    """Return what the default layer does worse than cross-entropy: accuracy, a class, correct labels."""
+    found = []
+    for name, outcome in outcomes(rows, "permll").items():
+        if outcome.difference < -TOLERANCE and outcome.upper_limit < -TOLERANCE:
+            found.append(f"{name}: accuracy {outcome.difference:+.2f}")
+        if outcome.worst_class < 0.5:
+            found.append(f"{name}: a class has {outcome.worst_class:.0%} of the accuracy with cross-entropy")
+        if name.endswith("clean") and outcome.right_after < 99.5:
+            found.append(f"{name}: only {outcome.right_after:.2f} % of correct labels kept")
+        if not name.endswith("clean") and outcome.right_after < outcome.right_before - 0.005:
+            found.append(f"{name}: correct labels {outcome.right_before:.2f} -> {outcome.right_after:.2f} %")
+    return found
+
+
+def table(rows: Iterable[Row]) -> str:
+    """Return accuracy of cross-entropy, differences of the other methods and labels of the default, as Markdown."""
+    rows = list(rows)
+    by_method = {method: outcomes(rows, method) for method in TITLES}
+    lines = [
+        "| cell | cross-entropy | " + " | ".join(TITLES.values()) + " | correct labels, before → after |",
+        "|---|---:|" + "---:|" * len(TITLES) + "---:|",
+    ]
+    for cell in cells():
+        own = by_method["permll"].get(cell.name)
+        if own is not None:
+            cells_ = [_mean_and_std(by_method[method].get(cell.name)) for method in TITLES]
+            labels = f"{own.right_before:.1f} → {own.right_after:.1f}"
+            lines.append(f"| {cell.name} | {own.baseline:.1f} | " + " | ".join(cells_) + f" | {labels} |")
+    return "\n".join(lines) + "\n"
+
+
+def _mean_and_std(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "-"
+    spread = f" ± {statistics.stdev(outcome.differences):.1f}" if len(outcome.differences) > 1 else ""
+    return f"{outcome.difference:+.1f}{spread}"
+
+
+def short_table(rows: Iterable[Row]) -> str:
+    """Return the cells of a perceptron on Fashion-MNIST with 6,000 samples, as Markdown, for the README."""
+    by_cell = outcomes(rows, "permll")
+    lines = [
+        "| epochs, labels | cross-entropy | PermutationLayer | correct labels, before → after |",
+        "|---|---:|---:|---:|",
+    ]
+    for cell in cells():
+        outcome = by_cell.get(cell.name)
+        if outcome is None or (cell.data, cell.network, cell.rows) != ("fashion_mnist", "mlp", 6000):
+            continue
+        if cell.noise not in SOME_NOISE or (cell.epochs, cell.lr) not in SHORT_TRAININGS:
+            continue
+        labels = f"{outcome.right_before:.1f} → {outcome.right_after:.1f} %"
+        noise = {"clean": "clean", "sym-40": "symmetric noise 40 %", "asym-40": "asymmetric noise 40 %"}[cell.noise]
+        lines.append(f"| {cell.epochs}, {noise} | {outcome.baseline:.1f} | {outcome.accuracy:.1f} | {labels} |")
+    return "\n".join(lines) + "\n"
+
+
+SHORT_TRAININGS = ((12, 0.1), (40, 0.03), (120, 0.1))
+README_TABLE = re.compile(r"(?<=<!-- results/safety.short.md -->\n).*?(?=<!-- end -->)", re.DOTALL)
+
+
+@figure_style()
+def draw(rows: Iterable[Row]) -> Figure:
+    """Draw the difference from cross-entropy in every cell, a panel per method."""
+    rows = list(rows)
+    trainings = list(dict.fromkeys(cell.training for cell in cells()))
+    figure = make_figure(3.6 + 2.3 * len(TITLES), 0.6 + 0.28 * len(trainings), w_pad=0.05)
+    grid = figure.subplots(1, len(TITLES), squeeze=False, sharey=True)[0]
+    for letter, (method, title), axes in zip("abcdefgh", TITLES.items(), grid, strict=False):
+        values = np.full((len(trainings), len(ALL_NOISE)), np.nan)
+        found = outcomes(rows, method)
+        for cell in cells():
+            if cell.name in found:
+                values[trainings.index(cell.training), ALL_NOISE.index(cell.noise)] = found[cell.name].difference
+        axes.imshow(values, cmap="RdBu", vmin=-10, vmax=10, aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            if np.isfinite(value):
+                color = "white" if abs(value) > 7 else INK
+                axes.text(column, row, f"{value:+.1f}", ha="center", va="center", fontsize=5, color=color)
+        axes.set_xticks(range(len(ALL_NOISE)), ALL_NOISE, rotation=45, ha="right", fontsize=6)
+        axes.set_yticks(range(len(trainings)), trainings, fontsize=6)
+        axes.tick_params(length=0)
+        axes.spines[:].set_visible(False)
+        panel_title(axes, letter, title, "accuracy minus that of cross-entropy, points")
+    return figure
+
+
 def main() -> None:
     """Measure the missing cases and write the files."""
     args = parse_args(__doc__, "cifar10", "features", "trec")
     os.environ["OMP_NUM_THREADS"] = "1"
     files = (args.cifar10, args.features, args.trec)
-    cases = [(f"{method}/{cell.name}", seed) for cell in cells() for method in METHODS for seed in SEEDS]
-    rows = update_csv("safety", args, cases, partial(run_parallel, partial(measure, files=files)))
+    compared = [(f"{method}/{cell.name}", seed) for cell in cells() for method in METHODS[:2] for seed in SEEDS]
+    others = [(f"{method}/{cell.name}", seed) for method in METHODS[2:] for cell in cells() for seed in SEEDS]
+    rows = update_csv("safety", args, [*compared, *others], partial(run_parallel, partial(measure, files=files)))
+    (RESULTS / "safety.md").write_text(table(rows))
+    (RESULTS / "safety.short.md").write_text(short_table(rows))
+    readme = ROOT / "README.md"
+    readme.write_text(README_TABLE.sub(lambda _: short_table(rows), readme.read_text()))
+    save(draw(rows), ROOT / "docs" / "images", "safety")
+    print("\n".join(violations(rows)) or "The default layer is nowhere worse than cross-entropy.")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.timing import RESULTS, measure, ratio, read_csv, write_csv
 from permll import PermutationLayer
 from permll.bench.jobs import NOISE_SEED_OFFSET
+from permll.layer.base import CorrectionLayer
 
 BATCH, K = 128, 16
 MAX_TABLE_BYTES = 8e9
@@ -63,7 +64,7 @@ class Batches:
         logits = self.logits[self.count % len(self.logits)].detach().requires_grad_()
         return logits, self.indices[self.count % len(self.indices)]
 
-    def step_with(self, layer: PermutationLayer) -> None:
+    def step_with(self, layer: CorrectionLayer) -> None:
         """Take a step with the layer."""
         logits, index = self.batch()
         layer(logits, index).backward()

@@ -30,7 +30,7 @@ Row = dict[str, object]
 # Settings of each method, and its maximum cost relative to a step of cross-entropy.
 COSTS: dict[str, tuple[dict[str, Any], float]] = {
     "permll": ({"init": 0.35, "lr": 1.5 / BATCH}, 1.03),
-    "permll_plus": ({"warm_up": 0}, 1.05),
+    "permll_plus": ({}, 1.05),
 }
 WEAK = Compose(RandomCrop(padding=4, mode="zero"), RandomHorizontalFlip(), Normalize(MEAN, STD))
 

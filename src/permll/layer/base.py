@@ -125,6 +125,10 @@ class CorrectionLayer(SampleState):
         self._check_logits(logits, len(alpha))
         return equations.posterior(alpha, logits.detach().to(alpha))
 
+    def corrected_labels(self) -> Int[Tensor, " rows"]:
+        """Return the most probable class of each sample, (N,)."""
+        raise NotImplementedError
+
     def label_quality(self) -> Float[Tensor, " rows"]:
         """Return the quality of each given label, (N,) in [0, 1], low = suspect."""
         raise NotImplementedError
