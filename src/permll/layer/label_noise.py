@@ -30,6 +30,11 @@ class NoiseEstimate(NamedTuple):
     log_likelihood: Float[Tensor, "labels classes"]  # see ``label_likelihood``, with T[k, k] at most MAX_TRUST
 
 
+def label_probs(probs: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> Float[Tensor, " samples"]:
+    """Return the probability p_y of each label."""
+    return probs.gather(1, labels[:, None])[:, 0]
+
+
 def label_log_odds(
     probs: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]
 ) -> Float[Tensor, " samples"]:
@@ -39,7 +44,7 @@ def label_log_odds(
         >>> label_log_odds(torch.tensor([[0.5, 0.5], [0.9, 0.1]]), torch.tensor([0, 0]))
         tensor([0.0000, 2.1972])
     """
-    return torch.logit(probs.gather(1, labels[:, None])[:, 0], eps=1e-6)
+    return torch.logit(label_probs(probs, labels), eps=1e-6)
 
 
 def confident_samples(

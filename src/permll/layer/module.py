@@ -20,6 +20,7 @@ from permll.layer.validation import Ids, Index, Labels, RowIds, check_index, che
 from permll.utils.indexing import subsample_rows
 
 MEMORIZATION = 0.2  # nats by which labels must raise their own log-odds before correction starts
+LEARNING_GROWTH = 1.25  # growth of p_y of held-out samples in an epoch in which a weak network still learns the classes
 INFLUENCE_ON_WRONG = 3.0  # influence of a wrong label on its own log-odds, relative to the mean over all labels
 MIN_HELD_OUT = 20  # held-out samples below which nothing is estimated
 MAX_HELD_OUT = 1000  # held-out samples, or 20 per class if that is more
@@ -39,6 +40,7 @@ class Estimates:
     influence: float = 0.0  # b, nats
     temperature: float = 1.0  # τ
     credibility: float = 0.0  # weight of the classifier in the verdict on labels
+    label_prob: float = 0.0  # mean of p_y over held-out samples, less 1 / c
     # Difference of the label log-odds of trained and held-out samples before any influence, in standard deviations.
     sampling_bias: float = math.nan
 
@@ -261,7 +263,10 @@ class PermutationLayer(CorrectionLayer):
         )
         estimates.accuracy, estimates.influence = noise.accuracy, max(influence, 0.0)
         estimates.credibility = label_noise.credibility(noise.strength)
-        if influence - std / math.sqrt(len(held_out)) > MEMORIZATION:
+        label_prob = float(label_noise.label_probs(held_out_probs, held_out_labels).mean()) - 1 / self.num_classes
+        is_learning = estimates.credibility == 0 and label_prob > LEARNING_GROWTH * estimates.label_prob
+        estimates.label_prob = label_prob
+        if influence - std / math.sqrt(len(held_out)) > MEMORIZATION and not is_learning:
             estimates.is_warm_up = 0.0
         if not self.is_warm_up:
             self.log_likelihood.copy_(noise.log_likelihood)
