@@ -11,7 +11,15 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from permll.layer import label_noise
-from permll.layer.label_noise import NoiseEstimate, estimate_noise
+from permll.layer.label_noise import (
+    CLASS_SHRINKAGE,
+    CONFIDENT,
+    ERROR_RATIO,
+    MAX_TRUST,
+    PRIOR_STD,
+    NoiseEstimate,
+    estimate_noise,
+)
 
 Matrix = list[list[float]]
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}  # float32 against Python floats
@@ -75,7 +83,7 @@ def slow_class_accuracy(hits: list[float], sizes: list[float], accuracy: float) 
     mean = (sum(hits) + 1) / (sum(sizes) + 1)
     result = []
     for hit, size in zip(hits, sizes, strict=True):
-        shrunk = (hit + 10 * mean) / (size + 10)
+        shrunk = (hit + CLASS_SHRINKAGE * mean) / (size + CLASS_SHRINKAGE)
         scaled = shrunk * accuracy / mean
         result.append(min(max(scaled, 1 / len(hits)), 1 - 1 / (2 * sum(sizes) + 4)))
     return result
@@ -93,16 +101,16 @@ def slow_transition(counts: Matrix, diagonal: list[float], frequencies: list[flo
 
 
 def slow_estimate(data: Predictions) -> tuple[float, float, list[float], Matrix]:
-    """Return A, strength, the diagonal and T with T[k, k] <= 0.6, by the rules that the docstrings state."""
+    """Return A, strength, the diagonal and T with T[k, k] <= MAX_TRUST, by the rules that the docstrings state."""
     held_out, y, trained, train_y, frequencies = (part.tolist() for part in data)
     classes, n = len(frequencies), len(y)
     hits = [largest(row) == label for row, label in zip(held_out, y, strict=True)]
     train_hits = [largest(row) == label for row, label in zip(trained, train_y, strict=True)]
     overall, agreement = (sum(hits) + 0.5) / (n + 1), (sum(train_hits) + 0.5) / (len(train_hits) + 1)
-    chosen = slow_confident(held_out, [1.0] * n, 0.2)
+    chosen = slow_confident(held_out, [1.0] * n, CONFIDENT)
     confident = (sum(hits[i] for i in chosen) + 0.5) / (len(chosen) + 1)
     lower_confident = confident - 2 * math.sqrt(confident * (1 - confident) / len(chosen))
-    bound = (lower_confident - 0.4 * overall) / (1 - 0.4)
+    bound = (lower_confident - ERROR_RATIO * overall) / (1 - ERROR_RATIO)
     accuracy = max(min(max(agreement, bound), 1 - 1 / (2 * len(chosen) + 4)), 1 / classes)
 
     variance = max(overall * (1 - overall), 1 / (4 * n))
@@ -110,13 +118,13 @@ def slow_estimate(data: Predictions) -> tuple[float, float, list[float], Matrix]
     effective = 1 / (1 / len(train_y) + bias**2 / variance)
     weights = [1.0] * n + [effective / len(train_y)] * len(train_y)
     probs, labels = held_out + trained, y + train_y
-    rows = slow_confident(probs, weights, 0.2)
+    rows = slow_confident(probs, weights, CONFIDENT)
     counts = slow_counts(
         [largest(probs[i]) for i in rows], [labels[i] for i in rows], [weights[i] for i in rows], classes
     )
     diagonal = slow_class_accuracy([counts[k][k] for k in range(classes)], [sum(row) for row in counts], accuracy)
     low = max(overall - math.sqrt(overall * (1 - overall) / n), 0.0)
-    T = slow_transition(counts, [min(value, 0.6) for value in diagonal], frequencies)
+    T = slow_transition(counts, [min(value, MAX_TRUST) for value in diagonal], frequencies)
     return accuracy, low / accuracy, diagonal, T
 
 
@@ -125,6 +133,12 @@ def full_matrix(estimate: NoiseEstimate, frequencies: Tensor) -> Tensor:
     labels = torch.arange(len(frequencies))
     likelihood = label_noise.label_likelihood(estimate.log_likelihood, labels, frequencies)
     return label_noise.with_class_accuracy(likelihood, labels, estimate.class_accuracy).exp().T
+
+
+def test_label_probs_match_loop() -> None:
+    probs, labels = torch.rand(30, 4), torch.randint(4, (30,))
+    expected = [row[y] for row, y in zip(probs.tolist(), labels.tolist(), strict=True)]
+    assert label_noise.label_probs(probs, labels).tolist() == expected
 
 
 def test_label_log_odds_match_loop() -> None:
@@ -213,12 +227,12 @@ def test_label_likelihood_of_two_rows_draws_wrong_labels_by_frequency(seed: int,
 
 def test_with_class_accuracy_matches_loop() -> None:
     accuracy, labels = torch.tensor([0.95, 0.5, 0.7]), torch.tensor([0, 1, 2, 1])
-    T = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.5, 0.3], [0.1, 0.3, 0.6]])  # the diagonal is at most 0.6
+    T = torch.tensor([[MAX_TRUST, 0.3, 0.7 - MAX_TRUST], [0.2, 0.5, 0.3], [0.1, 0.9 - MAX_TRUST, MAX_TRUST]])
     got = label_noise.with_class_accuracy(T.T[labels].log(), labels, accuracy).exp()
     for row, y in zip(got.tolist(), labels.tolist(), strict=True):
         for k in range(3):
             a = float(accuracy[k])
-            expected = a if k == y else float(T[k, y]) * (1 - a) / (1 - min(a, 0.6))
+            expected = a if k == y else float(T[k, y]) * (1 - a) / (1 - min(a, MAX_TRUST))
             assert row[k] == pytest.approx(expected, rel=1e-5)
     full = label_noise.with_class_accuracy(T.T.log(), torch.arange(3), accuracy).exp().T
     assert_close(full.sum(1), torch.ones(3))
@@ -226,7 +240,7 @@ def test_with_class_accuracy_matches_loop() -> None:
 
 def log_posterior(log_probs: Matrix, likelihood: Matrix, tau: float) -> float:
     """Return the log-likelihood of the labels and the log-prior of τ, by loops."""
-    total = -0.5 * (math.log(tau) / 0.25) ** 2
+    total = -0.5 * (math.log(tau) / PRIOR_STD) ** 2
     for row, chances in zip(log_probs, likelihood, strict=True):
         powers = [math.exp(value / tau) for value in row]
         total += math.log(sum(p * t for p, t in zip(powers, chances, strict=True)) / sum(powers))
@@ -273,7 +287,7 @@ def test_credibility_rises_from_04_to_08(one: float, two: float) -> None:
 def test_extrapolated_accuracy_solves_for_label_accuracy(accuracy: float, error: float, ratio: float) -> None:
     overall, confident = accuracy * (1 - error), accuracy * (1 - ratio * error)
     assert label_noise.extrapolated_accuracy(confident, overall, ratio) == pytest.approx(accuracy)
-    overall, confident = accuracy * (1 - error), accuracy * (1 - 0.4 * error)
+    overall, confident = accuracy * (1 - error), accuracy * (1 - ERROR_RATIO * error)
     assert label_noise.extrapolated_accuracy(confident, overall) == pytest.approx(accuracy)
 
 
@@ -307,7 +321,7 @@ def test_estimate_noise_has_valid_ranges(data: Predictions) -> None:
     assert ((got.class_accuracy >= 1 / classes - 1e-6) & (got.class_accuracy < 1)).all()
     T = got.log_likelihood.exp().T
     assert_close(T.sum(1), torch.ones(classes))
-    assert (T.diagonal() <= label_noise.MAX_TRUST + 1e-6).all()
+    assert (T.diagonal() <= MAX_TRUST + 1e-6).all()
     assert_close(full_matrix(got, data.frequencies).sum(1), torch.ones(classes))
 
 

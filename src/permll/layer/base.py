@@ -186,24 +186,24 @@ class CorrectionLayer(SampleState):
         destination[prefix + "settings"] = torch.frombuffer(bytearray(settings.encode()), dtype=torch.uint8)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        missing_keys, error_msgs = args[2], args[-1]
+        error_msgs = args[-1]
         rest = dict(state_dict)
         saved = rest.pop(prefix + "settings", None)
         if saved is None:
-            missing_keys.append(prefix + "settings")
-        else:
-            settings = json.loads(saved.cpu().numpy().tobytes())
-            own = {"layer": type(self).__name__, **self._settings}
-            different = [
-                f"{name}={settings.get(name)!r} instead of {own.get(name)!r}"
-                for name in {**settings, **own}
-                if settings.get(name) != own.get(name)
-            ]
-            if different:
-                error_msgs.append(
-                    f"the state was saved with {', '.join(different)}: build the layer with the settings of the state."
-                )
-                return
+            error_msgs.append("the state has no settings: it was not saved by this layer.")
+            return
+        settings = json.loads(saved.cpu().numpy().tobytes())
+        own = {"layer": type(self).__name__, **self._settings}
+        different = [
+            f"{name}={settings.get(name)!r} instead of {own.get(name)!r}"
+            for name in {**settings, **own}
+            if settings.get(name) != own.get(name)
+        ]
+        if different:
+            error_msgs.append(
+                f"the state was saved with {', '.join(different)}: build the layer with the settings of the state."
+            )
+            return
         super()._load_from_state_dict(rest, prefix, *args)
         if not error_msgs:
             self._pending.clear()  # recorded visits belong to the rows that were replaced

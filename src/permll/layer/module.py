@@ -11,7 +11,7 @@ from torch import Tensor
 
 from permll.distributed.sharding import current_placement
 from permll.layer import equations, label_noise
-from permll.layer.autograd import RecordedLoss, Reduction, mask_update
+from permll.layer.autograd import RecordedLoss, Reduction
 from permll.layer.base import CorrectionLayer, check_dtype
 from permll.layer.paper import PaperPermutationLayer
 from permll.layer.sample_buffer import SampleBuffer
@@ -134,7 +134,8 @@ class PermutationLayer(CorrectionLayer):
         count = count if self._has_held_out else 0
         chosen = torch.randperm(len(all_labels), generator=torch.Generator().manual_seed(0))[:count]
         # 0 for held-out samples; the others are scaled up, so that the mean loss keeps its size.
-        self.loss_weight = SampleBuffer(all_labels, row_ids, fill=len(all_labels) / (len(all_labels) - count))
+        scale = len(all_labels) / (len(all_labels) - count)
+        self.loss_weight = SampleBuffer(all_labels, row_ids, fill=scale)
         self.loss_weight.write(chosen, torch.zeros(count))
         self._monitored = subsample_rows(len(all_labels), MAX_MONITORED)
         frequencies = all_labels.bincount(minlength=classes)
@@ -181,19 +182,22 @@ class PermutationLayer(CorrectionLayer):
         prior_ratio = (self.prior / self.predicted_prior).to(z)
         t.add_(change, alpha=AVERAGING).clamp_min_(MIN_PROB).mul_(prior_ratio)
         loss = equations.averaged_prediction_ce(alpha, t, log_p, p)
-        record = partial(self._record, positions.clone(), loss.grad_alpha, change, p.mean(0))
+        record = partial(self._record, positions.clone(), loss.grad_alpha, change, p)
         return RecordedLoss.apply(logits, loss.loss * weight, loss.grad_logits * weight[:, None], record, reduction)
 
-    def _record(
-        self, positions: Tensor, delta_grad: Tensor, change: Tensor, mean_probs: Tensor, mask: Tensor | None
-    ) -> None:
-        self._append((positions, mask_update(delta_grad, mask), mask_update(change, mask), mean_probs))
+    def _record(self, positions: Tensor, grad_alpha: Tensor, change: Tensor, p: Tensor, mask: Tensor | None) -> None:
+        if mask is None:
+            mean_probs = p.mean(0)
+        else:
+            grad_alpha, change, p = (part.where(mask.unsqueeze(-1), 0.0) for part in (grad_alpha, change, p))
+            mean_probs = p.sum(0) / mask.expand(len(p)).sum().clamp_min(1)
+        self._append((positions, grad_alpha, change, mean_probs))
 
     def step(self) -> None:
         """Apply the recorded updates of δ, t and π; estimate the noise again after every N visits."""
         lr = 2 * (1 - min(self.estimates.accuracy, label_noise.MAX_TRUST))
-        for positions, delta_grad, change, mean_probs in self._pending:
-            self.table.add(positions, delta_grad, scale=-lr)
+        for positions, grad_alpha, change, mean_probs in self._pending:
+            self.table.add(positions, grad_alpha, scale=-lr)
             self.predictions.table.add(positions, change, scale=AVERAGING)
             weight = min(len(positions) / self._prior_window, 1.0)
             self.predicted_prior.lerp_(mean_probs.to(self.predicted_prior), weight)

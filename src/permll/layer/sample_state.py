@@ -65,8 +65,13 @@ class SampleState(nn.Module):
         return f"the state has rows of shape {shape[1:]}, expected {self.table.shape}."
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        before = dict(self._buffers)
         super()._apply(fn, recurse)
         self.labels = fn(self.labels).to(torch.int64)
+        for name, buffer in before.items():  # casts below float32, as of the network, are undone
+            changed = self._buffers[name]
+            if buffer is not None and changed is not None and changed.dtype.itemsize < buffer.dtype.itemsize:
+                self._buffers[name] = buffer.to(changed.device)
         return self
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
@@ -78,6 +83,8 @@ class SampleState(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         missing_keys, error_msgs = args[2], args[-1]
+        if error_msgs:
+            return  # the load has failed, and an error leaves the state unchanged
         rest = dict(state_dict)
         saved, ids = pop_parts(rest, prefix + self._name), rest.pop(prefix + "ids", None)
         labels = rest.pop(prefix + "labels", None)

@@ -1,0 +1,817 @@
+"""``PermutationLayer``, the default layer: steps, warm-up, estimates, state and verdict on labels."""
+
+import copy
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, one_hot
+from torch.testing import assert_close
+
+from permll import PermutationLayer
+from permll.layer import equations, label_noise
+from permll.layer.module import AVERAGING, INFLUENCE_ON_WRONG, MIN_PROB
+from tests.helpers.pure_python import log_softmax, softmax
+
+N, C = 400, 4  # the smallest data set with held-out samples
+EXACT = {"rtol": 1e-10, "atol": 1e-12}
+FORMATS: dict[str, dict[str, Any]] = {
+    "dense": {},
+    "float64": {"dtype": torch.float64},
+    "bfloat16": {"dtype": torch.bfloat16},
+    "disk": {"file": True},
+    "top_k": {"top_k": 2},
+    "all of them": {"top_k": 2, "dtype": torch.bfloat16, "file": True},
+}
+ALL_FORMATS = pytest.mark.parametrize("fmt", FORMATS.values(), ids=FORMATS)
+
+
+@pytest.fixture
+def labels() -> Tensor:
+    return torch.arange(N) % C
+
+
+def held_out_rows(layer: PermutationLayer) -> Tensor:
+    return (layer.loss_weight.values == 0).nonzero().flatten()
+
+
+def end_warm_up(layer: PermutationLayer, *, influence: float = 0.0, accuracy: float = 0.7) -> PermutationLayer:
+    """Set the estimates by hand, with a random transition matrix."""
+    generator = torch.Generator().manual_seed(5)
+    off_diagonal = torch.rand(C, C, generator=generator).fill_diagonal_(0.0)
+    T = 0.6 * torch.eye(C) + 0.4 * off_diagonal / off_diagonal.sum(1, keepdim=True)
+    layer.estimates.is_warm_up = 0.0
+    layer.estimates.influence, layer.estimates.accuracy = influence, accuracy
+    layer.log_likelihood.copy_(T.T.log())
+    return layer
+
+
+def visit(layer: PermutationLayer, logits: Tensor, index: Any, **kwargs: Any) -> Tensor:
+    """Run ``backward``; return the gradient of the logits."""
+    z = logits.clone().requires_grad_()
+    layer(z, index, **kwargs).backward()
+    assert z.grad is not None
+    return z.grad
+
+
+def same_state(one: PermutationLayer, two: PermutationLayer) -> bool:
+    first, second = one.state_dict(), two.state_dict()
+    return first.keys() == second.keys() and all(
+        first[key].shape == second[key].shape and first[key].allclose(second[key], rtol=0, atol=0, equal_nan=True)
+        for key in first
+    )
+
+
+class Simulation:
+    """Logits of a network that knows the true classes and memorizes the labels of trained samples from epoch 2 on."""
+
+    def __init__(self, rows: int = 600, classes: int = 3, noise: float = 0.3, seed: int = 0) -> None:
+        self.generator = torch.Generator().manual_seed(seed)
+        self.classes = classes
+        self.truth = torch.randint(classes, (rows,), generator=self.generator)
+        wrong = torch.rand(rows, generator=self.generator) < noise
+        shift = torch.randint(1, classes, (rows,), generator=self.generator)
+        self.labels = torch.where(wrong, (self.truth + shift) % classes, self.truth)
+        self.noise = 0.7 * torch.randn(rows, classes, generator=self.generator)
+
+    def logits(self, trained: Tensor, memorization: float) -> Tensor:
+        known = 6.0 * one_hot(self.truth, self.classes) + self.noise
+        return known + memorization * trained[:, None] * one_hot(self.labels, self.classes)
+
+    def train(
+        self, layer: PermutationLayer, epochs: int, memorization: float = 2.0, first: int = 0, batch: int = 100
+    ) -> PermutationLayer:
+        """Visit all samples in every epoch; ``first`` is the number of earlier epochs."""
+        trained = layer.loss_weight.values != 0
+        for epoch in range(first, first + epochs):
+            logits = self.logits(trained, memorization if epoch else 0.0)
+            order = torch.randperm(len(logits), generator=torch.Generator().manual_seed(epoch))
+            for index in order.split(batch):
+                visit(layer, logits[index], index)
+                layer.step()
+        return layer
+
+
+# --- One step -------------------------------------------------------------------------------------------------------
+
+
+def test_training_matches_manual_steps(labels: Tensor) -> None:
+    """A linear network, held-out samples, and a sample that occurs twice; everything in Python floats."""
+    dim, batch, steps, influence, accuracy, net_lr = 3, 9, 40, 0.1, 0.7, 0.5
+    labels = labels.clone()
+    labels[:250] = 0  # the other classes have 12.5 % each, the prior is not uniform
+    layer = PermutationLayer(labels, C, dtype=torch.float64).double()
+    end_warm_up(layer, influence=influence, accuracy=accuracy)
+    held_out = held_out_rows(layer)
+    assert len(held_out) == 20
+    x, net = torch.randn(N, dim, dtype=torch.float64), nn.Linear(dim, C, bias=False, dtype=torch.float64)
+    optimizer = torch.optim.SGD(net.parameters(), lr=net_lr)
+    log_T = layer.log_likelihood.T.tolist()  # log_T[k][y]
+
+    W, inputs, y = net.weight.tolist(), x.tolist(), labels.tolist()
+    weight = layer.loss_weight.values.tolist()
+    assert weight == pytest.approx([0.0 if i in set(held_out.tolist()) else N / 380 for i in range(N)])
+    delta, t = ([[0.0] * C for _ in range(N)] for _ in range(2))
+    ratios = [y.count(k) / N * C for k in range(C)]
+    prior = softmax([math.copysign(max(abs(math.log(ratio)) - math.log(2), 0.0), math.log(ratio)) for ratio in ratios])
+    q = layer.prior.tolist()  # computed in float32
+    assert q == pytest.approx(prior)
+    pi, lr = list(q), 2 * (1 - min(accuracy, label_noise.MAX_TRUST))
+    cuts = set()
+    for _ in range(steps):
+        rows = torch.cat([torch.randint(N, (batch - 2,)), held_out[torch.randint(20, (1,))]])
+        index = torch.cat([rows, rows[:1]])
+
+        optimizer.zero_grad()
+        loss = layer(net(x[index]), index)
+        loss.backward()
+        optimizer.step()
+        layer.step()
+
+        total, mean_p = 0.0, [0.0] * C
+        gradient = [[0.0] * dim for _ in range(C)]
+        changes = []
+        for i in index.tolist():
+            z = [sum(w * value for w, value in zip(row, inputs[i], strict=True)) for row in W]
+            p, log_p = softmax(z), log_softmax(z)
+            mean = [(1 - AVERAGING) * t[i][k] + AVERAGING * p[k] for k in range(C)]
+            alpha = [log_T[k][y[i]] + delta[i][k] for k in range(C)]
+            lead = alpha[y[i]] - max(alpha[k] for k in range(C) if k != y[i])
+            cut = min(max(lead, 0.0), INFLUENCE_ON_WRONG * influence)
+            cuts.add("none" if lead <= 0 else "part" if cut < lead else "all")
+            alpha[y[i]] -= cut
+            a = softmax(alpha)
+            joint = [a[k] * max(mean[k], MIN_PROB) * q[k] / pi[k] for k in range(C)]
+            r = [value / sum(joint) for value in joint]
+            total -= weight[i] * sum(r[k] * log_p[k] for k in range(C)) / batch
+            for k in range(C):
+                mean_p[k] += p[k] / batch
+                for d in range(dim):
+                    gradient[k][d] += weight[i] * (p[k] - r[k]) * inputs[i][d] / batch
+            changes.append(
+                (i, [lr * (r[k] - a[k]) for k in range(C)], [AVERAGING * (p[k] - t[i][k]) for k in range(C)])
+            )
+        assert net.weight.grad is not None
+        assert_close(net.weight.grad, torch.tensor(gradient, dtype=torch.float64), **EXACT)
+        assert loss.item() == pytest.approx(total, rel=1e-10)
+        for i, delta_change, t_change in changes:
+            for k in range(C):
+                delta[i][k] += delta_change[k]
+                t[i][k] += t_change[k]
+        W = [[W[k][d] - net_lr * gradient[k][d] for d in range(dim)] for k in range(C)]
+        pi = [pi[k] + (batch / N) * (mean_p[k] - pi[k]) for k in range(C)]
+
+    assert_close(layer.table.values, torch.tensor(delta, dtype=torch.float64), **EXACT)
+    assert_close(layer.predictions.values, torch.tensor(t, dtype=torch.float64), **EXACT)
+    assert_close(layer.predicted_prior, torch.tensor(pi, dtype=torch.float64), **EXACT)
+    assert_close(net.weight.detach(), torch.tensor(W, dtype=torch.float64), **EXACT)
+    assert cuts == {"none", "part", "all"}
+    assert layer.estimates.visits == batch * steps
+
+
+def test_warm_up_is_weighted_cross_entropy(labels: Tensor) -> None:
+    layer, index = PermutationLayer(labels, C), torch.randint(N, (64,))
+    weight = layer.loss_weight.values[index].float()
+    assert len(held_out_rows(layer)) == 20
+    for _ in range(3):
+        logits = (5 * torch.randn(64, C)).requires_grad_()
+        losses = weight * cross_entropy(logits, labels[index], reduction="none")
+        assert_close(layer(logits.detach(), index, reduction="none"), losses.detach(), rtol=0, atol=0)
+        losses.mean().backward()
+        assert_close(visit(layer, logits.detach(), index), logits.grad, rtol=1e-6, atol=1e-8)
+        layer.step()
+    assert torch.equal(layer.table.values, torch.zeros(N, C))  # δ starts after the warm-up
+
+
+@pytest.mark.parametrize(("rows", "held_out"), [(N, 0), (N, 0.04), (N - 1, 0.05), (40, 0.45)])
+def test_layer_without_held_out_samples_is_cross_entropy(rows: int, held_out: float) -> None:
+    labels = torch.randint(C, (rows,))
+    layer = PermutationLayer(labels, C, held_out=held_out)
+    for _ in range(4):  # epochs
+        logits = (5 * torch.randn(rows, C)).scatter_add(1, labels[:, None], torch.full((rows, 1), 3.0)).requires_grad_()
+        expected = cross_entropy(logits, labels)
+        assert_close(layer(logits, range(rows)), expected)
+        expected.backward()
+        assert_close(visit(layer, logits.detach(), range(rows)), logits.grad, rtol=1e-6, atol=1e-8)
+        layer.step()
+    assert layer.is_warm_up
+    assert layer.label_accuracy == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "held_out", "count"),
+    [(400, 2, 0.05, 20), (1000, 2, 0.2, 200), (30_000, 2, 0.05, 1000), (30_000, 60, 0.05, 1200), (40, 2, 0.5, 20)],
+)
+def test_number_of_held_out_samples(rows: int, classes: int, held_out: float, count: int) -> None:
+    layer = PermutationLayer(torch.arange(rows) % classes, classes, held_out=held_out)
+    assert len(held_out_rows(layer)) == count
+    assert_close(layer.loss_weight.values.double().mean(), torch.tensor(1.0).double(), rtol=1e-6, atol=0)
+
+
+def test_first_update_is_that_of_paper(labels: Tensor) -> None:
+    """With b = 0, t = p and q = π."""
+    layer = end_warm_up(PermutationLayer(labels, C, dtype=torch.float64), accuracy=0.3).double()
+    index, logits = torch.arange(50), 2 * torch.randn(50, C, dtype=torch.float64)
+    expected = equations.prediction_ce(layer.alpha[index], logits)
+    gradient = visit(layer, logits, index, reduction="sum")
+    weight = layer.loss_weight.values[index].double()
+    assert_close(gradient, expected.grad_logits * weight[:, None], rtol=1e-7, atol=1e-9)
+    layer.step()
+    assert_close(layer.table.values[index], -1.4 * expected.grad_alpha, rtol=1e-7, atol=1e-9)
+
+
+def test_step_updates_batch_rows_only(labels: Tensor) -> None:
+    layer = end_warm_up(PermutationLayer(labels, C), influence=0.1)
+    held_out = int(held_out_rows(layer)[0])
+    index = [3, 7, held_out]
+    visit(layer, torch.randn(3, C), index)
+    assert not layer.table.values.any()  # backward records, step updates
+    layer.step()
+    for rows in (layer.table.values, layer.predictions.values):
+        assert sorted((rows != 0).any(1).nonzero().flatten().tolist()) == sorted(index)
+    before = copy.deepcopy(layer)
+    layer.step()
+    assert same_state(layer, before)  # no update is left
+
+
+def test_held_out_sample_has_no_gradient(labels: Tensor) -> None:
+    for layer in (PermutationLayer(labels, C), end_warm_up(PermutationLayer(labels, C))):
+        held_out = held_out_rows(layer)
+        assert layer(torch.randn(20, C), held_out) == 0
+        assert not visit(layer, torch.randn(20, C), held_out).any()
+
+
+@pytest.mark.parametrize("scale", [2.0**16, 1e-3])
+def test_loss_scale_does_not_change_updates(labels: Tensor, scale: float) -> None:
+    plain, scaled = (end_warm_up(PermutationLayer(labels, C), influence=0.1) for _ in range(2))
+    logits = torch.randn(N, C, requires_grad=True)
+    plain(logits, range(N)).backward()
+    (scale * scaled(logits, range(N))).backward()
+    plain.step()
+    scaled.step()
+    assert same_state(plain, scaled)
+
+
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_accumulated_batches_match_one_large_batch(labels: Tensor, size: int) -> None:
+    large, small = (end_warm_up(PermutationLayer(labels, C), influence=0.1) for _ in range(2))
+    for _ in range(2):
+        logits, rows = torch.randn(120, C), torch.randperm(N)[:120]
+        visit(large, logits, rows)
+        large.step()
+        for part in torch.arange(120).split(size):
+            visit(small, logits[part], rows[part])
+        small.step()
+        small.predicted_prior.copy_(large.predicted_prior)  # see the next test
+    assert_close(small.table.values, large.table.values)
+    assert_close(small.predictions.values, large.predictions.values)
+    assert repr(small.estimates) == repr(large.estimates)  # with NaN
+
+
+def test_mean_prediction_hardly_depends_on_batch_size() -> None:
+    """π of batches of 100 and of single batches differ in the square of the fraction of the window, 2,000 here."""
+    labels = torch.arange(2000) % 2
+    large, small = PermutationLayer(labels, 2), PermutationLayer(labels, 2)
+    logits = torch.tensor([[2.0, 0.0]]).repeat(100, 1)
+    visit(large, logits, range(100))
+    for part in torch.arange(100).split(10):
+        visit(small, logits[part], part)
+    large.step()
+    small.step()
+    assert float(large.predicted_prior[0]) == pytest.approx(0.5 + 0.05 * (1 / (1 + math.exp(-2)) - 0.5))
+    assert_close(small.predicted_prior, large.predicted_prior, rtol=0, atol=0.05**2 / 4)
+
+
+def test_repeated_sample_is_updated_per_occurrence(labels: Tensor) -> None:
+    """As with a weighted sampler: t stays a mean of predictions, however often a sample occurs before a step."""
+    layer = PermutationLayer(labels, C)
+    certain = 20.0 * one_hot(torch.tensor([0, 1, 1, 1, 1]), C)
+    visit(layer, certain[:1], [3])
+    layer.step()
+    visit(layer, certain[1:], [3, 3, 3, 3])
+    layer.step()
+    t = layer.predictions.values[3]
+    assert (t >= 0).all()
+    assert t.sum() <= 1 + 1e-6
+
+
+def test_sample_with_zero_weight_is_not_updated(labels: Tensor) -> None:
+    layer = end_warm_up(PermutationLayer(labels, C))
+    index = (layer.loss_weight.values != 0).nonzero().flatten()[:4]
+    logits = torch.randn(4, C, requires_grad=True)
+    (layer(logits, index, reduction="none") * torch.tensor([1.0, 0.0, 0.5, 0.0])).sum().backward()
+    layer.step()
+    for rows in (layer.table.values, layer.predictions.values):
+        assert (rows[index] != 0).any(1).tolist() == [True, False, True, False]
+    before = copy.deepcopy(layer)
+    (0.0 * layer(logits, index)).backward()
+    layer.step()
+    assert same_state(layer, before)
+
+
+def test_zero_grad_and_missing_backward_leave_no_trace(labels: Tensor) -> None:
+    layer = end_warm_up(PermutationLayer(labels, C))
+    before = copy.deepcopy(layer)
+    visit(layer, torch.randn(N, C), range(N))
+    layer.zero_grad()
+    layer(torch.randn(N, C, requires_grad=True), range(N))
+    layer.step()
+    assert same_state(layer, before)
+
+
+def test_eval_mode_is_plain_cross_entropy(labels: Tensor) -> None:
+    layer = end_warm_up(PermutationLayer(labels, C)).eval()
+    before, logits = copy.deepcopy(layer), torch.randn(N, C)
+    assert_close(layer(logits, range(N)), cross_entropy(logits, labels))
+    visit(layer, logits, range(N))
+    layer.step()
+    assert same_state(layer, before)
+
+
+def test_casts_of_network_keep_precision() -> None:
+    """A step of π is smaller than the precision of bfloat16."""
+    labels = torch.arange(2000) % 2
+    layer, cast = PermutationLayer(labels, 2), PermutationLayer(labels, 2)
+    nn.ModuleList([cast]).bfloat16()
+    for _ in range(100):
+        for one in (layer, cast):
+            visit(one, torch.tensor([[0.3, 0.0]]), [0])
+            one.step()
+    assert layer.predicted_prior[0] > 0.5
+    assert cast.predicted_prior.dtype == torch.float32
+    assert_close(cast.predicted_prior.float(), layer.predicted_prior, rtol=1e-4, atol=0)
+
+
+def test_layer_follows_casts_to_double_and_back(labels: Tensor) -> None:
+    layer = end_warm_up(PermutationLayer(labels, C), influence=0.1)
+    logits, before = torch.randn(N, C), copy.deepcopy(layer)
+    assert layer.double()(logits, range(N)).dtype == torch.float64
+    assert layer.alpha.dtype == layer.log_likelihood.dtype == torch.float64
+    assert torch.equal(layer.float()(logits, range(N)), before(logits, range(N)))
+    assert layer.alpha.dtype == layer.log_likelihood.dtype == layer.predicted_prior.dtype == torch.float32
+    assert same_state(layer, before)
+
+
+# Inductor needs a C++ compiler; without one, everything up to code generation is still exercised.
+BACKEND = "inductor" if shutil.which("g++") or shutil.which("c++") else "aot_eager"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # deprecations inside the compiler
+def test_compiled_training_step_matches_eager(labels: Tensor) -> None:
+    x = torch.randn(N, 6)
+
+    def train(compiled: bool) -> list[Tensor]:
+        torch.manual_seed(1)
+        net, layer = nn.Linear(6, C), end_warm_up(PermutationLayer(labels, C), influence=0.1)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+
+        def training_step(x: Tensor, index: Tensor) -> Tensor:
+            optimizer.zero_grad()
+            loss = layer(net(x), index)
+            loss.backward()
+            optimizer.step()
+            layer.step()
+            return loss
+
+        step = torch.compile(training_step, backend=BACKEND) if compiled else training_step
+        losses = [step(x[index], index).detach() for index in torch.arange(240).split(60)]
+        return [*losses, layer.table.values, layer.predictions.values, layer.predicted_prior, net.weight.detach()]
+
+    for actual, expected in zip(train(compiled=True), train(compiled=False), strict=True):
+        assert_close(actual, expected)
+
+
+# --- Estimates ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("memorization", "ends"), [(0.0, False), (0.1, False), (2.0, True), (4.0, True)])
+def test_warm_up_ends_with_memorization(memorization: float, ends: bool) -> None:
+    simulation = Simulation()
+    layer = simulation.train(PermutationLayer(simulation.labels, 3), 6, memorization)
+    assert layer.is_warm_up is not ends
+    if not ends:
+        assert torch.equal(layer.log_likelihood, label_noise.log_identity(3))
+        assert torch.equal(layer.corrected_labels(), simulation.labels)
+
+
+def test_warm_up_goes_on_when_labels_are_learned_equally() -> None:
+    """Held-out labels gain log-odds as trained ones do; the draw of the held-out samples is no memorization."""
+    for seed in range(5):
+        simulation = Simulation(noise=0.0, seed=seed)
+        layer = PermutationLayer(simulation.labels, 3)
+        for scale in (0.2, 0.5, 1.0, 2.0, 3.0):
+            visit(layer, scale * simulation.logits(torch.ones(600), 0.0), range(600))
+            layer.step()
+        assert layer.is_warm_up, seed
+
+
+@pytest.mark.parametrize(("right", "waits"), [(0.2, True), (0.9, False)])
+def test_warm_up_waits_while_weak_network_learns(right: float, waits: bool) -> None:
+    """A fifth of the predictions is right, the confident ones: labels are good, the network is weak."""
+    rows, classes = 400, 10
+    labels = torch.arange(rows) % classes
+    is_right = torch.arange(rows) < right * rows
+    predicted = torch.where(is_right, labels, (labels + 1 + torch.arange(rows) // classes % 9) % classes)
+    layer = PermutationLayer(labels, classes, held_out=0)
+    for scale, still_learns in ((0.1, True), (0.3, True), (1.0, True), (1.05, False)):
+        logits = scale * one_hot(predicted, classes) * (1 + is_right[:, None])
+        memorized = logits + 2.0 * one_hot(labels, classes)
+        layer.update_estimates(logits, labels, memorized, range(rows))
+        assert layer.estimates.influence > 1
+        assert (layer.estimates.credibility == 0) is waits
+        assert layer.is_warm_up is (waits and still_learns)
+
+
+def test_first_epoch_measures_sampling_bias() -> None:
+    simulation = Simulation()
+    layer = simulation.train(PermutationLayer(simulation.labels, 3), 1)
+    probs = simulation.logits(torch.ones(600), 0.0).softmax(-1)
+    odds = [math.log(float(p) / (1 - float(p))) for p in probs.gather(1, simulation.labels[:, None])]
+    is_held_out = (layer.loss_weight.values == 0).tolist()
+    held_out = [value for value, out in zip(odds, is_held_out, strict=True) if out]
+    trained = [value for value, out in zip(odds, is_held_out, strict=True) if not out]
+    mean = sum(held_out) / len(held_out)
+    std = math.sqrt(sum((value - mean) ** 2 for value in held_out) / (len(held_out) - 1))
+    bias = (sum(trained) / len(trained) - mean) / std
+    assert layer.estimates.sampling_bias == pytest.approx(bias, rel=1e-3)
+    assert layer.estimates.influence == pytest.approx(0.0, abs=1e-4)
+    simulation.train(layer, 1, memorization=0.0, first=1)
+    assert layer.estimates.influence == pytest.approx(0.0, abs=0.05)  # the same predictions again
+
+
+def test_estimates_are_updated_after_n_visits() -> None:
+    simulation = Simulation()
+    layer = PermutationLayer(simulation.labels, 3)
+    logits = simulation.logits(torch.ones(600), 0.0)
+    visit(layer, logits[:599], range(599))
+    layer.step()
+    assert layer.estimates.visits == 599
+    assert layer.label_accuracy == 1.0
+    visit(layer, logits[599:], [599])
+    layer.step()
+    assert layer.estimates.visits == 0
+    assert 0.6 < layer.label_accuracy < 0.8
+
+
+@ALL_FORMATS
+def test_memorizing_network_corrects_labels(fmt: dict[str, Any]) -> None:
+    simulation = Simulation()
+    layer = simulation.train(PermutationLayer(simulation.labels, 3, **fmt), 5)
+    assert not layer.is_warm_up
+    assert layer.label_accuracy == pytest.approx(0.7, abs=0.1)
+    corrected = layer.corrected_labels()
+    assert (simulation.labels != simulation.truth).sum() > 150
+    assert (corrected != simulation.truth).sum() < 20
+    assert all(value.isfinite().all() for value in layer.state_dict().values())
+
+
+def test_many_classes_use_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = Simulation()
+    full = simulation.train(PermutationLayer(simulation.labels, 3), 5)
+    monkeypatch.setattr(label_noise, "MAX_CLASSES", 2)
+    layer = PermutationLayer(simulation.labels, 3)
+    assert layer.log_likelihood.shape == (2, 3)
+    index, logits = torch.arange(64), torch.randn(64, 3)
+    weight = layer.loss_weight.values[index].float()
+    expected = weight * cross_entropy(logits, simulation.labels[index], reduction="none")
+    assert_close(layer(logits, index, reduction="none"), expected)
+
+    simulation.train(layer, 5)
+    assert not layer.is_warm_up
+    agreement = (layer.corrected_labels() == full.corrected_labels()).float().mean()
+    assert agreement > 0.98  # wrong labels are drawn evenly, as this form of T assumes
+    other = PermutationLayer(simulation.labels, 3)
+    other.load_state_dict(layer.state_dict())
+    assert same_state(other, layer)
+    assert torch.equal(other.alpha, layer.alpha)
+    D, frequencies = layer.log_likelihood[0].exp().tolist(), layer.frequencies.tolist()
+    layer.estimates.influence = 0.0
+    y = int(simulation.labels[0])
+    for k in range(3):
+        chance = D[k] if k == y else (1 - D[k]) * frequencies[y] / (1 - frequencies[k])
+        assert float(layer.alpha[0, k] - layer.table.values[0, k]) == pytest.approx(math.log(chance), abs=1e-4)
+
+
+def test_update_estimates_with_validation_samples() -> None:
+    train, validation = Simulation(), Simulation(rows=200, seed=1)
+    layer = PermutationLayer(train.labels, 3, held_out=0)
+    assert (layer.loss_weight.values == 1).all()
+    validation_logits = validation.logits(torch.zeros(200), 0.0)
+    for memorization in (0.0, 2.0):
+        logits = train.logits(torch.ones(600), memorization)
+        visit(layer, logits, range(600))
+        layer.step()
+        assert layer.is_warm_up
+        layer.update_estimates(validation_logits, validation.labels, logits[::2], range(0, 600, 2))
+    assert not layer.is_warm_up
+    assert layer.label_accuracy == pytest.approx(0.7, abs=0.1)
+    assert layer.estimates.influence > 0.2
+    wrong = train.labels != train.truth
+    assert (layer.corrected_labels() != train.truth).sum() < wrong.sum() / 4
+
+
+def test_update_estimates_needs_20_samples() -> None:
+    simulation = Simulation()
+    layer = PermutationLayer(simulation.labels, 3, held_out=0)
+    logits = simulation.logits(torch.ones(600), 5.0)
+    visit(layer, logits, range(600))
+    layer.step()
+    before = copy.deepcopy(layer)
+    zeros = torch.zeros(20, 3)
+    layer.update_estimates(zeros[:19], simulation.labels[:19], logits, range(600))
+    layer.update_estimates(zeros, simulation.labels[:20], logits[:19], range(19))
+    assert same_state(layer, before)
+    layer.update_estimates(zeros, simulation.labels[:20], logits[:20], range(20))
+    assert not same_state(layer, before)
+
+
+def test_update_estimates_rejects_positions_outside_labels() -> None:
+    layer = PermutationLayer([0, 1] * 20, 2, held_out=0)
+    with pytest.raises(IndexError, match=r"index 40 .* lies outside the 40 training samples"):
+        layer.update_estimates(torch.zeros(20, 2), torch.zeros(20).long(), torch.zeros(20, 2), range(21, 41))
+
+
+# --- State ----------------------------------------------------------------------------------------------------------
+
+
+@ALL_FORMATS
+@pytest.mark.parametrize("visits", [250, 600, 2050])
+def test_state_round_trip_resumes_exactly(fmt: dict[str, Any], visits: int, tmp_path: Path) -> None:
+    """In the middle of the first epoch, after it, and in the middle of the fourth."""
+    simulation = Simulation()
+    trained, order = torch.ones(600), torch.randperm(600).repeat(6)
+
+    def run(layer: PermutationLayer, start: int, stop: int) -> None:
+        for at in range(start, stop, 50):
+            index = order[at : at + 50]
+            visit(layer, simulation.logits(trained, 0.0 if at < 600 else 2.0)[index], index)
+            layer.step()
+
+    layer = PermutationLayer(simulation.labels, 3, **fmt)
+    trained = (layer.loss_weight.values != 0).float()
+    run(layer, 0, visits)
+    torch.save(layer.state_dict(), tmp_path / "layer.pt")
+    loaded, copied = PermutationLayer(simulation.labels, 3, **fmt), copy.deepcopy(layer)
+    loaded.load_state_dict(torch.load(tmp_path / "layer.pt", weights_only=True))
+    assert same_state(loaded, layer)
+    for one in (layer, loaded, copied):
+        run(one, visits, 3000)
+    assert not layer.is_warm_up
+    assert same_state(loaded, layer)
+    assert same_state(copied, layer)
+    assert torch.equal(loaded.corrected_labels(), layer.corrected_labels())
+    assert torch.equal(loaded.alpha, layer.alpha)
+
+
+def test_copy_has_separate_state(labels: Tensor) -> None:
+    layer = end_warm_up(PermutationLayer(labels, C))
+    visit(layer, torch.randn(N, C), range(N))
+    other, before = copy.deepcopy(layer), copy.deepcopy(layer.state_dict())
+    other.step()
+    other.estimates.accuracy = 0.1
+    assert all(torch.equal(layer.state_dict()[key], before[key]) for key in before if key != "estimates")
+    assert layer.estimates.accuracy == 0.7
+    layer.step()
+    assert torch.equal(layer.table.values, other.table.values)
+    assert layer.table.values.any()
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_state_matches_rows_by_id(as_text: bool) -> None:
+    """Reversed, 100 rows removed, 50 added; held-out samples stay held out."""
+    simulation = Simulation(rows=700)
+    ids: list[Any] = [f"{row}.png" if as_text else 10 * row for row in range(700)]
+    saved = PermutationLayer(simulation.labels[:600], 3, ids=ids[:600])
+    trained = torch.ones(700)
+    trained[held_out_rows(saved)] = 0
+    for memorization in (0.0, 2.0, 2.0):
+        visit(saved, simulation.logits(trained, memorization)[:600], range(600))
+        saved.step()
+    assert not saved.is_warm_up
+
+    rows = torch.arange(100, 650).flip(0)  # row of the simulation of each new row
+    layer = PermutationLayer(simulation.labels[rows], 3, ids=[ids[row] for row in rows])
+    start = copy.deepcopy(layer)
+    layer.load_state_dict(saved.state_dict())
+    old = rows < 600
+    for loaded, kept in ((layer.table, saved.table), (layer.predictions, saved.predictions)):
+        assert torch.equal(loaded.values[old], kept.values[rows[old]])
+        assert not loaded.values[~old].any()
+    assert torch.equal(layer.loss_weight.values[old], saved.loss_weight.values[rows[old]])
+    assert torch.equal(layer.loss_weight.values[~old], start.loss_weight.values[~old])
+    held_out = {int((rows == row).nonzero()) for row in held_out_rows(saved).tolist() if row >= 100}
+    assert held_out <= set(held_out_rows(layer).tolist())
+    assert layer.estimates == saved.estimates
+    assert torch.equal(layer.log_likelihood, saved.log_likelihood)
+    assert torch.equal(layer.predicted_prior, saved.predicted_prior)
+    assert torch.equal(layer.corrected_labels()[old], saved.corrected_labels()[rows[old]])
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (
+            {"held_out": 0.1},
+            r"saved with held_out=0.1 instead of 0.05: build the layer with the settings of the state\.",
+        ),
+        ({"labels": (torch.arange(N) + 1) % C}, "the state was saved for other labels: 400 differ"),
+        ({"labels": torch.arange(N + 1) % C}, "the state has 401 rows and this layer 400"),
+        ({"num_classes": C + 1}, rf"the state has shape \({N}, {C + 1}\), but this layer has {C} classes"),
+        ({"ids": range(N)}, "the state has ids and this layer does not"),
+    ],
+)
+def test_unfitting_state_is_rejected_and_changes_nothing(labels: Tensor, other: dict[str, Any], message: str) -> None:
+    layer, saved = (PermutationLayer(**({"labels": labels, "num_classes": C} | more)) for more in ({}, other))
+    visit(saved, torch.randn(N, saved.num_classes), range(N))
+    saved.step()
+    before = copy.deepcopy(layer)
+    with pytest.raises(RuntimeError, match=message):
+        layer.load_state_dict(saved.state_dict())
+    assert same_state(layer, before)
+
+
+@pytest.mark.parametrize("key", ["estimates", "delta", "predictions.values", "loss_weight.values", "predicted_prior"])
+def test_state_without_a_key_is_rejected(labels: Tensor, key: str) -> None:
+    layer = PermutationLayer(labels, C)
+    state = layer.state_dict()
+    del state[key]
+    with pytest.raises(RuntimeError, match=rf'Missing key\(s\) in state_dict: "{key}"'):
+        layer.load_state_dict(state)
+
+
+def test_state_moves_between_formats() -> None:
+    simulation = Simulation()
+    dense = simulation.train(PermutationLayer(simulation.labels, 3), 4)
+    for name in ("float64", "disk", "top_k"):
+        layer = PermutationLayer(simulation.labels, 3, **FORMATS[name])
+        layer.load_state_dict(dense.state_dict())
+        assert layer.estimates == dense.estimates
+        assert (layer.corrected_labels() == dense.corrected_labels()).float().mean() > 0.99, name
+        assert torch.equal(layer.loss_weight.values, dense.loss_weight.values)
+
+
+def test_top_k_of_all_classes_matches_dense_layer() -> None:
+    simulation = Simulation()
+    settings: dict[str, Any] = {"dtype": torch.float64}
+    dense = simulation.train(PermutationLayer(simulation.labels, 3, **settings), 5)
+    layer = simulation.train(PermutationLayer(simulation.labels, 3, top_k=3, **settings), 5)
+    assert not layer.is_warm_up
+    assert_close(layer.alpha, dense.alpha, rtol=1e-6, atol=1e-6)
+    assert_close(layer.label_quality(), dense.label_quality(), rtol=1e-6, atol=1e-6)
+    assert layer.table.values.any()
+
+
+# --- Queries and bad input ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"held_out": -0.1}, r"held_out must be a fraction in \[0, 1\), got -0.1"),
+        ({"held_out": 1.0}, r"held_out must be a fraction in \[0, 1\), got 1.0"),
+        ({"held_out": 50}, "got 50"),
+        ({"held_out": float("nan")}, "got nan"),
+        ({"held_out": "0.1"}, "got '0.1'"),
+        ({"held_out": None}, "got None"),
+        (
+            {"dtype": torch.float16},
+            "dtype must be one of torch.float32, torch.float64, torch.bfloat16; got torch.float16",
+        ),
+        ({"file": "rows.bin"}, "file must be True or None for this layer, got 'rows.bin'"),
+        ({"file": Path("rows.bin")}, "file must be True or None for this layer"),
+        ({"labels": [0, 1, 3]}, r"labels must be in 0\.\.2, but 1 position \(2\) is not"),
+        ({"labels": [0, -1, 2]}, r"labels must be in 0\.\.\d, but 1 position \(1\) is not"),
+        ({"labels": []}, r"N > 0; got int64 of shape \(0,\)"),
+        ({"num_classes": 1}, "num_classes must be an integer >= 2, got 1"),
+        ({"top_k": 0}, "top_k must be an integer >= 1, got 0"),
+        ({"ids": ["a", "b", "a"]}, "'a' occurs more than once"),
+    ],
+)
+def test_constructor_rejects_bad_input(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        PermutationLayer(**({"labels": [0, 1, 2], "num_classes": 3} | settings))
+    assert str(caught.value).endswith(".")
+    assert "\n" not in str(caught.value)
+
+
+def test_warm_up_gives_no_verdict(labels: Tensor) -> None:
+    layer = PermutationLayer(labels, C)
+    for _ in range(2):
+        visit(layer, 9.0 * one_hot((labels + 1) % C, C) + torch.randn(N, C), range(N))  # contradicts all labels
+        layer.step()
+    assert layer.is_warm_up
+    assert torch.equal(layer.corrected_labels(), labels)
+    assert torch.equal(layer.label_quality(), torch.ones(N))
+    assert torch.equal(layer.class_probs(), one_hot(labels, C).float())
+    assert torch.equal(layer.suspects(), torch.arange(N))
+    assert torch.equal(layer.weights(), one_hot(labels, C).float())
+    assert torch.equal(layer.alpha.amax(1), torch.zeros(N))
+    assert (layer.alpha.sort(1).values[:, :-1] == label_noise.IMPOSSIBLE).all()
+
+
+def test_class_probs_match_loop() -> None:
+    simulation = Simulation()
+    layer = simulation.train(PermutationLayer(simulation.labels, 3), 4)
+    layer.estimates.credibility, layer.estimates.temperature = 0.8, 1.7
+    layer.predictions.write(torch.tensor([5]), torch.zeros(1, 3))  # a sample that was not seen yet
+    T, diagonal = layer.log_likelihood.exp().T.tolist(), layer.class_accuracy.tolist()
+    probs, t = layer.class_probs(), layer.predictions.values.tolist()
+    for i in range(50):
+        y = int(simulation.labels[i])
+        wrong = [T[k][y] * (1 - diagonal[k]) / (1 - T[k][k]) for k in range(3)]
+        joint = [(diagonal[k] if k == y else wrong[k]) * max(t[i][k], MIN_PROB) ** (1 / 1.7) for k in range(3)]
+        w = 0.0 if i == 5 else 0.8
+        expected = [w * joint[k] / sum(joint) + (1 - w) * (k == y) for k in range(3)]
+        assert probs[i].tolist() == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    assert torch.equal(layer.corrected_labels(), probs.argmax(1))
+    quality = layer.label_quality()
+    assert_close(quality, probs[torch.arange(600), simulation.labels])
+    assert ((quality >= 0) & (quality <= 1)).all()
+    order = layer.suspects()
+    assert sorted(order.tolist()) == list(range(600))
+    assert (quality[order].diff() >= 0).all()
+    assert torch.equal(layer.suspects(limit=7), order[:7])
+    wrong_labels = simulation.labels != simulation.truth
+    assert wrong_labels[order[:100]].float().mean() > 0.9
+
+
+def test_weak_classifier_changes_no_label() -> None:
+    simulation = Simulation()
+    layer = simulation.train(PermutationLayer(simulation.labels, 3), 4)
+    assert not torch.equal(layer.corrected_labels(), simulation.labels)
+    layer.estimates.credibility = label_noise.credibility(0.6)
+    assert torch.equal(layer.corrected_labels(), simulation.labels)
+
+
+def test_queries_warn_about_pending_updates(labels: Tensor) -> None:
+    layer = PermutationLayer(labels, C)
+    visit(layer, torch.randn(2, C), [0, 1])
+    for query in (layer.corrected_labels, layer.label_quality, layer.suspects, layer.class_probs):
+        with pytest.warns(UserWarning, match=r"1 batches are not applied .*: call layer.step\(\) first"):
+            query()
+    layer.step()
+    layer.suspects()
+
+
+# --- A class is not lost --------------------------------------------------------------------------------------------
+
+
+def slow_class_data(sizes: tuple[int, int, int], slowdown: float, extra: int = 0) -> tuple[Tensor, Tensor]:
+    """Return features and clean labels; class 1 is class 0 plus a feature that is learned ``slowdown`` times slower.
+
+    ``extra`` random features identify the samples, so that labels can be memorized.
+    """
+    y = torch.arange(3).repeat_interleave(torch.tensor(sizes))
+    x = torch.zeros(len(y), 3)
+    x[y != 2, 0] = 1.0
+    x[y == 1, 1] = slowdown**-0.5  # its weight moves and acts with this factor
+    x[y == 2, 2] = 1.0
+    generator = torch.Generator().manual_seed(0)
+    x = torch.cat([x, 0.3 * torch.randn(len(y), extra, generator=generator)], 1)
+    order = torch.randperm(len(y), generator=generator)
+    return x[order], y[order]
+
+
+def class_accuracies(x: Tensor, y: Tensor, layer: Any = None, epochs: int = 150) -> list[float]:
+    """Train a linear network with full batches, with cross-entropy or a layer; return its accuracy for each class."""
+    weight, rows = torch.zeros(3, x.shape[1], requires_grad=True), torch.arange(len(y))
+    for _ in range(epochs):
+        logits = x @ weight.T
+        loss = cross_entropy(logits, y) if layer is None else layer(logits, rows)
+        (gradient,) = torch.autograd.grad(loss, weight)
+        weight.data -= 3.0 * gradient
+        if layer is not None:
+            layer.step()
+    hits = (x @ weight.T).argmax(1) == y
+    return [float(hits[y == k].float().mean()) for k in range(3)]
+
+
+@given(st.floats(20, 40), st.integers(480, 600), st.integers(120, 200))
+@settings(max_examples=5)
+def test_slowly_learned_class_is_not_lost(slowdown: float, fast: int, slow: int) -> None:
+    """Until class 1 is learned, the network takes it for class 0; its clean labels must outlast that."""
+    x, y = slow_class_data((fast, slow, 300), slowdown)
+    layer, paper = PermutationLayer(y, 3), PermutationLayer.paper(y, 3, epochs=150)
+    expected, got, of_paper = (class_accuracies(x, y, one) for one in (None, layer, paper))
+    assert expected[1] == 1.0
+    assert all(abs(a - b) <= 0.005 for a, b in zip(got, expected, strict=True))
+    assert torch.equal(layer.corrected_labels(), y)
+    assert (paper.corrected_labels() != y)[y == 1].float().mean() > 0.5
+    assert of_paper[1] < 0.5
+
+
+@pytest.mark.xfail(reason="T[k, k] <= 0.6 and 3 b leave clean labels no lead while the network confuses two classes")
+def test_slowly_learned_class_is_not_lost_with_memorization() -> None:
+    """As before, with features that end the warm-up before class 1 is learned."""
+    x, y = slow_class_data((400, 300, 300), 20.0, extra=50)
+    layer = PermutationLayer(y, 3)
+    expected, got = class_accuracies(x, y), class_accuracies(x, y, layer)
+    assert all(a >= b - 0.005 for a, b in zip(got, expected, strict=True))
+    assert torch.equal(layer.corrected_labels(), y)
