@@ -125,7 +125,7 @@ def test_training_matches_manual_steps(labels: Tensor) -> None:
     pi, lr = list(q), 2 * (1 - min(accuracy, label_noise.MAX_TRUST))
     cuts = set()
     for _ in range(steps):
-        rows = torch.cat([torch.randint(N, (batch - 2,)), held_out[torch.randint(20, (1,))]])
+        rows = torch.cat([torch.randint(30, (batch - 2,)), held_out[torch.randint(20, (1,))]])
         index = torch.cat([rows, rows[:1]])
 
         optimizer.zero_grad()
@@ -402,7 +402,7 @@ def test_warm_up_ends_with_memorization(memorization: float, ends: bool) -> None
 
 
 def test_warm_up_goes_on_when_labels_are_learned_equally() -> None:
-    """Held-out labels gain log-odds as trained ones do; the draw of the held-out samples is no memorization."""
+    """Held-out labels gain log-odds as trained ones do; the draw of the held-out samples does not count."""
     for seed in range(5):
         simulation = Simulation(noise=0.0, seed=seed)
         layer = PermutationLayer(simulation.labels, 3)

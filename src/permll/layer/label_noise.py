@@ -16,7 +16,7 @@ ERROR_RATIO = 0.4  # error rate of the confident predictions relative to that of
 MAX_TRUST = 0.6  # largest T[k, k] in training; see docs/theory.md
 CLASS_SHRINKAGE = 10.0  # samples with the mean accuracy that are added to every class
 TEMPERATURES = torch.logspace(0, 1.3, 27).tolist()
-PRIOR_STD = 0.25  # standard deviation of the prior of log τ
+PRIOR_STD = 0.5  # standard deviation of the prior of log τ
 IMPOSSIBLE = -1e4  # log-likelihood; finite, so that averages of models are finite
 MAX_CLASSES = 2048  # with more classes, wrong labels are not counted by pair of classes
 
@@ -27,7 +27,8 @@ class NoiseEstimate(NamedTuple):
     accuracy: float  # A, fraction of correct labels
     strength: float  # lower confidence limit of the accuracy of the classifier
     class_accuracy: Float[Tensor, " classes"]  # T[k, k]
-    log_likelihood: Float[Tensor, "labels classes"]  # see ``label_likelihood``, with T[k, k] at most MAX_TRUST
+    verdict_accuracy: Float[Tensor, " classes"]  # T[k, k] for the verdict on labels, not lowered by standard errors
+    log_likelihood: Float[Tensor, "labels classes"]  # for training: see ``label_likelihood``; T[k, k] <= MAX_TRUST
 
 
 def label_probs(probs: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> Float[Tensor, " samples"]:
@@ -202,19 +203,32 @@ def label_likelihood(
     return rows.scatter(1, labels[:, None], diagonal[labels][:, None])
 
 
+def trust_in_labels(log_likelihood: Float[Tensor, "labels classes"]) -> Float[Tensor, " classes"]:
+    """Return T[k, k] from log T, as ``label_likelihood`` takes it.
+
+    Examples:
+        >>> trust_in_labels(torch.tensor([[0.6, 0.5], [0.4, 0.5]]).log())
+        tensor([0.6000, 0.5000])
+    """
+    rows, classes = log_likelihood.shape
+    return (log_likelihood.diagonal() if rows == classes else log_likelihood[0]).exp()
+
+
 def with_class_accuracy(
     log_likelihood: Float[Tensor, "samples classes"],
     labels: Int[Tensor, " samples"],
+    trust: Float[Tensor, " classes"],
     class_accuracy: Float[Tensor, " classes"],
 ) -> Float[Tensor, "samples classes"]:
-    """Return log T[:, y] with T[k, k] = ``class_accuracy``, from that with T[k, k] at most ``MAX_TRUST``.
+    """Return log T[:, y] with T[k, k] = ``class_accuracy``, from that with T[k, k] = ``trust``.
 
     Examples:
-        >>> log_likelihood = torch.tensor([[0.6, 0.4]]).log()  # of label 0; T[0, 0] = T[1, 1] = 0.6
-        >>> with_class_accuracy(log_likelihood, torch.tensor([0]), torch.tensor([0.9, 0.8])).exp()
+        >>> log_likelihood = torch.tensor([[0.6, 0.4]]).log()  # of label 0
+        >>> trust, accuracy = torch.tensor([0.6, 0.6]), torch.tensor([0.9, 0.8])
+        >>> with_class_accuracy(log_likelihood, torch.tensor([0]), trust, accuracy).exp()
         tensor([[0.9000, 0.2000]])
     """
-    rescaled = log_likelihood + ((1 - class_accuracy) / (1 - class_accuracy.clamp_max(MAX_TRUST))).log()
+    rescaled = log_likelihood + ((1 - class_accuracy) / (1 - trust)).log()
     return rescaled.scatter(1, labels[:, None], class_accuracy[labels][:, None].log())
 
 
@@ -228,7 +242,8 @@ def estimate_noise(
     """Estimate label accuracy, transition matrix and classifier strength.
 
     A is the larger of two lower bounds: the agreement of predictions and labels of trained samples, which is less than
-    A unless wrong labels are memorized; and that of confident held-out samples, less two standard errors.
+    A unless wrong labels are memorized; and that of confident held-out samples, less two standard errors. The verdict
+    on labels uses the estimate without subtraction, since it has to keep correct labels.
 
     Args:
         held_out_probs: predictions for samples that the network was not trained on.
@@ -244,9 +259,11 @@ def estimate_noise(
     confident_hits = held_out_hits[confident_samples(held_out_probs, torch.ones_like(held_out_probs[:, 0]))]
     confident = (float(confident_hits.sum()) + 0.5) / (len(confident_hits) + 1)
     error = math.sqrt(confident * (1 - confident) / len(confident_hits))
-    lower = extrapolated_accuracy(confident - 2 * error, overall)
     limit = 1 - 1 / (2 * len(confident_hits) + 4)  # n samples cannot show a smaller error rate
-    accuracy = max(min(max(agreement, lower), limit), 1 / classes)
+    accuracy, verdict_accuracy = (
+        max(min(max(agreement, extrapolated_accuracy(value, overall)), limit), 1 / classes)
+        for value in (confident - 2 * error, confident)
+    )
     weight = train_sample_weight(agreement, overall, trained, held_out)
     weights = torch.cat([held_out_probs.new_ones(held_out), held_out_probs.new_full((trained,), weight)])
     probs, labels = torch.cat([held_out_probs, train_probs]), torch.cat([held_out_labels, train_labels])
@@ -255,7 +272,8 @@ def estimate_noise(
     predicted, labels, weights = predicted[chosen], labels[chosen], weights[chosen]
     zeros = torch.zeros_like(frequencies)
     hits = zeros.index_add(0, labels, weights * (predicted == labels))
-    diagonal = class_accuracy(hits, zeros.index_add(0, predicted, weights), accuracy)
+    sizes = zeros.index_add(0, predicted, weights)
+    diagonal, verdict_diagonal = (class_accuracy(hits, sizes, value) for value in (accuracy, verdict_accuracy))
     trust = diagonal.clamp_max(MAX_TRUST)
     if classes > MAX_CLASSES:
         log_likelihood = torch.stack([trust, (1 - trust) / (1 - frequencies)]).log()
@@ -263,7 +281,7 @@ def estimate_noise(
         counts = weighted_counts(predicted, labels, weights, classes)
         log_likelihood = transition_matrix(counts, trust, frequencies).T.log()
     low = overall - math.sqrt(overall * (1 - overall) / held_out)
-    return NoiseEstimate(accuracy, max(low, 0.0) / accuracy, diagonal, log_likelihood)
+    return NoiseEstimate(accuracy, max(low, 0.0) / accuracy, diagonal, verdict_diagonal, log_likelihood)
 
 
 def fit_temperature(
@@ -282,7 +300,7 @@ def fit_temperature(
         >>> labels = torch.tensor([0] * 80 + [1] * 20)
         >>> overconfident = torch.tensor([[0.0, -9.0]]).expand(100, 2)
         >>> [round(fit_temperature(overconfident[:n], likelihood[labels[-n:]]), 1) for n in (100, 5)]
-        [4.0, 1.0]
+        [5.0, 5.6]
     """
     likelihood = log_likelihood.exp()
     fits = [

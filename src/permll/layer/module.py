@@ -259,11 +259,13 @@ class PermutationLayer(CorrectionLayer):
             estimates.sampling_bias = difference / std
         influence = difference - estimates.sampling_bias * std
         noise = label_noise.estimate_noise(held_out_probs, held_out_labels, train_probs, train_labels, self.frequencies)
-        self.class_accuracy.copy_(noise.class_accuracy)
+        self.class_accuracy.copy_(noise.verdict_accuracy)
         likelihood = label_noise.label_likelihood(noise.log_likelihood, held_out_labels, self.frequencies)
         estimates.temperature = label_noise.fit_temperature(
             held_out_probs.clamp_min(MIN_PROB).log(),
-            label_noise.with_class_accuracy(likelihood, held_out_labels, noise.class_accuracy),
+            label_noise.with_class_accuracy(
+                likelihood, held_out_labels, label_noise.trust_in_labels(noise.log_likelihood), noise.class_accuracy
+            ),
         )
         estimates.accuracy, estimates.influence = noise.accuracy, max(influence, 0.0)
         estimates.credibility = label_noise.credibility(noise.strength)
@@ -321,7 +323,8 @@ class PermutationLayer(CorrectionLayer):
         if self.is_warm_up:
             return given
         likelihood = self._label_likelihood(labels).to(t)
-        likelihood = label_noise.with_class_accuracy(likelihood, labels, self.class_accuracy.to(t))
+        trust = label_noise.trust_in_labels(self.log_likelihood)
+        likelihood = label_noise.with_class_accuracy(likelihood, labels, trust.to(t), self.class_accuracy.to(t))
         r = (likelihood + t.clamp_min(MIN_PROB).log() / self.estimates.temperature).softmax(-1)
         seen = (t.sum(-1, keepdim=True) > 0).to(t)
         return torch.lerp(given, r, self.estimates.credibility * seen)
