@@ -132,7 +132,8 @@ def full_matrix(estimate: NoiseEstimate, frequencies: Tensor) -> Tensor:
     """Return T with the estimated diagonal, (c, c)."""
     labels = torch.arange(len(frequencies))
     likelihood = label_noise.label_likelihood(estimate.log_likelihood, labels, frequencies)
-    return label_noise.with_class_accuracy(likelihood, labels, estimate.class_accuracy).exp().T
+    trust = label_noise.trust_in_labels(estimate.log_likelihood)
+    return label_noise.with_class_accuracy(likelihood, labels, trust, estimate.class_accuracy).exp().T
 
 
 def test_label_probs_match_loop() -> None:
@@ -228,13 +229,15 @@ def test_label_likelihood_of_two_rows_draws_wrong_labels_by_frequency(seed: int,
 def test_with_class_accuracy_matches_loop() -> None:
     accuracy, labels = torch.tensor([0.95, 0.5, 0.7]), torch.tensor([0, 1, 2, 1])
     T = torch.tensor([[MAX_TRUST, 0.3, 0.7 - MAX_TRUST], [0.2, 0.5, 0.3], [0.1, 0.9 - MAX_TRUST, MAX_TRUST]])
-    got = label_noise.with_class_accuracy(T.T[labels].log(), labels, accuracy).exp()
+    trust = label_noise.trust_in_labels(T.T.log())
+    assert_close(trust, T.diagonal())
+    got = label_noise.with_class_accuracy(T.T[labels].log(), labels, trust, accuracy).exp()
     for row, y in zip(got.tolist(), labels.tolist(), strict=True):
         for k in range(3):
             a = float(accuracy[k])
-            expected = a if k == y else float(T[k, y]) * (1 - a) / (1 - min(a, MAX_TRUST))
+            expected = a if k == y else float(T[k, y]) * (1 - a) / (1 - float(T[k, k]))
             assert row[k] == pytest.approx(expected, rel=1e-5)
-    full = label_noise.with_class_accuracy(T.T.log(), torch.arange(3), accuracy).exp().T
+    full = label_noise.with_class_accuracy(T.T.log(), torch.arange(3), trust, accuracy).exp().T
     assert_close(full.sum(1), torch.ones(3))
 
 
@@ -318,7 +321,9 @@ def test_estimate_noise_has_valid_ranges(data: Predictions) -> None:
     got = estimate_noise(*data)
     assert 1 / classes <= got.accuracy < 1
     assert got.strength >= 0
-    assert ((got.class_accuracy >= 1 / classes - 1e-6) & (got.class_accuracy < 1)).all()
+    for diagonal in (got.class_accuracy, got.verdict_accuracy):
+        assert ((diagonal >= 1 / classes - 1e-6) & (diagonal < 1)).all()
+    assert (got.verdict_accuracy >= got.class_accuracy - 1e-6).all()
     T = got.log_likelihood.exp().T
     assert_close(T.sum(1), torch.ones(classes))
     assert (T.diagonal() <= MAX_TRUST + 1e-6).all()

@@ -70,7 +70,7 @@ class SampleState(nn.Module):
         self.labels = fn(self.labels).to(torch.int64)
         for name, buffer in before.items():  # casts below float32, as of the network, are undone
             changed = self._buffers[name]
-            if buffer is not None and changed is not None and changed.dtype.itemsize < buffer.dtype.itemsize:
+            if buffer is not None and changed is not None and changed.dtype.itemsize < min(buffer.dtype.itemsize, 4):
                 self._buffers[name] = buffer.to(changed.device)
         return self
 
