@@ -47,6 +47,7 @@ results: $(VENV)/dev ## Recompute the numbers and figures of README and docs (ho
 	$(if $(LABELME),@$(BIN)/python benchmarks/estimate_noise.py --labelme $(LABELME))
 	@$(BIN)/python benchmarks/figure3.py
 	$(if $(and $(LABELME),$(TREC)),@$(BIN)/python benchmarks/table2.py --labelme $(LABELME) --trec $(TREC))
+	$(if $(and $(ROOT),$(FEATURES),$(TREC)),@$(BIN)/python benchmarks/safety.py --cifar10 $(ROOT) --features $(FEATURES) --trec $(TREC))
 	@$(BIN)/python benchmarks/auto_apply_safety.py $(if $(LABELME),--labelme $(LABELME))
 	$(if $(and $(LABELME),$(TREC)),@$(BIN)/pip install --quiet cleanlab && $(BIN)/python benchmarks/cleaning.py --labelme $(LABELME) --trec $(TREC))
 	$(if $(ROOT),@$(BIN)/python benchmarks/lite.py --root $(ROOT))

@@ -7,11 +7,10 @@ Every cell is a plain PyTorch loop (SGD, momentum 0.9, batches of 128, cosine sc
 data, network, samples, epochs, learning rate and noise. The files are those of CIFAR-10 (a folder), CIFAR-100 features
 (x_train, y_train, x_test, y_test) and TREC (permll.bench.real_noise). ELR has its default settings; SELC starts its
 correction after a quarter of training. Writes results/safety.csv, with a row per training, results/safety.md,
-results/safety.short.md, which is in the README, and docs/images/safety.png.
+results/safety.short.md and docs/images/safety.png.
 """
 
 import os
-import re
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -406,7 +405,6 @@ def short_table(rows: Iterable[Row]) -> str:
 
 
 SHORT_TRAININGS = ((12, 0.1), (40, 0.03), (120, 0.1))
-README_TABLE = re.compile(r"(?<=<!-- results/safety.short.md -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 @figure_style()
@@ -445,8 +443,6 @@ def main() -> None:
     rows = update_csv("safety", args, [*compared, *others], partial(run_parallel, partial(measure, files=files)))
     (RESULTS / "safety.md").write_text(table(rows))
     (RESULTS / "safety.short.md").write_text(short_table(rows))
-    readme = ROOT / "README.md"
-    readme.write_text(README_TABLE.sub(lambda _: short_table(rows), readme.read_text()))
     save(draw(rows), ROOT / "docs" / "images", "safety")
     print("\n".join(violations(rows)) or "The default layer is nowhere worse than cross-entropy.")
 
