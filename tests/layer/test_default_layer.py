@@ -154,16 +154,14 @@ def test_training_matches_manual_steps(labels: Tensor) -> None:
                 mean_p[k] += p[k] / batch
                 for d in range(dim):
                     gradient[k][d] += weight[i] * (p[k] - r[k]) * inputs[i][d] / batch
-            changes.append(
-                (i, [lr * (r[k] - a[k]) for k in range(C)], [AVERAGING * (p[k] - t[i][k]) for k in range(C)])
-            )
+            changes.append((i, [lr * (r[k] - a[k]) for k in range(C)], p))
         assert net.weight.grad is not None
         assert_close(net.weight.grad, torch.tensor(gradient, dtype=torch.float64), **EXACT)
         assert loss.item() == pytest.approx(total, rel=1e-10)
-        for i, delta_change, t_change in changes:
+        for i, delta_change, p in changes:
             for k in range(C):
                 delta[i][k] += delta_change[k]
-                t[i][k] += t_change[k]
+                t[i][k] += AVERAGING * (p[k] - t[i][k])
         W = [[W[k][d] - net_lr * gradient[k][d] for d in range(dim)] for k in range(C)]
         pi = [pi[k] + (batch / N) * (mean_p[k] - pi[k]) for k in range(C)]
 
@@ -289,14 +287,26 @@ def test_mean_prediction_hardly_depends_on_batch_size() -> None:
 
 
 def test_repeated_sample_is_updated_per_occurrence(labels: Tensor) -> None:
-    """As with a weighted sampler: each occurrence moves t by half of the way from its value before the batch."""
+    """As with a weighted sampler: t moves half of the way to each prediction in turn."""
     layer = PermutationLayer(labels, C)
     certain = 20.0 * one_hot(torch.tensor([0, 1, 2]), C)
     visit(layer, certain[:1], [3])
     layer.step()
     visit(layer, certain[1:], [3, 3])
     layer.step()
-    assert_close(layer.predictions.values[3], torch.tensor([0.0, 0.5, 0.5, 0.0]))
+    assert_close(layer.predictions.values[3], torch.tensor([0.125, 0.25, 0.5, 0.0]))
+
+
+@pytest.mark.parametrize("occurrences", [3, 6])
+def test_mean_prediction_of_repeated_sample_is_a_distribution(labels: Tensor, occurrences: int) -> None:
+    """As with several views of a sample in a batch, or with accumulated batches of a weighted sampler."""
+    layer = PermutationLayer(labels, C)
+    for _ in range(10):
+        visit(layer, 2 * torch.randn(occurrences, C), [3] * occurrences)
+        layer.step()
+    t = layer.predictions.values[3]
+    assert (t >= 0).all()
+    assert t.sum() <= 1 + 1e-6
 
 
 def test_sample_with_zero_weight_is_not_updated(labels: Tensor) -> None:

@@ -100,8 +100,8 @@ def slow_transition(counts: Matrix, diagonal: list[float], frequencies: list[flo
     return rows
 
 
-def slow_estimate(data: Predictions) -> tuple[float, float, list[float], Matrix]:
-    """Return A, strength, the diagonal and T with T[k, k] <= MAX_TRUST, by the rules that the docstrings state."""
+def slow_estimate(data: Predictions) -> tuple[float, float, list[float], list[float], Matrix]:
+    """Return A, strength, both diagonals and T with T[k, k] <= MAX_TRUST, by the rules that the docstrings state."""
     held_out, y, trained, train_y, frequencies = (part.tolist() for part in data)
     classes, n = len(frequencies), len(y)
     hits = [largest(row) == label for row, label in zip(held_out, y, strict=True)]
@@ -109,9 +109,10 @@ def slow_estimate(data: Predictions) -> tuple[float, float, list[float], Matrix]
     overall, agreement = (sum(hits) + 0.5) / (n + 1), (sum(train_hits) + 0.5) / (len(train_hits) + 1)
     chosen = slow_confident(held_out, [1.0] * n, CONFIDENT)
     confident = (sum(hits[i] for i in chosen) + 0.5) / (len(chosen) + 1)
-    lower_confident = confident - 2 * math.sqrt(confident * (1 - confident) / len(chosen))
-    bound = (lower_confident - ERROR_RATIO * overall) / (1 - ERROR_RATIO)
-    accuracy = max(min(max(agreement, bound), 1 - 1 / (2 * len(chosen) + 4)), 1 / classes)
+    error = math.sqrt(confident * (1 - confident) / len(chosen))
+    bounds = [(value - ERROR_RATIO * overall) / (1 - ERROR_RATIO) for value in (confident - 2 * error, confident)]
+    limit = 1 - 1 / (2 * len(chosen) + 4)
+    accuracy, for_verdict = (max(min(max(agreement, bound), limit), 1 / classes) for bound in bounds)
 
     variance = max(overall * (1 - overall), 1 / (4 * n))
     bias = max(agreement - overall - math.sqrt(variance / n), 0.0)
@@ -122,10 +123,11 @@ def slow_estimate(data: Predictions) -> tuple[float, float, list[float], Matrix]
     counts = slow_counts(
         [largest(probs[i]) for i in rows], [labels[i] for i in rows], [weights[i] for i in rows], classes
     )
-    diagonal = slow_class_accuracy([counts[k][k] for k in range(classes)], [sum(row) for row in counts], accuracy)
+    hits_by_class, sizes = [counts[k][k] for k in range(classes)], [sum(row) for row in counts]
+    diagonal, verdict = (slow_class_accuracy(hits_by_class, sizes, value) for value in (accuracy, for_verdict))
     low = max(overall - math.sqrt(overall * (1 - overall) / n), 0.0)
     T = slow_transition(counts, [min(value, MAX_TRUST) for value in diagonal], frequencies)
-    return accuracy, low / accuracy, diagonal, T
+    return accuracy, low / accuracy, diagonal, verdict, T
 
 
 def full_matrix(estimate: NoiseEstimate, frequencies: Tensor) -> Tensor:
@@ -308,10 +310,11 @@ def test_train_sample_weight_equates_errors(train: float, held_out: float, train
 @given(predictions())
 def test_estimate_noise_matches_loop(data: Predictions) -> None:
     got = estimate_noise(*data)
-    accuracy, strength, diagonal, T = slow_estimate(data)
+    accuracy, strength, diagonal, verdict, T = slow_estimate(data)
     assert got.accuracy == pytest.approx(accuracy, rel=1e-6)
     assert got.strength == pytest.approx(strength, rel=1e-6)
     assert_close(got.class_accuracy, torch.tensor(diagonal), **CLOSE)
+    assert_close(got.verdict_accuracy, torch.tensor(verdict), **CLOSE)
     assert_close(got.log_likelihood.exp().T, torch.tensor(T), **CLOSE)
 
 
@@ -339,8 +342,12 @@ def test_estimate_noise_of_many_classes_has_the_same_diagonal(data: Predictions)
     assert two_rows.log_likelihood.shape == (2, len(data.frequencies))
     assert (two_rows.accuracy, two_rows.strength) == (full.accuracy, full.strength)
     assert_close(two_rows.class_accuracy, full.class_accuracy)
+    assert_close(two_rows.verdict_accuracy, full.verdict_accuracy)
+    trust = label_noise.trust_in_labels(full.log_likelihood)
+    assert_close(trust, full.class_accuracy.clamp_max(MAX_TRUST))
     assert_close(two_rows.log_likelihood[0].exp(), full.log_likelihood.diagonal().exp())
     if len(data.frequencies) > 2:  # two rows of two classes are a full matrix
+        assert_close(label_noise.trust_in_labels(two_rows.log_likelihood), trust)
         T = full_matrix(two_rows, data.frequencies)
         assert_close(T.sum(1), torch.ones(len(T)))
         assert_close(T.diagonal(), full.class_accuracy)
@@ -362,6 +369,7 @@ def test_renaming_classes_permutes_estimate(data: Predictions, random) -> None:
     assert after.accuracy == pytest.approx(before.accuracy)
     assert after.strength == pytest.approx(before.strength)
     assert_close(after.class_accuracy, before.class_accuracy[old], **CLOSE)
+    assert_close(after.verdict_accuracy, before.verdict_accuracy[old], **CLOSE)
     assert_close(after.log_likelihood, before.log_likelihood[old][:, old], rtol=1e-4, atol=1e-5)
 
 

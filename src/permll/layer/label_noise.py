@@ -289,7 +289,7 @@ def fit_temperature(
 ) -> float:
     """Return τ >= 1 that makes the labels of held-out samples likeliest, Σ log Σ_k T[k, y] softmax(log p / τ)_k.
 
-    log τ has a normal prior, so that few samples leave τ near 1.
+    log τ has a normal prior.
 
     Args:
         log_probs: predictions.

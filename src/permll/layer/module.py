@@ -5,6 +5,7 @@ from dataclasses import astuple, dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -17,7 +18,7 @@ from permll.layer.paper import PaperPermutationLayer
 from permll.layer.sample_buffer import SampleBuffer
 from permll.layer.table import File, RowTable
 from permll.layer.validation import Ids, Index, Labels, RowIds, check_index, check_labels
-from permll.utils.indexing import subsample_rows
+from permll.utils.indexing import split_repeats, subsample_rows
 
 MEMORIZATION = 0.2  # nats by which labels must raise their own log-odds before correction starts
 LEARNING_GROWTH = 1.25  # growth of p_y of held-out samples in an epoch in which a weak network still learns the classes
@@ -115,7 +116,7 @@ class PermutationLayer(CorrectionLayer):
         dtype: torch.dtype = torch.float32,
         file: File = None,
     ) -> None:
-        if not (isinstance(held_out, int | float) and 0 <= held_out < 1):
+        if not (isinstance(held_out, int | float | np.floating) and 0 <= held_out < 1):
             raise ValueError(f"held_out must be a fraction in [0, 1), got {held_out!r}.")
         check_dtype(dtype)
         if file not in (None, True):
@@ -178,27 +179,29 @@ class PermutationLayer(CorrectionLayer):
         alpha = self._alpha_rows(self.table.read(positions), self._labels(index)).to(z)
         log_p = z.log_softmax(-1)
         t, p = self.predictions.table.read(positions).to(z), log_p.exp()
-        change = p - t
         prior_ratio = (self.prior / self.predicted_prior).to(z)
-        t.add_(change, alpha=AVERAGING).clamp_min_(MIN_PROB).mul_(prior_ratio)
-        loss = equations.averaged_prediction_ce(alpha, t, log_p, p)
-        record = partial(self._record, positions.clone(), loss.grad_alpha, change, p)
+        mean = t.add(p - t, alpha=AVERAGING).clamp_min_(MIN_PROB).mul_(prior_ratio)
+        loss = equations.averaged_prediction_ce(alpha, mean, log_p, p)
+        record = partial(self._record, positions.clone(), loss.grad_alpha, p, t)
         return RecordedLoss.apply(logits, loss.loss * weight, loss.grad_logits * weight[:, None], record, reduction)
 
-    def _record(self, positions: Tensor, grad_alpha: Tensor, change: Tensor, p: Tensor, mask: Tensor | None) -> None:
+    def _record(self, positions: Tensor, grad_alpha: Tensor, p: Tensor, t: Tensor, mask: Tensor | None) -> None:
         if mask is None:
             mean_probs = p.mean(0)
-        else:
-            grad_alpha, change, p = (part.where(mask.unsqueeze(-1), 0.0) for part in (grad_alpha, change, p))
-            mean_probs = p.sum(0) / mask.expand(len(p)).sum().clamp_min(1)
-        self._append((positions, grad_alpha, change, mean_probs))
+        else:  # other samples keep their δ and t
+            rows = mask.unsqueeze(-1)
+            mean_probs = p.where(rows, 0.0).sum(0) / mask.expand(len(p)).sum().clamp_min(1)
+            grad_alpha, p = grad_alpha.where(rows, 0.0), p.where(rows, t)
+        self._append((positions, grad_alpha, p, mean_probs))
 
     def step(self) -> None:
         """Apply the recorded updates of δ, t and π; estimate the noise again after every N visits."""
         lr = 2 * (1 - min(self.estimates.accuracy, label_noise.MAX_TRUST))
-        for positions, grad_alpha, change, mean_probs in self._pending:
+        for positions, grad_alpha, p, mean_probs in self._pending:
             self.table.add(positions, grad_alpha, scale=-lr)
-            self.predictions.table.add(positions, change, scale=AVERAGING)
+            for group in split_repeats(positions):  # one occurrence of a repeated sample after another
+                t = self.predictions.table.read(positions[group])
+                self.predictions.table.write(positions[group], t.add(p[group].to(t) - t, alpha=AVERAGING))
             weight = min(len(positions) / self._prior_window, 1.0)
             self.predicted_prior.lerp_(mean_probs.to(self.predicted_prior), weight)
             self.estimates.visits += len(positions)
