@@ -326,3 +326,15 @@ def test_average_of_models_keeps_labels(build: Callable[..., Any], decay: float 
     assert layer.alpha.isfinite().all()
     assert layer(average.module["net"](x), torch.arange(500), labels=labels).isfinite()
     assert torch.equal(average.state_dict()["module.layer.labels"], labels)
+
+
+@BOTH_LAYERS
+def test_weights_of_a_model_without_the_layer_load_into_one_with_it(build: Callable[..., Any]) -> None:
+    net, layer = torch.nn.Linear(2, 3), build(LABELS, 3)
+    model, before = torch.nn.ModuleDict({"net": net, "layer": layer}), layer.alpha.clone()
+    weights = {f"net.{name}": value + 1 for name, value in net.state_dict().items()}
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    assert "layer.settings" in missing
+    assert unexpected == []
+    assert torch.equal(net.weight, weights["net.weight"])
+    assert torch.equal(layer.alpha, before)

@@ -186,17 +186,21 @@ class CorrectionLayer(SampleState):
         destination[prefix + "settings"] = torch.frombuffer(bytearray(settings.encode()), dtype=torch.uint8)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        error_msgs = args[-1]
+        missing_keys, error_msgs = args[2], args[-1]
         rest = dict(state_dict)
         saved = rest.pop(prefix + "settings", None)
         if saved is None:
-            error_msgs.append("the state has no settings: it was not saved by this layer.")
+            missing_keys.append(prefix + "settings")
+            if any(key.startswith(prefix) for key in rest):  # else the state of a model without the layer
+                error_msgs.append("the state has no settings: it was not saved by this layer.")
             return
         settings = json.loads(saved.cpu().numpy().tobytes())
         own = {"layer": type(self).__name__, **self._settings}
+        # Another layer has other settings; only its name matters then.
+        names = ["layer"] if settings.get("layer") != own["layer"] else [*{**settings, **own}]
         different = [
             f"{name}={settings.get(name)!r} instead of {own.get(name)!r}"
-            for name in {**settings, **own}
+            for name in names
             if settings.get(name) != own.get(name)
         ]
         if different:

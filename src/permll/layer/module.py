@@ -256,9 +256,8 @@ class PermutationLayer(CorrectionLayer):
         )
         difference, std = float(trained.mean() - held_out.mean()), float(held_out.std().clamp_min(1e-6))
         estimates = self.estimates
-        if math.isnan(
-            estimates.sampling_bias
-        ):  # first epoch: every sample was predicted before its label had an influence
+        if math.isnan(estimates.sampling_bias):
+            # First epoch: every sample was predicted before its label had an influence.
             estimates.sampling_bias = difference / std
         influence = difference - estimates.sampling_bias * std
         noise = label_noise.estimate_noise(held_out_probs, held_out_labels, train_probs, train_labels, self.frequencies)
