@@ -15,8 +15,9 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch.testing import assert_close
 
 from permll import PermutationLayer
-from permll.layer import equations, label_noise
-from permll.layer.module import AVERAGING, INFLUENCE_ON_WRONG, MIN_PROB
+from permll.layer import equations, label_noise, module
+from permll.layer.autograd import Reduction
+from permll.layer.module import AVERAGING, INFLUENCE_ON_WRONG, MAX_MONITORED, MIN_PROB
 from tests.helpers.pure_python import log_softmax, softmax
 
 N, C = 400, 4  # the smallest data set with held-out samples
@@ -42,13 +43,14 @@ def held_out_rows(layer: PermutationLayer) -> Tensor:
 
 
 def end_warm_up(layer: PermutationLayer, *, influence: float = 0.0, accuracy: float = 0.7) -> PermutationLayer:
-    """Set the estimates by hand, with a random transition matrix."""
+    """Set the estimates by hand, with a random transition matrix; all classes are learned."""
     generator = torch.Generator().manual_seed(5)
     off_diagonal = torch.rand(C, C, generator=generator).fill_diagonal_(0.0)
     T = 0.6 * torch.eye(C) + 0.4 * off_diagonal / off_diagonal.sum(1, keepdim=True)
     layer.estimates.is_warm_up = 0.0
     layer.estimates.influence, layer.estimates.accuracy = influence, accuracy
     layer.log_likelihood.copy_(T.T.log())
+    layer.learned.fill_(True)
     return layer
 
 
@@ -58,6 +60,11 @@ def visit(layer: PermutationLayer, logits: Tensor, index: Any, **kwargs: Any) ->
     layer(z, index, **kwargs).backward()
     assert z.grad is not None
     return z.grad
+
+
+def mean_predictions(layer: PermutationLayer) -> Tensor:
+    """Return t (N, c), with all visits so far."""
+    return layer.state_dict()["predictions.values"]
 
 
 def same_state(one: PermutationLayer, two: PermutationLayer) -> bool:
@@ -71,10 +78,19 @@ def same_state(one: PermutationLayer, two: PermutationLayer) -> bool:
 class Simulation:
     """Logits of a network that knows the true classes and memorizes the labels of trained samples from epoch 2 on."""
 
-    def __init__(self, rows: int = 600, classes: int = 3, noise: float = 0.3, seed: int = 0) -> None:
+    def __init__(
+        self,
+        rows: int = 600,
+        classes: int = 3,
+        noise: float = 0.3,
+        seed: int = 0,
+        shares: tuple[float, ...] | None = None,
+    ) -> None:
         self.generator = torch.Generator().manual_seed(seed)
         self.classes = classes
         self.truth = torch.randint(classes, (rows,), generator=self.generator)
+        if shares is not None:  # fraction of samples of each class
+            self.truth = torch.multinomial(torch.tensor(shares), rows, replacement=True, generator=self.generator)
         wrong = torch.rand(rows, generator=self.generator) < noise
         shift = torch.randint(1, classes, (rows,), generator=self.generator)
         self.labels = torch.where(wrong, (self.truth + shift) % classes, self.truth)
@@ -103,30 +119,29 @@ class Simulation:
 
 def test_training_matches_manual_steps(labels: Tensor) -> None:
     """A linear network, held-out samples, and a sample that occurs twice; everything in Python floats."""
-    dim, batch, steps, influence, accuracy, net_lr = 3, 9, 40, 0.1, 0.7, 0.5
+    dim, batch, steps, net_lr = 3, 9, 40, 0.5
     labels = labels.clone()
     labels[:250] = 0  # the other classes have 12.5 % each, the prior is not uniform
-    layer = PermutationLayer(labels, C, dtype=torch.float64).double()
-    end_warm_up(layer, influence=influence, accuracy=accuracy)
+    layer = end_warm_up(PermutationLayer(labels, C, dtype=torch.float64).double(), influence=0.1)
     held_out = held_out_rows(layer)
     assert len(held_out) == 20
-    x, net = torch.randn(N, dim, dtype=torch.float64), nn.Linear(dim, C, bias=False, dtype=torch.float64)
-    optimizer = torch.optim.SGD(net.parameters(), lr=net_lr)
-    log_T = layer.log_likelihood.T.tolist()  # log_T[k][y]
-
-    W, inputs, y = net.weight.tolist(), x.tolist(), labels.tolist()
     weight = layer.loss_weight.values.tolist()
     assert weight == pytest.approx([0.0 if i in set(held_out.tolist()) else N / 380 for i in range(N)])
-    delta, t = ([[0.0] * C for _ in range(N)] for _ in range(2))
+    assert_close(layer.targets.values, layer.loss_weight.values[:, None] * one_hot(labels, C))
+    layer.targets.write(torch.arange(N), layer.loss_weight.values[:, None] * torch.rand(N, C).double().softmax(-1))
+    x, net = torch.randn(N, dim, dtype=torch.float64), nn.Linear(dim, C, bias=False, dtype=torch.float64)
+    optimizer = torch.optim.SGD(net.parameters(), lr=net_lr)
+
+    W, inputs, y = net.weight.tolist(), x.tolist(), labels.tolist()
+    targets, t = layer.targets.values.tolist(), [[0.0] * C for _ in range(N)]
     ratios = [y.count(k) / N * C for k in range(C)]
     prior = softmax([math.copysign(max(abs(math.log(ratio)) - math.log(2), 0.0), math.log(ratio)) for ratio in ratios])
-    q = layer.prior.tolist()  # computed in float32
-    assert q == pytest.approx(prior)
-    pi, lr = list(q), 2 * (1 - min(accuracy, label_noise.MAX_TRUST))
-    cuts = set()
+    assert layer.prior.tolist() == pytest.approx(prior)
+    visited = set()
     for _ in range(steps):
         rows = torch.cat([torch.randint(30, (batch - 2,)), held_out[torch.randint(20, (1,))]])
         index = torch.cat([rows, rows[:1]])
+        visited |= set(index.tolist())
 
         optimizer.zero_grad()
         loss = layer(net(x[index]), index)
@@ -134,57 +149,149 @@ def test_training_matches_manual_steps(labels: Tensor) -> None:
         optimizer.step()
         layer.step()
 
-        total, mean_p = 0.0, [0.0] * C
-        gradient = [[0.0] * dim for _ in range(C)]
-        changes = []
+        total, gradient = 0.0, [[0.0] * dim for _ in range(C)]
         for i in index.tolist():
             z = [sum(w * value for w, value in zip(row, inputs[i], strict=True)) for row in W]
-            p, log_p = softmax(z), log_softmax(z)
-            mean = [(1 - AVERAGING) * t[i][k] + AVERAGING * p[k] for k in range(C)]
-            alpha = [log_T[k][y[i]] + delta[i][k] for k in range(C)]
-            lead = alpha[y[i]] - max(alpha[k] for k in range(C) if k != y[i])
-            cut = min(max(lead, 0.0), INFLUENCE_ON_WRONG * influence)
-            cuts.add("none" if lead <= 0 else "part" if cut < lead else "all")
-            alpha[y[i]] -= cut
-            a = softmax(alpha)
-            joint = [a[k] * max(mean[k], MIN_PROB) * q[k] / pi[k] for k in range(C)]
-            r = [value / sum(joint) for value in joint]
-            total -= weight[i] * sum(r[k] * log_p[k] for k in range(C)) / batch
+            p, log_p, r = softmax(z), log_softmax(z), targets[i]  # r: times the weight of the sample
+            total -= sum(r[k] * log_p[k] for k in range(C)) / batch
             for k in range(C):
-                mean_p[k] += p[k] / batch
                 for d in range(dim):
-                    gradient[k][d] += weight[i] * (p[k] - r[k]) * inputs[i][d] / batch
-            changes.append((i, [lr * (r[k] - a[k]) for k in range(C)], p))
+                    gradient[k][d] += (sum(r) * p[k] - r[k]) * inputs[i][d] / batch
+                t[i][k] += AVERAGING * (p[k] - t[i][k])
         assert net.weight.grad is not None
         assert_close(net.weight.grad, torch.tensor(gradient, dtype=torch.float64), **EXACT)
         assert loss.item() == pytest.approx(total, rel=1e-10)
-        for i, delta_change, p in changes:
-            for k in range(C):
-                delta[i][k] += delta_change[k]
-                t[i][k] += AVERAGING * (p[k] - t[i][k])
         W = [[W[k][d] - net_lr * gradient[k][d] for d in range(dim)] for k in range(C)]
-        pi = [pi[k] + (batch / N) * (mean_p[k] - pi[k]) for k in range(C)]
 
-    assert_close(layer.table.values, torch.tensor(delta, dtype=torch.float64), **EXACT)
-    assert_close(layer.predictions.values, torch.tensor(t, dtype=torch.float64), **EXACT)
-    assert_close(layer.predicted_prior, torch.tensor(pi, dtype=torch.float64), **EXACT)
+    assert_close(mean_predictions(layer), torch.tensor(t, dtype=torch.float64), **EXACT)
     assert_close(net.weight.detach(), torch.tensor(W, dtype=torch.float64), **EXACT)
+    assert layer.estimates.visits == batch * steps < N  # δ, targets and π are not updated yet
+    assert not layer.table.values.any()
+    assert layer.targets.values.tolist() == targets
+    assert torch.equal(layer.predicted_prior, layer.prior)
+    assert set(layer.visited.values.nonzero().flatten().tolist()) == visited
+
+
+@pytest.mark.parametrize(("noise", "lr"), [(0.2, 0.8), (0.5, 1.0)])
+def test_update_matches_loop(noise: float, lr: float) -> None:
+    """The step that completes N visits, with held-out, repeated and missing samples; everything in Python floats."""
+    rows, classes = 600, 6
+    simulation = Simulation(rows, classes, noise, shares=(0.9, 0.02, 0.02, 0.02, 0.02, 0.02))
+    layer = PermutationLayer(simulation.labels, classes, dtype=torch.float64, held_out=0.2).double()
+    held_out = held_out_rows(layer)
+    trained = layer.loss_weight.values != 0
+    order = torch.randperm(590)  # ten samples are never visited
+    for memorization in (0.0, 2.0, 2.0, 0.2, 0.2):
+        index = torch.cat([order, order[:10]])
+        visit(layer, simulation.logits(trained, memorization)[index], index)
+        layer.step()
+    assert not layer.is_warm_up
+
+    index, logits = torch.cat([order[:500], order[:100]]), simulation.logits(trained, 0.2).double()
+    visit(layer, logits[index[:500]], index[:500])
+    layer.step()
+    assert layer.estimates.visits == 500
+    visit(layer, logits[index[500:]], index[500:])
+    before = copy.deepcopy(layer)
+    layer.step()
+    assert layer.estimates.visits == 0
+    assert layer.estimates.influence > 0
+    accuracy, influence = layer.estimates.accuracy, layer.estimates.influence
+    assert 2 * (1 - min(accuracy, label_noise.MAX_TRUST)) == pytest.approx(lr, abs=0.1)
+
+    y, weight, q = simulation.labels.tolist(), layer.loss_weight.values.tolist(), layer.prior.tolist()
+    assert max(q) > 1.2 * min(q)
+    t, delta, targets = mean_predictions(before).tolist(), before.table.values.tolist(), before.targets.values.tolist()
+    log_T = layer.log_likelihood.T.tolist()  # log_T[k][y]
+    for i in index[500:].tolist():
+        p = softmax(logits[i].tolist())
+        t[i] = [(1 - AVERAGING) * t[i][k] + AVERAGING * p[k] for k in range(classes)]
+    assert_close(mean_predictions(layer), torch.tensor(t, dtype=torch.float64), **EXACT)
+    sums = [sum(row[k] for row in t) for k in range(classes)]
+    pi = [value / sum(sums) for value in sums]
+    cuts = set()
+
+    def weights(i: int) -> list[float]:
+        """Return softmax(α)."""
+        alpha = [log_T[k][y[i]] + delta[i][k] for k in range(classes)]
+        lead = alpha[y[i]] - max(alpha[k] for k in range(classes) if k != y[i])
+        cut = min(max(lead, 0.0), INFLUENCE_ON_WRONG * influence)
+        cuts.add("none" if lead <= 0 else "part" if cut < lead else "all")
+        alpha[y[i]] -= cut
+        return softmax(alpha)
+
+    def posterior(i: int) -> list[float]:
+        joint = [a * max(t[i][k], MIN_PROB) * q[k] / pi[k] for k, a in enumerate(weights(i))]
+        return [value / sum(joint) for value in joint]
+
+    for i in sorted(set(index.tolist())):
+        change = [r - a for r, a in zip(posterior(i), weights(i), strict=True)]
+        delta[i] = [delta[i][k] + 2 * (1 - min(accuracy, label_noise.MAX_TRUST)) * change[k] for k in range(classes)]
+        targets[i] = [weight[i] * value for value in posterior(i)]
     assert cuts == {"none", "part", "all"}
-    assert layer.estimates.visits == batch * steps
+    assert_close(layer.predicted_prior, torch.tensor(pi, dtype=torch.float64), **EXACT)
+    assert_close(layer.table.values, torch.tensor(delta, dtype=torch.float64), **EXACT)
+    assert_close(layer.targets.values, torch.tensor(targets, dtype=torch.float64), **EXACT)
+    assert not layer.visited.values.any()
+    assert not layer.targets.values[held_out].any()
+    assert layer.table.values[held_out].any()
+    late = order[500:]  # not visited since the last update
+    assert torch.equal(layer.table.values[late], before.table.values[late])
+    assert before.table.values[late].any()
+    assert not layer.table.values[590:].any()
+
+
+@pytest.mark.parametrize("max_queued", [1, 1000, 2**30])
+def test_queue_of_predictions_does_not_change_result(max_queued: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The visits of one step, of several steps, or of an epoch are averaged at once."""
+    simulation = Simulation()
+    expected = PermutationLayer(simulation.labels, 3)
+    layer = copy.deepcopy(expected)
+    for epoch in range(4):
+        simulation.train(expected, 1, first=epoch)
+    monkeypatch.setattr(module, "MAX_QUEUED", max_queued)
+    simulation.train(layer, 4)
+    assert not layer.is_warm_up
+    assert same_state(layer, expected)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@given(st.integers(0, 2**31), st.integers(1, 40))
+@settings(max_examples=20)
+def test_loss_is_cross_entropy_with_stored_targets(reduction: Reduction, seed: int, batch: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    layer = PermutationLayer(torch.arange(N) % C, C, dtype=torch.float64)
+    targets = torch.rand(N, C, generator=generator).double()
+    layer.targets.write(torch.arange(N), targets)
+    index = torch.randint(N, (batch,), generator=generator)
+    logits = (9 * torch.randn(batch, C, generator=generator)).double().requires_grad_()
+    factors = torch.rand(batch, generator=generator).double() if reduction == "none" else torch.tensor(2.0).double()
+    losses = -(targets[index] * logits.log_softmax(-1)).sum(-1)
+    expected = {"none": losses, "sum": losses.sum(), "mean": losses.mean()}[reduction]
+    got = layer(logits, index, reduction)
+    assert_close(got, expected, **EXACT)
+    gradients = [torch.autograd.grad((factors * loss).sum(), logits)[0] for loss in (got, expected)]
+    assert_close(*gradients, **EXACT)
 
 
 def test_warm_up_is_weighted_cross_entropy(labels: Tensor) -> None:
     layer, index = PermutationLayer(labels, C), torch.randint(N, (64,))
     weight = layer.loss_weight.values[index].float()
     assert len(held_out_rows(layer)) == 20
+    before = layer.targets.values.clone()
     for _ in range(3):
         logits = (5 * torch.randn(64, C)).requires_grad_()
         losses = weight * cross_entropy(logits, labels[index], reduction="none")
-        assert_close(layer(logits.detach(), index, reduction="none"), losses.detach(), rtol=0, atol=0)
+        assert_close(layer(logits.detach(), index, reduction="none"), losses.detach(), rtol=1e-6, atol=0)
         losses.mean().backward()
         assert_close(visit(layer, logits.detach(), index), logits.grad, rtol=1e-6, atol=1e-8)
         layer.step()
+    for _ in range(3):  # estimates, without memorization
+        visit(layer, torch.randn(N, C), range(N))
+        layer.step()
+    assert layer.label_accuracy < 1
     assert torch.equal(layer.table.values, torch.zeros(N, C))  # δ starts after the warm-up
+    assert torch.equal(layer.targets.values, before)
 
 
 @pytest.mark.parametrize(("rows", "held_out"), [(N, 0), (N, 0.04), (N - 1, 0.05), (40, 0.45)])
@@ -204,38 +311,86 @@ def test_layer_without_held_out_samples_is_cross_entropy(rows: int, held_out: fl
 
 @pytest.mark.parametrize(
     ("rows", "classes", "held_out", "count"),
-    [(400, 2, 0.05, 20), (1000, 2, 0.2, 200), (30_000, 2, 0.05, 1000), (30_000, 60, 0.05, 1200), (40, 2, 0.5, 20)],
+    [
+        (400, 2, 0.05, 20),
+        (1000, 2, 0.2, 200),
+        (30_000, 2, 0.05, 1000),
+        (30_000, 60, 0.05, 1200),
+        (40_000, 100, 0.05, 2000),
+        (40, 2, 0.5, 20),
+    ],
 )
 def test_number_of_held_out_samples(rows: int, classes: int, held_out: float, count: int) -> None:
+    """Trained samples that are compared with them are others."""
     layer = PermutationLayer(torch.arange(rows) % classes, classes, held_out=held_out)
-    assert len(held_out_rows(layer)) == count
+    chosen, monitored = set(held_out_rows(layer).tolist()), layer._monitored.tolist()
+    assert len(chosen) == count
+    assert len(set(monitored)) == len(monitored) == min(rows - count, MAX_MONITORED)
+    assert not chosen & set(monitored)
     assert_close(layer.loss_weight.values.double().mean(), torch.tensor(1.0).double(), rtol=1e-6, atol=0)
+    assert_close(layer.targets.values.double().sum(1), layer.loss_weight.values.double(), rtol=1e-6, atol=0)
+
+
+def test_noise_of_many_classes_is_estimated() -> None:
+    """With 100 classes 2,000 samples are held out, as many as trained ones are compared with them."""
+    rows, classes = 40_000, 100
+    truth = torch.arange(rows) % classes
+    labels = torch.where(torch.rand(rows) < 0.3, torch.randint(classes, (rows,)), truth)
+    layer = PermutationLayer(labels, classes)
+    visit(layer, 9.0 * one_hot(truth, classes) + torch.randn(rows, classes), range(rows))
+    layer.step()
+    assert layer.label_accuracy == pytest.approx(0.7, abs=0.1)
+    assert len(layer.held_out_log_prob) == 2000
 
 
 def test_first_update_is_that_of_paper(labels: Tensor) -> None:
     """With b = 0, t = p and q = π."""
     layer = end_warm_up(PermutationLayer(labels, C, dtype=torch.float64), accuracy=0.3).double()
-    index, logits = torch.arange(50), 2 * torch.randn(50, C, dtype=torch.float64)
-    expected = equations.prediction_ce(layer.alpha[index], logits)
-    gradient = visit(layer, logits, index, reduction="sum")
-    weight = layer.loss_weight.values[index].double()
-    assert_close(gradient, expected.grad_logits * weight[:, None], rtol=1e-7, atol=1e-9)
-    layer.step()
-    assert_close(layer.table.values[index], -1.4 * expected.grad_alpha, rtol=1e-7, atol=1e-9)
+    logits = 2 * torch.randn(N // C, C, dtype=torch.float64)
+    logits = torch.stack([logits.roll(k, 1) for k in range(C)], 1).reshape(N, C)  # the mean prediction is uniform
+    index = torch.arange(0, N, 3)
+    layer.predictions.write(torch.arange(N), logits.softmax(-1))
+    layer.visited.write(index, torch.ones(len(index)))
+    expected = equations.prediction_ce(layer.alpha[index], logits[index])
+    layer._update_targets()
+    assert_close(layer.predicted_prior, layer.prior, rtol=1e-7, atol=0)
+    assert_close(layer.table.values[index], -1.4 * expected.grad_alpha, rtol=1e-6, atol=1e-7)
+    weight = layer.loss_weight.values[index, None]
+    r = equations.posterior(layer.alpha[index], logits[index])
+    assert_close(layer.targets.values[index], weight * r, rtol=1e-6, atol=1e-7)
+    loss = equations.prediction_ce(layer.alpha[index], logits[index])
+    gradient = visit(layer, logits[index], index, reduction="sum")
+    assert_close(gradient, weight * loss.grad_logits, rtol=1e-6, atol=1e-7)
 
 
 def test_step_updates_batch_rows_only(labels: Tensor) -> None:
     layer = end_warm_up(PermutationLayer(labels, C), influence=0.1)
-    held_out = int(held_out_rows(layer)[0])
+    held_out, targets = int(held_out_rows(layer)[0]), layer.targets.values.clone()
     index = [3, 7, held_out]
     visit(layer, torch.randn(3, C), index)
-    assert not layer.table.values.any()  # backward records, step updates
+    assert not mean_predictions(layer).any()  # backward records, step averages
     layer.step()
-    for rows in (layer.table.values, layer.predictions.values):
+    for rows in (mean_predictions(layer), layer.visited.values[:, None]):
         assert sorted((rows != 0).any(1).nonzero().flatten().tolist()) == sorted(index)
+    assert not layer.table.values.any()  # δ and targets are updated after N visits
+    assert torch.equal(layer.targets.values, targets)
     before = copy.deepcopy(layer)
     layer.step()
-    assert same_state(layer, before)  # no update is left
+    assert same_state(layer, before)  # no visit is left
+    layer._update_targets()
+    assert sorted((layer.table.values != 0).any(1).nonzero().flatten().tolist()) == sorted(index)
+    assert sorted((layer.targets.values != targets).any(1).nonzero().flatten().tolist()) == [3, 7]
+    assert not layer.targets.values[held_out].any()
+
+
+def test_index_may_be_reused_after_backward(labels: Tensor) -> None:
+    """As with a preallocated buffer of the data loader."""
+    layer, index = PermutationLayer(labels, C), torch.tensor([1, 2])
+    visit(layer, torch.randn(2, C), index)
+    index.fill_(7)
+    layer.step()
+    index.fill_(8)
+    assert mean_predictions(layer).any(1).nonzero().flatten().tolist() == [1, 2]
 
 
 def test_held_out_sample_has_no_gradient(labels: Tensor) -> None:
@@ -257,33 +412,23 @@ def test_loss_scale_does_not_change_updates(labels: Tensor, scale: float) -> Non
 
 
 @pytest.mark.parametrize("size", [1, 7, 40])
-def test_accumulated_batches_match_one_large_batch(labels: Tensor, size: int) -> None:
-    large, small = (end_warm_up(PermutationLayer(labels, C), influence=0.1) for _ in range(2))
-    for _ in range(2):
-        logits, rows = torch.randn(120, C), torch.randperm(N)[:120]
-        visit(large, logits, rows)
-        large.step()
-        for part in torch.arange(120).split(size):
-            visit(small, logits[part], rows[part])
-        small.step()
-        small.predicted_prior.copy_(large.predicted_prior)  # see the next test
-    assert_close(small.table.values, large.table.values)
-    assert_close(small.predictions.values, large.predictions.values)
-    assert repr(small.estimates) == repr(large.estimates)  # with NaN
-
-
-def test_mean_prediction_hardly_depends_on_batch_size() -> None:
-    """π of batches of 100 and of single batches differ in the square of the fraction of the window, 2,000 here."""
-    labels = torch.arange(2000) % 2
-    large, small = PermutationLayer(labels, 2), PermutationLayer(labels, 2)
-    logits = torch.tensor([[2.0, 0.0]]).repeat(100, 1)
-    visit(large, logits, range(100))
-    for part in torch.arange(100).split(10):
-        visit(small, logits[part], part)
-    large.step()
-    small.step()
-    assert float(large.predicted_prior[0]) == pytest.approx(0.5 + 0.05 * (1 / (1 + math.exp(-2)) - 0.5))
-    assert_close(small.predicted_prior, large.predicted_prior, rtol=0, atol=0.05**2 / 4)
+def test_accumulated_batches_match_one_large_batch(size: int) -> None:
+    simulation = Simulation()
+    large, small = (PermutationLayer(simulation.labels, 3) for _ in range(2))
+    trained = large.loss_weight.values != 0
+    for epoch in range(4):
+        logits = simulation.logits(trained, 2.0 if epoch else 0.0)
+        for rows in torch.randperm(600).split(120):
+            visit(large, logits[rows], rows)
+            large.step()
+            for part in rows.split(size):
+                visit(small, logits[part], part)
+            small.step()
+    assert not small.is_warm_up
+    assert small.table.values.any()
+    expected = large.state_dict()
+    for key, value in small.state_dict().items():
+        assert_close(value, expected[key])
 
 
 def test_repeated_sample_is_updated_per_occurrence(labels: Tensor) -> None:
@@ -294,7 +439,7 @@ def test_repeated_sample_is_updated_per_occurrence(labels: Tensor) -> None:
     layer.step()
     visit(layer, certain[1:], [3, 3])
     layer.step()
-    assert_close(layer.predictions.values[3], torch.tensor([0.125, 0.25, 0.5, 0.0]))
+    assert_close(mean_predictions(layer)[3], torch.tensor([0.125, 0.25, 0.5, 0.0]))
 
 
 @pytest.mark.parametrize("occurrences", [3, 6])
@@ -304,22 +449,25 @@ def test_mean_prediction_of_repeated_sample_is_a_distribution(labels: Tensor, oc
     for _ in range(10):
         visit(layer, 2 * torch.randn(occurrences, C), [3] * occurrences)
         layer.step()
-    t = layer.predictions.values[3]
+    t = mean_predictions(layer)[3]
     assert (t >= 0).all()
-    assert t.sum() <= 1 + 1e-6
+    assert float(t.sum()) == pytest.approx(1 - 0.5 ** (10 * occurrences))
 
 
 def test_sample_with_zero_weight_is_not_updated(labels: Tensor) -> None:
     layer = end_warm_up(PermutationLayer(labels, C))
     index = (layer.loss_weight.values != 0).nonzero().flatten()[:4]
-    logits = torch.randn(4, C, requires_grad=True)
+    logits, targets = torch.randn(4, C, requires_grad=True), layer.targets.values.clone()
     (layer(logits, index, reduction="none") * torch.tensor([1.0, 0.0, 0.5, 0.0])).sum().backward()
     layer.step()
-    for rows in (layer.table.values, layer.predictions.values):
+    t = mean_predictions(layer)
+    layer._update_targets()
+    for rows in (t, layer.visited.values[:, None], layer.table.values, layer.targets.values - targets):
         assert (rows[index] != 0).any(1).tolist() == [True, False, True, False]
     before = copy.deepcopy(layer)
     (0.0 * layer(logits, index)).backward()
     layer.step()
+    before.estimates.visits += 4  # batches are counted, whatever their weights
     assert same_state(layer, before)
 
 
@@ -343,17 +491,15 @@ def test_eval_mode_is_plain_cross_entropy(labels: Tensor) -> None:
 
 
 def test_casts_of_network_keep_precision() -> None:
-    """A step of π is smaller than the precision of bfloat16."""
-    labels = torch.arange(2000) % 2
-    layer, cast = PermutationLayer(labels, 2), PermutationLayer(labels, 2)
+    """Estimates and per-sample state stay in float32."""
+    simulation = Simulation()
+    layer, cast = PermutationLayer(simulation.labels, 3), PermutationLayer(simulation.labels, 3)
     nn.ModuleList([cast]).bfloat16()
-    for _ in range(100):
-        for one in (layer, cast):
-            visit(one, torch.tensor([[0.3, 0.0]]), [0])
-            one.step()
-    assert layer.predicted_prior[0] > 0.5
-    assert cast.predicted_prior.dtype == torch.float32
-    assert_close(cast.predicted_prior.float(), layer.predicted_prior, rtol=1e-4, atol=0)
+    for one in (layer, cast):
+        simulation.train(one, 4)
+    assert not layer.is_warm_up
+    assert cast.predicted_prior.dtype == cast.log_likelihood.dtype == cast.targets.values.dtype == torch.float32
+    assert same_state(cast, layer)
 
 
 def test_layer_follows_casts_to_double_and_back(labels: Tensor) -> None:
@@ -373,6 +519,7 @@ BACKEND = "inductor" if shutil.which("g++") or shutil.which("c++") else "aot_eag
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # deprecations inside the compiler
 def test_compiled_training_step_matches_eager(labels: Tensor) -> None:
+    """The steps that update targets are eager: the compiler cannot trace the shape checks that tests add to them."""
     x = torch.randn(N, 6)
 
     def train(compiled: bool) -> list[Tensor]:
@@ -389,11 +536,16 @@ def test_compiled_training_step_matches_eager(labels: Tensor) -> None:
             return loss
 
         step = torch.compile(training_step, backend=BACKEND) if compiled else training_step
-        losses = [step(x[index], index).detach() for index in torch.arange(240).split(60)]
-        return [*losses, layer.table.values, layer.predictions.values, layer.predicted_prior, net.weight.detach()]
+        *batches, last = torch.arange(N).split(80)
+        losses = []
+        for _ in range(2):
+            losses += [step(x[index], index).detach() for index in batches]
+            losses.append(training_step(x[last], last).detach())
+        assert layer.table.values.any()
+        return [*losses, *layer.state_dict().values(), net.weight.detach()]
 
     for actual, expected in zip(train(compiled=True), train(compiled=False), strict=True):
-        assert_close(actual, expected)
+        assert_close(actual, expected, rtol=1e-4, atol=1e-5)
 
 
 # --- Estimates ------------------------------------------------------------------------------------------------------
@@ -420,21 +572,87 @@ def test_warm_up_goes_on_when_labels_are_learned_equally() -> None:
         assert layer.is_warm_up, seed
 
 
-@pytest.mark.parametrize(("right", "waits"), [(0.2, True), (0.9, False)])
-def test_warm_up_waits_while_weak_network_learns(right: float, waits: bool) -> None:
-    """A fifth of the predictions is right, the confident ones: labels are good, the network is weak."""
-    rows, classes = 400, 10
-    labels = torch.arange(rows) % classes
-    is_right = torch.arange(rows) < right * rows
-    predicted = torch.where(is_right, labels, (labels + 1 + torch.arange(rows) // classes % 9) % classes)
-    layer = PermutationLayer(labels, classes, held_out=0)
-    for scale, still_learns in ((0.1, True), (0.3, True), (1.0, True), (1.05, False)):
-        logits = scale * one_hot(predicted, classes) * (1 + is_right[:, None])
-        memorized = logits + 2.0 * one_hot(labels, classes)
-        layer.update_estimates(logits, labels, memorized, range(rows))
+@pytest.mark.parametrize(("change", "ends"), [(0.1, False), (0.02, False), (0.0, True), (-0.1, True)])
+def test_warm_up_waits_while_held_out_labels_become_more_likely(change: float, ends: bool) -> None:
+    """The labels of trained samples have much larger log-odds all the time."""
+    labels, noise = torch.arange(N) % C, torch.randn(N, C)
+    layer = PermutationLayer(labels, C, held_out=0)
+    for epoch in range(5):
+        logits = noise + (1 + change * epoch) * one_hot(labels, C)
+        layer.update_estimates(logits, labels, noise + 5.0 * one_hot(labels, C), range(N))
         assert layer.estimates.influence > 1
-        assert (layer.estimates.credibility == 0) is waits
-        assert layer.is_warm_up is (waits and still_learns)
+        assert layer.is_warm_up is not (ends and epoch > 0)  # the first estimate has none before it
+        assert layer.learned.tolist() == [ends and epoch > 0] * C
+    for _ in range(2):  # the labels do not become more likely any more
+        layer.update_estimates(logits, labels, noise + 5.0 * one_hot(labels, C), range(N))
+        assert not layer.is_warm_up
+        assert layer.learned.all()
+        logits = 2 * logits  # a class that is learned remains learned
+
+
+@pytest.mark.parametrize("slow", range(C))
+def test_class_waits_while_its_held_out_labels_become_more_likely(slow: int) -> None:
+    """One class is learned later than the others; its labels are correct until then."""
+    labels, noise = torch.arange(N) % C, torch.randn(N, C)
+    layer = PermutationLayer(labels, C, held_out=0)
+    visit(layer, noise + one_hot((labels + 1) % C, C), range(N))
+    layer.step()
+    signs = torch.where(labels == slow, 1.0, -1.0)[:, None]
+    memorized, is_slow = noise + 5.0 * one_hot(labels, C), torch.arange(C) == slow
+    for epoch in range(4):
+        logits = noise + (1 + 0.1 * epoch * signs) * one_hot(labels, C)
+        layer.update_estimates(logits, labels, memorized, range(N))
+        assert layer.is_warm_up is (epoch == 0)
+        assert layer.learned.tolist() == [epoch > 0 and k != slow for k in range(C)]
+        certain = (layer.log_likelihood == label_noise.log_identity(C)).all(1)
+        assert torch.equal(certain, is_slow if epoch else torch.ones(C, dtype=torch.bool))
+    layer.update_estimates(logits, labels, memorized, range(N))
+    assert layer.learned.all()
+    assert (layer.log_likelihood > label_noise.IMPOSSIBLE).all()
+
+
+def test_labels_of_unlearned_class_are_kept() -> None:
+    """The predictions for held-out samples with label 2 become more likely, those for other labels less likely."""
+    simulation = Simulation()
+    y = simulation.labels
+    layer = PermutationLayer(y, 3, held_out=0.2)
+    trained, start = layer.loss_weight.values != 0, layer.targets.values.clone()
+    signs, is_slow = torch.where(y == 2, 1.0, -1.0)[:, None], y == 2
+
+    def train(change: float, memorization: float) -> None:
+        logits = simulation.logits(trained, memorization) + change * signs * one_hot(y, 3)
+        visit(layer, logits, range(600))
+        layer.step()
+
+    for epoch in range(6):
+        train(0.5 * epoch, 5.0 if epoch else 0.0)
+    assert not layer.is_warm_up
+    assert layer.learned.tolist() == [True, True, False]
+    assert torch.equal(layer.targets.values[is_slow], start[is_slow])
+    assert not layer.table.values[is_slow].any()
+    assert torch.equal(layer.class_probs()[is_slow], one_hot(y, 3).float()[is_slow])
+    fast = ~is_slow & trained
+    assert (layer.targets.values[fast] != start[fast]).any(1).float().mean() > 0.9
+    assert layer.table.values[fast].any()
+    assert (layer.corrected_labels() != y)[fast].any()
+    for change in (1.5, 1.0, 0.5, 0.0):
+        train(change, 5.0)
+    assert layer.learned.all()
+    assert (layer.targets.values != start)[is_slow & trained].any()
+    assert layer.table.values[is_slow].any()
+
+
+def test_masked_class_is_not_a_target() -> None:
+    """Class 3 has no samples; its logits are masked as the error message for infinite logits says."""
+    simulation = Simulation()
+    layer = PermutationLayer(simulation.labels, 4)
+    trained = layer.loss_weight.values != 0
+    for epoch in range(5):
+        logits = simulation.logits(trained, 2.0 if epoch else 0.0)
+        visit(layer, torch.cat([logits, torch.full((600, 1), -1e4)], 1), range(600))
+        layer.step()
+    assert not layer.is_warm_up
+    assert layer.targets.values[:, 3].max() < 0.01
 
 
 def test_first_epoch_measures_sampling_bias() -> None:
@@ -470,14 +688,20 @@ def test_estimates_are_updated_after_n_visits() -> None:
 
 @ALL_FORMATS
 def test_memorizing_network_corrects_labels(fmt: dict[str, Any]) -> None:
-    simulation = Simulation()
+    simulation = Simulation(rows=2000)
     layer = simulation.train(PermutationLayer(simulation.labels, 3, **fmt), 5)
     assert not layer.is_warm_up
     assert layer.label_accuracy == pytest.approx(0.7, abs=0.1)
     corrected = layer.corrected_labels()
-    assert (simulation.labels != simulation.truth).sum() > 150
+    wrong = simulation.labels != simulation.truth
+    assert wrong.sum() > 500
     assert (corrected != simulation.truth).sum() < 40
     assert all(value.isfinite().all() for value in layer.state_dict().values())
+    r, weight = layer.targets.values.float(), layer.loss_weight.values
+    assert (r >= 0).all()
+    assert_close(r.sum(1), weight, rtol=0.02, atol=0)  # rounded in bfloat16
+    trained = wrong & (weight != 0)
+    assert (r.argmax(1) == simulation.truth)[trained].float().mean() > 0.9
 
 
 def test_many_classes_use_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -567,8 +791,13 @@ def test_state_round_trip_resumes_exactly(fmt: dict[str, Any], visits: int, tmp_
     run(layer, 0, visits)
     torch.save(layer.state_dict(), tmp_path / "layer.pt")
     loaded, copied = PermutationLayer(simulation.labels, 3, **fmt), copy.deepcopy(layer)
+    run(loaded, 0, 50)  # visits that the state replaces
     loaded.load_state_dict(torch.load(tmp_path / "layer.pt", weights_only=True))
     assert same_state(loaded, layer)
+    assert torch.equal(loaded.learned, layer.learned)
+    assert torch.equal(loaded.held_out_log_prob, layer.held_out_log_prob)
+    assert len(layer.held_out_log_prob) == (0 if visits < 600 else 30)
+    assert layer.learned.any() == (visits > 600)
     for one in (layer, loaded, copied):
         run(one, visits, 3000)
     assert not layer.is_warm_up
@@ -576,6 +805,14 @@ def test_state_round_trip_resumes_exactly(fmt: dict[str, Any], visits: int, tmp_
     assert same_state(copied, layer)
     assert torch.equal(loaded.corrected_labels(), layer.corrected_labels())
     assert torch.equal(loaded.alpha, layer.alpha)
+
+
+def test_loaded_state_is_separate_from_saved_one(labels: Tensor) -> None:
+    saved, layer = end_warm_up(PermutationLayer(labels, C)), PermutationLayer(labels, C)
+    layer.load_state_dict(saved.state_dict())
+    assert layer.learned.all()
+    saved.learned.fill_(False)
+    assert layer.learned.all()
 
 
 def test_copy_has_separate_state(labels: Tensor) -> None:
@@ -602,24 +839,49 @@ def test_state_matches_rows_by_id(as_text: bool) -> None:
     for memorization in (0.0, 2.0, 2.0):
         visit(saved, simulation.logits(trained, memorization)[:600], range(600))
         saved.step()
+    visit(saved, simulation.logits(trained, 2.0)[:300], range(300))
+    saved.step()
     assert not saved.is_warm_up
+    state = saved.state_dict()
 
     rows = torch.arange(100, 650).flip(0)  # row of the simulation of each new row
     layer = PermutationLayer(simulation.labels[rows], 3, ids=[ids[row] for row in rows])
     start = copy.deepcopy(layer)
-    layer.load_state_dict(saved.state_dict())
+    layer.load_state_dict(state)
     old = rows < 600
-    for loaded, kept in ((layer.table, saved.table), (layer.predictions, saved.predictions)):
-        assert torch.equal(loaded.values[old], kept.values[rows[old]])
-        assert not loaded.values[~old].any()
-    assert torch.equal(layer.loss_weight.values[old], saved.loss_weight.values[rows[old]])
-    assert torch.equal(layer.loss_weight.values[~old], start.loss_weight.values[~old])
+    for name in ("predictions", "loss_weight", "targets", "visited"):
+        loaded, kept, initial = (getattr(one, name).values for one in (layer, saved, start))
+        assert torch.equal(loaded[old], kept[rows[old]])
+        assert torch.equal(loaded[~old], initial[~old])
+    assert torch.equal(layer.table.values[old], saved.table.values[rows[old]])
+    assert not layer.table.values[~old].any()
+    assert layer.visited.values.sum() == 200
     held_out = {int((rows == row).nonzero()) for row in held_out_rows(saved).tolist() if row >= 100}
     assert held_out <= set(held_out_rows(layer).tolist())
     assert layer.estimates == saved.estimates
-    assert torch.equal(layer.log_likelihood, saved.log_likelihood)
-    assert torch.equal(layer.predicted_prior, saved.predicted_prior)
+    assert torch.equal(layer.learned, saved.learned)
+    for name in ("log_likelihood", "verdict_log_likelihood", "predicted_prior"):
+        assert torch.equal(getattr(layer, name), getattr(saved, name))
     assert torch.equal(layer.corrected_labels()[old], saved.corrected_labels()[rows[old]])
+
+
+def test_growth_is_measured_per_sample_after_reordering() -> None:
+    """The labels of all held-out samples become a little more likely."""
+    simulation = Simulation(noise=0.0)
+    saved = PermutationLayer(simulation.labels, 3, ids=range(600), held_out=0.2)
+    trained = saved.loss_weight.values != 0
+    for epoch in range(10):
+        visit(saved, 0.3 * min(epoch, 2) * simulation.logits(trained, 5.0 if epoch else 0.0), range(600))
+        saved.step()
+    order = torch.randperm(600)
+    layer = PermutationLayer(simulation.labels[order], 3, ids=order.tolist(), held_out=0.2)
+    layer.load_state_dict(saved.state_dict())
+    for one, rows in ((saved, torch.arange(600)), (layer, order)):
+        visit(one, 0.6 * simulation.logits(trained, 5.0)[rows], range(600))
+        one.step()
+        assert one.estimates.influence > 1
+        assert one.is_warm_up
+        assert not one.learned.any()
 
 
 @pytest.mark.parametrize(
@@ -645,7 +907,22 @@ def test_unfitting_state_is_rejected_and_changes_nothing(labels: Tensor, other: 
     assert same_state(layer, before)
 
 
-@pytest.mark.parametrize("key", ["estimates", "delta", "predictions.values", "loss_weight.values", "predicted_prior"])
+@pytest.mark.parametrize(
+    "key",
+    [
+        "estimates",
+        "delta",
+        "predictions.values",
+        "loss_weight.values",
+        "targets.values",
+        "visited.values",
+        "predicted_prior",
+        "log_likelihood",
+        "verdict_log_likelihood",
+        "learned",
+        "held_out_log_prob",
+    ],
+)
 def test_state_without_a_key_is_rejected(labels: Tensor, key: str) -> None:
     layer = PermutationLayer(labels, C)
     state = layer.state_dict()
@@ -727,17 +1004,12 @@ def test_warm_up_gives_no_verdict(labels: Tensor) -> None:
 def test_class_probs_match_loop() -> None:
     simulation = Simulation()
     layer = simulation.train(PermutationLayer(simulation.labels, 3), 4)
+    assert layer.learned.all()
     layer.estimates.credibility, layer.estimates.temperature = 0.8, 1.7
     layer.predictions.write(torch.tensor([5]), torch.zeros(1, 3))  # a sample that was not seen yet
-    T, diagonal = layer.log_likelihood.exp().T.tolist(), layer.class_accuracy.tolist()
-    probs, t = layer.class_probs(), layer.predictions.values.tolist()
-    for i in range(50):
-        y = int(simulation.labels[i])
-        wrong = [T[k][y] * (1 - diagonal[k]) / (1 - T[k][k]) for k in range(3)]
-        joint = [(diagonal[k] if k == y else wrong[k]) * max(t[i][k], MIN_PROB) ** (1 / 1.7) for k in range(3)]
-        w = 0.0 if i == 5 else 0.8
-        expected = [w * joint[k] / sum(joint) + (1 - w) * (k == y) for k in range(3)]
-        assert probs[i].tolist() == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    T = layer.verdict_log_likelihood.exp().T.tolist()
+    t, y = mean_predictions(layer).tolist(), simulation.labels.tolist()
+    probs = layer.class_probs()
     assert torch.equal(layer.corrected_labels(), probs.argmax(1))
     quality = layer.label_quality()
     assert_close(quality, probs[torch.arange(600), simulation.labels])
@@ -748,6 +1020,32 @@ def test_class_probs_match_loop() -> None:
     assert torch.equal(layer.suspects(limit=7), order[:7])
     wrong_labels = simulation.labels != simulation.truth
     assert wrong_labels[order[:100]].float().mean() > 0.9
+
+    for learned in ([True, True, True], [True, False, True]):
+        layer.learned = torch.tensor(learned)
+        probs = layer.class_probs()
+        for i in range(100):
+            joint = [T[k][y[i]] * max(t[i][k], MIN_PROB) ** (1 / 1.7) for k in range(3)]
+            w = 0.8 if i != 5 and learned[y[i]] else 0.0
+            expected = [w * joint[k] / sum(joint) + (1 - w) * (k == y[i]) for k in range(3)]
+            assert probs[i].tolist() == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    changed = layer.corrected_labels() != simulation.labels
+    assert not changed[simulation.labels == 1].any()
+    assert changed[simulation.labels != 1].any()
+
+
+def test_queries_contain_all_visits() -> None:
+    """Predictions that wait to be averaged count in every query."""
+    simulation = Simulation()
+    layer = simulation.train(PermutationLayer(simulation.labels, 3), 4)
+    logits = 9.0 * one_hot((simulation.labels + 1) % 3, 3) + simulation.noise
+    visit(layer, logits[:300], range(300))
+    layer.step()
+    averaged = copy.deepcopy(layer)
+    averaged.state_dict()
+    for name in ("class_probs", "corrected_labels", "label_quality", "suspects"):
+        waiting = copy.deepcopy(layer)
+        assert torch.equal(getattr(waiting, name)(), getattr(averaged, name)())
 
 
 def test_weak_classifier_changes_no_label() -> None:
@@ -815,11 +1113,16 @@ def test_slowly_learned_class_is_not_lost(slowdown: float, fast: int, slow: int)
     assert of_paper[1] < 0.5
 
 
-@pytest.mark.xfail(reason="T[k, k] <= 0.6 and 3 b leave clean labels no lead while the network confuses two classes")
-def test_slowly_learned_class_is_not_lost_with_memorization() -> None:
-    """As before, with features that end the warm-up before class 1 is learned."""
-    x, y = slow_class_data((400, 300, 300), 20.0, extra=50)
+@pytest.mark.parametrize(
+    ("sizes", "slowdown", "extra"),
+    [((400, 300, 300), 20.0, 50), ((600, 400, 1000), 40.0, 200), ((1000, 700, 1000), 40.0, 400)],
+)
+def test_slowly_learned_class_is_not_lost_with_memorization(
+    sizes: tuple[int, int, int], slowdown: float, extra: int
+) -> None:
+    """As before, with features by which labels are memorized while class 1 is learned."""
+    x, y = slow_class_data(sizes, slowdown, extra)
     layer = PermutationLayer(y, 3)
     expected, got = class_accuracies(x, y), class_accuracies(x, y, layer)
-    assert all(a >= b - 0.005 for a, b in zip(got, expected, strict=True))
+    assert all(a >= b - 0.025 for a, b in zip(got, expected, strict=True))
     assert torch.equal(layer.corrected_labels(), y)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from permll.layer import equations
@@ -71,6 +72,31 @@ def test_prediction_ce_is_finite_for_extreme_alpha(dtype: torch.dtype, far: floa
     got = equations.prediction_ce(alpha, logits, torch.tensor([0]))
     assert all(x.isfinite().all() for x in got)
     assert got.grad_alpha.argmin() == 1  # α still moves toward the predicted class
+
+
+@given(samples(), st.sampled_from([1.0, 1e3, 1e30]), st.sampled_from([torch.float32, torch.float64]))
+def test_softmax_matches_torch(sample: Samples, scale: float, dtype: torch.dtype) -> None:
+    rows = (scale * sample.alpha).to(dtype)
+    before, got = rows.clone(), equations.softmax(rows)
+    assert torch.equal(rows, before)
+    tolerance = 1e-6 if dtype == torch.float32 else 1e-12
+    assert_close(got, rows.softmax(-1), rtol=tolerance, atol=tolerance)
+    assert_close(got.sum(-1), torch.ones(len(rows), dtype=dtype), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("far", [1e4, 3e38])
+def test_softmax_of_extreme_rows_is_one_hot_or_uniform(far: float) -> None:
+    rows = torch.tensor([[far, 0.0, -far], [-far, -far, 0.0], [far, far, far], [-far, -far, -far], [-torch.inf, 0, 0]])
+    third = [1 / 3] * 3
+    assert_close(equations.softmax(rows), torch.tensor([[1.0, 0, 0], [0, 0, 1], third, third, [0, 0.5, 0.5]]))
+
+
+@given(samples())
+def test_normalize_divides_rows_by_their_sums_in_place(sample: Samples) -> None:
+    rows = sample.alpha.exp() + 1e-8
+    expected = [[value / sum(row) for value in row] for row in rows.tolist()]
+    assert equations.normalize(rows) is rows
+    assert_close(rows, torch.tensor(expected, dtype=rows.dtype), **EXACT)
 
 
 @pytest.mark.parametrize("num_classes", [2, 3, 10, 1000])

@@ -50,7 +50,7 @@ def test_permll_plus_takes_the_steps_of_the_layer(has_validation: bool) -> None:
 
 
 def test_permll_plus_estimates_noise_on_validation_data() -> None:
-    """Every fifth label is wrong, and memorized by the network."""
+    """Every fifth label is wrong, and memorized by the network. The first estimate has none before it to compare."""
     data, validation = points(N), points(200, seed=1)
     given, given_validation = (
         torch.where(torch.arange(len(one)) % 5 == 0, (one.labels + 1) % 3, one.labels) for one in (data, validation)
@@ -58,11 +58,15 @@ def test_permll_plus_estimates_noise_on_validation_data() -> None:
     method = prepare(NAME, data.relabel(given), held_out=given_validation)
     one_hot = torch.nn.functional.one_hot
     memorized = 6.0 * one_hot(data.labels, 3) + 9.0 * (given != data.labels)[:, None] * one_hot(given, 3)
-    method.on_epoch_end(0, predictor(memorized, 6.0 * one_hot(validation.labels, 3)))
+    for epoch in range(2):
+        assert method.layer.is_warm_up
+        method.on_epoch_end(epoch, predictor(memorized, 6.0 * one_hot(validation.labels, 3)))
     assert not method.layer.is_warm_up
+    assert method.layer.learned.all()
     assert method.layer.estimates.influence > 1
     learned = prepare(NAME, data.relabel(given), held_out=given_validation)
-    learned.on_epoch_end(0, predictor(6.0 * one_hot(data.labels, 3), 6.0 * one_hot(validation.labels, 3)))
+    for epoch in range(2):
+        learned.on_epoch_end(epoch, predictor(6.0 * one_hot(data.labels, 3), 6.0 * one_hot(validation.labels, 3)))
     assert learned.layer.is_warm_up
     assert learned.metrics() == {"corrected": 0.0, "right": pytest.approx(0.8, abs=0.01)}
 

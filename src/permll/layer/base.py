@@ -25,6 +25,7 @@ from permll.layer.validation import (
     select_rows,
 )
 
+REDUCTIONS = get_args(Reduction)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
@@ -78,7 +79,7 @@ class CorrectionLayer(SampleState):
         """
         if torch.compiler.is_compiling():
             return _forward_outside_the_graph(self, logits, index, reduction, labels)
-        if reduction not in get_args(Reduction):
+        if reduction not in REDUCTIONS:
             raise ValueError(f"reduction must be mean, sum or none; got {reduction!r}.")
         index = check_index(index, self.ids)
         check_batch(logits, index, self.num_classes)
@@ -88,7 +89,8 @@ class CorrectionLayer(SampleState):
                 _warn("the first logits look like probabilities: pass the network's raw scores, without softmax.")
         if labels is not None:
             check_given_labels(labels, self._labels(index), index)
-        logits = logits.to(torch.promote_types(logits.dtype, self.table.dtype))  # at least float32, like α
+        if logits.dtype != self.table.dtype:
+            logits = logits.to(torch.promote_types(logits.dtype, self.table.dtype))  # at least float32, like α
         if not self.training:
             given = self._labels(index).to(logits.device)
             return reduce_loss(equations.plain_loss(logits, given, self.loss), reduction)

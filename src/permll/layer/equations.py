@@ -95,6 +95,22 @@ def posterior(alpha: Rows, logits: Rows) -> Rows:
     return (alpha + logits).softmax(-1)
 
 
+def softmax(rows: Rows) -> Rows:
+    """Return the softmax of each row; for few classes on the CPU several times faster than PyTorch's kernel.
+
+    Examples:
+        >>> softmax(torch.tensor([[0.0, 0.0], [800.0, 0.0]]))
+        tensor([[0.5000, 0.5000],
+                [1.0000, 0.0000]])
+    """
+    return normalize((rows - rows.amax(-1, keepdim=True)).exp_())
+
+
+def normalize(rows: Float[Tensor, "... classes"]) -> Float[Tensor, "... classes"]:
+    """Divide rows of positive numbers by their sums, in place."""
+    return rows.div_(rows.sum(-1, keepdim=True))
+
+
 # --- Eq. (2): the layer on the prediction, ℓ(P̄ p, e_y) -------------------------------------------------------------
 
 
@@ -126,23 +142,6 @@ def prediction_l2(alpha: Rows, logits: Rows, labels: Labels) -> LossAndGrads:
     # Every other entry (P̄ p)_j contains a_j p_y, so all of them depend on p_y.
     grad_p = grad_p.scatter(-1, y, (v * a).sum(-1, keepdim=True))
     return LossAndGrads(loss, _through_softmax(p, grad_p), _through_softmax(a, grad_a))
-
-
-def averaged_prediction_ce(alpha: Rows, t: Rows, log_p: Rows, p: Rows) -> LossAndGrads:
-    """Return -Σ_k r_k log p_k with the constant target r = a t / <a, t>, where t is a mean of predictions.
-
-    The gradients have the form of ``prediction_ce``: p - r in the logits, a - r in α; with t = p they are the same.
-
-    Args:
-        alpha: rows of α.
-        t: positive numbers, up to a factor per row.
-        log_p: log p.
-        p: predictions.
-    """
-    a = alpha.softmax(-1)
-    r = a * t
-    r.div_(r.sum(-1, keepdim=True))
-    return LossAndGrads((r * log_p).sum(-1).neg_(), p - r, a.sub_(r))
 
 
 # --- Eq. (1): the layer on the label, ℓ(p, P̄ e_y) = ℓ(p, a) by Proposition 1 ---------------------------------------

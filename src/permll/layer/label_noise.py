@@ -8,7 +8,7 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 CONFIDENT = 0.2  # fraction of the samples of each predicted class that count as confident
@@ -26,9 +26,9 @@ class NoiseEstimate(NamedTuple):
 
     accuracy: float  # A, fraction of correct labels
     strength: float  # lower confidence limit of the accuracy of the classifier
-    class_accuracy: Float[Tensor, " classes"]  # T[k, k]
-    verdict_accuracy: Float[Tensor, " classes"]  # T[k, k] for the verdict on labels, not lowered by standard errors
-    log_likelihood: Float[Tensor, "labels classes"]  # for training: see ``label_likelihood``; T[k, k] <= MAX_TRUST
+    log_likelihood: Float[Tensor, "labels classes"]  # for training, T[k, k] <= MAX_TRUST; see ``label_likelihood``
+    verdict_log_likelihood: Float[Tensor, "labels classes"]  # for the verdict on labels, T not limited
+    temperature: float  # τ
 
 
 def label_probs(probs: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> Float[Tensor, " samples"]:
@@ -203,33 +203,53 @@ def label_likelihood(
     return rows.scatter(1, labels[:, None], diagonal[labels][:, None])
 
 
-def trust_in_labels(log_likelihood: Float[Tensor, "labels classes"]) -> Float[Tensor, " classes"]:
-    """Return T[k, k] from log T, as ``label_likelihood`` takes it.
+def log_transition(
+    counts: Float[Tensor, "classes classes"] | None,
+    diagonal: Float[Tensor, " classes"],
+    frequencies: Float[Tensor, " classes"],
+) -> Float[Tensor, "labels classes"]:
+    """Return log T as ``label_likelihood`` takes it; without counts, a wrong label is drawn by the frequencies."""
+    if counts is None:
+        return torch.stack([diagonal, (1 - diagonal) / (1 - frequencies)]).log()
+    return transition_matrix(counts, diagonal, frequencies).T.log()
+
+
+def with_unlearned_classes(
+    log_likelihood: Float[Tensor, "labels classes"], learned: Bool[Tensor, " classes"]
+) -> Float[Tensor, "labels classes"]:
+    """Return log T, as ``label_likelihood`` takes it, where labels of classes that are not ``learned`` are correct.
 
     Examples:
-        >>> trust_in_labels(torch.tensor([[0.6, 0.5], [0.4, 0.5]]).log())
-        tensor([0.6000, 0.5000])
+        >>> log_likelihood = torch.tensor([[0.6, 0.5], [0.4, 0.5]]).log()
+        >>> with_unlearned_classes(log_likelihood, torch.tensor([True, False]))
+        tensor([[-5.1083e-01, -6.9315e-01],
+                [-1.0000e+04,  0.0000e+00]])
     """
-    rows, classes = log_likelihood.shape
-    return (log_likelihood.diagonal() if rows == classes else log_likelihood[0]).exp()
+    if len(log_likelihood) == len(learned):
+        return torch.where(learned[:, None], log_likelihood, log_identity(len(learned)).to(log_likelihood))
+    # The entry of the label itself exceeds all others instead.
+    return torch.stack([log_likelihood[0].where(learned, -IMPOSSIBLE), log_likelihood[1]])
 
 
-def with_class_accuracy(
-    log_likelihood: Float[Tensor, "samples classes"],
-    labels: Int[Tensor, " samples"],
-    trust: Float[Tensor, " classes"],
-    class_accuracy: Float[Tensor, " classes"],
-) -> Float[Tensor, "samples classes"]:
-    """Return log T[:, y] with T[k, k] = ``class_accuracy``, from that with T[k, k] = ``trust``.
+def is_growing(
+    differences: Float[Tensor, " samples"], labels: Int[Tensor, " samples"], num_classes: int
+) -> tuple[Bool[Tensor, " classes"], bool]:
+    """Return for each label, and for all samples, whether the mean of the differences exceeds its standard error.
+
+    The variance of each label is estimated with one additional sample that has the variance of all.
 
     Examples:
-        >>> log_likelihood = torch.tensor([[0.6, 0.4]]).log()  # of label 0
-        >>> trust, accuracy = torch.tensor([0.6, 0.6]), torch.tensor([0.9, 0.8])
-        >>> with_class_accuracy(log_likelihood, torch.tensor([0]), trust, accuracy).exp()
-        tensor([[0.9000, 0.2000]])
+        >>> differences = torch.tensor([0.1, 0.1, 0.2, -0.1, 0.3, 0.1])
+        >>> is_growing(differences, torch.tensor([0, 0, 0, 1, 1, 1]), 2)
+        (tensor([True, True]), True)
     """
-    rescaled = log_likelihood + ((1 - class_accuracy) / (1 - trust)).log()
-    return rescaled.scatter(1, labels[:, None], class_accuracy[labels][:, None].log())
+    zeros = torch.zeros(num_classes, dtype=differences.dtype, device=differences.device)
+    counts = zeros.index_add(0, labels, torch.ones_like(differences)).clamp_min(1)
+    means = zeros.index_add(0, labels, differences) / counts
+    squares = zeros.index_add(0, labels, (differences - means[labels]).square())
+    errors = (squares + differences.var()).sqrt() / counts
+    error = differences.std() / math.sqrt(len(differences))
+    return means > errors, bool(differences.mean() > error)
 
 
 def estimate_noise(
@@ -260,9 +280,9 @@ def estimate_noise(
     confident = (float(confident_hits.sum()) + 0.5) / (len(confident_hits) + 1)
     error = math.sqrt(confident * (1 - confident) / len(confident_hits))
     limit = 1 - 1 / (2 * len(confident_hits) + 4)  # n samples cannot show a smaller error rate
-    accuracy, verdict_accuracy = (
+    accuracy, verdict_accuracy, upper = (
         max(min(max(agreement, extrapolated_accuracy(value, overall)), limit), 1 / classes)
-        for value in (confident - 2 * error, confident)
+        for value in (confident - 2 * error, confident, confident + error)
     )
     weight = train_sample_weight(agreement, overall, trained, held_out)
     weights = torch.cat([held_out_probs.new_ones(held_out), held_out_probs.new_full((trained,), weight)])
@@ -274,14 +294,18 @@ def estimate_noise(
     hits = zeros.index_add(0, labels, weights * (predicted == labels))
     sizes = zeros.index_add(0, predicted, weights)
     diagonal, verdict_diagonal = (class_accuracy(hits, sizes, value) for value in (accuracy, verdict_accuracy))
-    trust = diagonal.clamp_max(MAX_TRUST)
-    if classes > MAX_CLASSES:
-        log_likelihood = torch.stack([trust, (1 - trust) / (1 - frequencies)]).log()
-    else:
-        counts = weighted_counts(predicted, labels, weights, classes)
-        log_likelihood = transition_matrix(counts, trust, frequencies).T.log()
+    counts = weighted_counts(predicted, labels, weights, classes) if classes <= MAX_CLASSES else None
+    log_likelihood, lowered, verdict = (
+        log_transition(counts, value, frequencies)
+        for value in (diagonal.clamp_max(MAX_TRUST), diagonal, verdict_diagonal)
+    )
+    temperature = fit_temperature(
+        held_out_probs.clamp_min(1e-8).log(), label_likelihood(lowered, held_out_labels, frequencies)
+    )
     low = overall - math.sqrt(overall * (1 - overall) / held_out)
-    return NoiseEstimate(accuracy, max(low, 0.0) / accuracy, diagonal, verdict_diagonal, log_likelihood)
+    # Agreement with fewer than half of the labels: taken for a weak classifier, unless the labels are shown to be bad.
+    strength = max(low, 0.0) / (accuracy if overall > 0.5 else upper)
+    return NoiseEstimate(accuracy, strength, log_likelihood, verdict, temperature)
 
 
 def fit_temperature(
@@ -302,11 +326,11 @@ def fit_temperature(
         >>> [round(fit_temperature(overconfident[:n], likelihood[labels[-n:]]), 1) for n in (100, 5)]
         [5.0, 5.6]
     """
-    likelihood = log_likelihood.exp()
-    fits = [
-        ((log_probs / tau).softmax(-1) * likelihood).sum(-1).log().sum() - 0.5 * (math.log(tau) / PRIOR_STD) ** 2
-        for tau in TEMPERATURES
-    ]
+    likelihood, fits = log_likelihood.exp(), []
+    for tau in TEMPERATURES:
+        powers = (log_probs / tau).exp()  # of probabilities, so at least one of them is not small
+        fit = ((powers * likelihood).sum(-1) / powers.sum(-1)).log().sum()
+        fits.append(fit - 0.5 * (math.log(tau) / PRIOR_STD) ** 2)
     return TEMPERATURES[int(torch.stack(fits).argmax())]
 
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import astuple, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,23 +12,26 @@ from torch import Tensor
 
 from permll.distributed.sharding import current_placement
 from permll.layer import equations, label_noise
-from permll.layer.autograd import RecordedLoss, Reduction
+from permll.layer.autograd import Reduction
 from permll.layer.base import CorrectionLayer, check_dtype
 from permll.layer.paper import PaperPermutationLayer
 from permll.layer.sample_buffer import SampleBuffer
-from permll.layer.table import File, RowTable
+from permll.layer.table import CHUNK_SIZE, File, RowTable
 from permll.layer.validation import Ids, Index, Labels, RowIds, check_index, check_labels
-from permll.utils.indexing import split_repeats, subsample_rows
+from permll.utils.indexing import split_repeats
 
 MEMORIZATION = 0.2  # nats by which labels must raise their own log-odds before correction starts
-LEARNING_GROWTH = 1.25  # growth of p_y of held-out samples in an epoch in which a weak network still learns the classes
 INFLUENCE_ON_WRONG = 3.0  # influence of a wrong label on its own log-odds, relative to the mean over all labels
 MIN_HELD_OUT = 20  # held-out samples below which nothing is estimated
 MAX_HELD_OUT = 1000  # held-out samples, or 20 per class if that is more
 MAX_MONITORED = 2000  # trained samples that are compared with the held-out ones
 AVERAGING = 0.5  # weight of a new prediction in the running mean of a sample
-PRIOR_WINDOW = 1000  # latest samples of each class that the running mean of predictions covers
+MAX_QUEUED = 2**16  # numbers in the predictions that wait to be averaged
 MIN_PROB = 1e-8
+MEASURED = (
+    "learned",
+    "held_out_log_prob",
+)  # tensors in the state that are not buffers: averages of models differ in size
 
 
 @dataclass
@@ -41,9 +44,21 @@ class Estimates:
     influence: float = 0.0  # b, nats
     temperature: float = 1.0  # τ
     credibility: float = 0.0  # weight of the classifier in the verdict on labels
-    label_prob: float = 0.0  # mean of p_y over held-out samples, less 1 / c
     # Difference of the label log-odds of trained and held-out samples before any influence, in standard deviations.
     sampling_bias: float = math.nan
+
+
+class Visit(NamedTuple):
+    """Predictions for a batch that went through ``backward``."""
+
+    positions: Tensor  # (B,)
+    log_p: Tensor  # (B, c)
+    mask: Tensor | None  # (B,) or (), which samples had a gradient; None for all
+
+    def is_recorded(self) -> Tensor:
+        """Return the mask (B,)."""
+        mask = torch.tensor(True, device=self.log_p.device) if self.mask is None else self.mask
+        return mask.expand(len(self.log_p))
 
 
 class PermutationLayer(CorrectionLayer):
@@ -67,19 +82,22 @@ class PermutationLayer(CorrectionLayer):
 
     For a sample with given label y, per-sample logits δ (initially 0), prediction p and its running mean t:
 
-        t ← (t + p) / 2
+        loss = -Σ_k r_k log p_k                      r: soft target, initially e_y
+        t ← (t + p) / 2                              at every visit
+        δ ← δ + lr (r - softmax(α))                  after every N visits, for visited samples; lr = 2 (1 - A), at least
+                                                     0.8; then r is computed again
         α = log T[:, y] - 3 b e_y + δ                T: transition matrix, with T[k, k] <= 0.6; b: mean influence of a
                                                      label on its own log-odds, subtracted at most until y is level
-        r = softmax(α + log t + log q - log π)       π: running mean of all predictions; q: class prior
-        loss = -Σ_k r_k log p_k                      δ ← δ + lr (r - softmax(α)),   lr = 2 (1 - A), at least 0.8
+        r = softmax(α + log t + log q - log π)       π: mean of t over all samples; q: class prior
 
     T, b and the fraction A of correct labels are estimated after every N visits, from held-out and from trained
-    samples. In the warm-up T is the identity, so r = e_y: cross-entropy. It ends when the labels of trained samples
-    have larger log-odds than those of held-out samples, by more than 0.2 nats and one standard error. With b = 0,
-    t = p, q = π and constant T these are the steps of the paper's layer. ``docs/theory.md`` explains each part.
+    samples. In the warm-up T is the identity, so r = e_y: cross-entropy. It ends when memorization begins: the labels
+    of trained samples have larger log-odds than those of held-out samples, by 0.2 nats and one standard error, and the
+    labels of held-out samples stop to become more likely; the latter is required for each class. With b = 0, t = p,
+    q = π and constant T these are the steps of the paper's layer. ``docs/theory.md`` explains each part.
 
-    Updates are recorded in ``backward`` and applied in ``step``; they do not depend on batch size, gradient
-    accumulation, loss scaling or loss weights. A sample whose loss has weight 0 is not updated. In ``eval()`` mode the
+    Visits are recorded in ``backward`` and counted in ``step``; they do not depend on batch size, gradient
+    accumulation, loss scaling or loss weights. A sample whose loss has weight 0 is not visited. In ``eval()`` mode the
     layer is off: the loss is cross-entropy with the given labels.
 
     Args:
@@ -91,16 +109,16 @@ class PermutationLayer(CorrectionLayer):
         ids: optional sample ids, strings or integers. ``load_state_dict`` then matches rows by id, so the dataset may
             be reordered, filtered or extended in between. String ids may also be passed as ``index``; integers there
             are always positions (``layer.ids.positions(ids)`` converts ids).
-        top_k: for many classes: number of entries of δ and t stored per sample, plus one value for the rest.
-        dtype: storage dtype of δ and t: float32, float64, or bfloat16, which halves the memory and is rounded
+        top_k: for many classes: number of entries of δ, t and r stored per sample, plus one value for the rest.
+        dtype: storage dtype of δ, t and r: float32, float64, or bfloat16, which halves the memory and is rounded
             stochastically.
-        file: ``True`` stores δ and t in temporary files in ``TMPDIR``, for tables larger than memory.
+        file: ``True`` stores δ, t and r in temporary files in ``TMPDIR``, for tables larger than memory.
 
     The state consists of buffers, not parameters: optimizers, weight decay and gradient clipping do not affect it.
     """
 
     log_likelihood: Tensor
-    class_accuracy: Tensor
+    verdict_log_likelihood: Tensor
     frequencies: Tensor
     prior: Tensor
     predicted_prior: Tensor
@@ -133,17 +151,22 @@ class PermutationLayer(CorrectionLayer):
         count = min(int(held_out * len(all_labels)), max(MAX_HELD_OUT, 20 * classes))
         self._has_held_out = count >= MIN_HELD_OUT
         count = count if self._has_held_out else 0
-        chosen = torch.randperm(len(all_labels), generator=torch.Generator().manual_seed(0))[:count]
+        order = torch.randperm(len(all_labels), generator=torch.Generator().manual_seed(0))
+        chosen, self._monitored = order[:count], order[count : count + MAX_MONITORED].sort().values
         # 0 for held-out samples; the others are scaled up, so that the mean loss keeps its size.
         scale = len(all_labels) / (len(all_labels) - count)
         self.loss_weight = SampleBuffer(all_labels, row_ids, fill=scale)
-        self.loss_weight.write(chosen, torch.zeros(count))
-        self._monitored = subsample_rows(len(all_labels), MAX_MONITORED)
+        self.targets = SampleBuffer(all_labels, row_ids, (classes,), at_label=scale, **storage)  # r, times the weight
+        for buffer, shape in ((self.loss_weight, ()), (self.targets, (classes,))):
+            buffer.write(chosen, torch.zeros(count, *shape))
+        self.visited = SampleBuffer(all_labels, row_ids)  # 1 for samples visited since the last update
+        self._visits: list[Visit] = []  # predictions that are not averaged into t yet
         frequencies = all_labels.bincount(minlength=classes)
-        self._prior_window = float(frequencies.clamp(1, PRIOR_WINDOW).sum())
         self.estimates = Estimates(sampling_bias=math.nan if self._has_held_out else 0.0)
-        self.register_buffer("log_likelihood", label_noise.log_identity(classes))  # log T
-        self.register_buffer("class_accuracy", torch.ones(classes))  # T[k, k]
+        self.learned = torch.zeros(classes, dtype=torch.bool)  # classes whose labels are corrected
+        self.held_out_log_prob = torch.zeros(0)  # log p_y of the held-out samples at the last estimate
+        for name in ("log_likelihood", "verdict_log_likelihood"):  # log T, for training and for the verdict on labels
+            self.register_buffer(name, label_noise.log_identity(classes))
         self.register_buffer("frequencies", frequencies.clamp_min(1) / len(all_labels), persistent=False)
         self.register_buffer("prior", label_noise.shrunk_prior(self.frequencies), persistent=False)  # q
         self.register_buffer("predicted_prior", self.prior.clone())  # π
@@ -174,50 +197,62 @@ class PermutationLayer(CorrectionLayer):
         return self.estimates.accuracy
 
     def _corrected_loss(self, logits: Tensor, index: Tensor, reduction: Reduction) -> Tensor:
-        z, positions = logits.detach(), self._local_index(index)
-        weight = self.loss_weight.table.read(positions).to(z)
-        alpha = self._alpha_rows(self.table.read(positions), self._labels(index)).to(z)
-        log_p = z.log_softmax(-1)
-        t, p = self.predictions.table.read(positions).to(z), log_p.exp()
-        prior_ratio = (self.prior / self.predicted_prior).to(z)
-        mean = t.add(p - t, alpha=AVERAGING).clamp_min_(MIN_PROB).mul_(prior_ratio)
-        loss = equations.averaged_prediction_ce(alpha, mean, log_p, p)
-        record = partial(self._record, positions.clone(), loss.grad_alpha, p, t)
-        return RecordedLoss.apply(logits, loss.loss * weight, loss.grad_logits * weight[:, None], record, reduction)
+        positions, log_p = self._local_index(index).clone(), logits.log_softmax(-1)  # a loader may reuse its index
+        target = self.targets.table.read(positions).to(log_p)
+        if reduction == "none":
+            loss = (target * log_p).sum(-1).neg()
+        else:
+            scale = -1 / log_p.shape[0] if reduction == "mean" else -1
+            loss = torch.dot(target.reshape(-1), log_p.reshape(-1)) * scale
+        if loss.requires_grad:
+            loss.register_hook(partial(self._record, positions, log_p.detach()))
+        return loss
 
-    def _record(self, positions: Tensor, grad_alpha: Tensor, p: Tensor, t: Tensor, mask: Tensor | None) -> None:
-        if mask is None:
-            mean_probs = p.mean(0)
-        else:  # other samples keep their δ and t
-            rows = mask.unsqueeze(-1)
-            mean_probs = p.where(rows, 0.0).sum(0) / mask.expand(len(p)).sum().clamp_min(1)
-            grad_alpha, p = grad_alpha.where(rows, 0.0), p.where(rows, t)
-        self._append((positions, grad_alpha, p, mean_probs))
+    def _record(self, positions: Tensor, log_p: Tensor, grad_output: Tensor) -> None:
+        """Keep the predictions of the samples whose loss has a weight; called in ``backward``."""
+        mask = None
+        if not grad_output.is_cpu:  # reading the mask, or checking the logits before, would synchronize an accelerator
+            mask = (grad_output != 0) & log_p.isfinite().all(-1)
+        elif not (grad_output.all() if grad_output.ndim else grad_output.item()):
+            mask = grad_output != 0
+        self._append(Visit(positions, log_p, mask))
 
     def step(self) -> None:
-        """Apply the recorded updates of δ, t and π; estimate the noise again after every N visits."""
-        lr = 2 * (1 - min(self.estimates.accuracy, label_noise.MAX_TRUST))
-        for positions, grad_alpha, p, mean_probs in self._pending:
-            self.table.add(positions, grad_alpha, scale=-lr)
-            for group in split_repeats(positions):  # one occurrence of a repeated sample after another
-                t = self.predictions.table.read(positions[group])
-                self.predictions.table.write(positions[group], t.add(p[group].to(t) - t, alpha=AVERAGING))
-            weight = min(len(positions) / self._prior_window, 1.0)
-            self.predicted_prior.lerp_(mean_probs.to(self.predicted_prior), weight)
-            self.estimates.visits += len(positions)
+        """Count the samples that went through ``backward``; after every N, estimate the noise and update targets."""
+        visits = self._visits
+        for visit in self._pending:
+            visits.append(visit)
+            self.estimates.visits += visit.positions.shape[0]
         self._pending.clear()
-        if self.estimates.visits >= len(self):
+        if visits and len(visits) * visits[-1].log_p.numel() >= MAX_QUEUED:
+            self._average_predictions()
+        if self.estimates.visits >= self.labels.shape[0]:
             self.estimates.visits = 0.0
             if self._has_held_out:
                 self._estimate_from_held_out()
 
+    def _average_predictions(self) -> None:
+        """Move t toward the predictions of the visits so far. Many batches at once take less time than one by one."""
+        visits, self._visits = self._visits, []
+        if not visits:
+            return
+        positions, log_p = (
+            torch.cat([visit.positions for visit in visits]),
+            torch.cat([visit.log_p for visit in visits]),
+        )
+        if any(visit.mask is not None for visit in visits):
+            mask = torch.cat([visit.is_recorded() for visit in visits])
+            positions, log_p = positions[mask.to(positions.device)], log_p[mask]
+        probs, table = log_p.exp(), self.predictions.table
+        for group in split_repeats(positions):  # one occurrence of a repeated sample after another
+            t = table.read(positions[group])
+            table.write(positions[group], t.lerp_(probs[group].to(t), AVERAGING))
+        self.visited.table.write(positions, torch.ones(len(positions)))
+
     def _estimate_from_held_out(self) -> None:
-        weight = self.loss_weight.values
-        samples = []
-        for rows in (
-            (weight == 0).nonzero().flatten(),
-            self._monitored[(weight[self._monitored.to(weight.device)] != 0).cpu()],
-        ):
+        self._average_predictions()
+        weight, samples = self.loss_weight.values.cpu(), []
+        for rows in ((weight == 0).nonzero().flatten(), self._monitored[weight[self._monitored] != 0]):
             probs = self.predictions.read(rows).float()
             seen = probs.sum(-1) > 0
             samples += [probs[seen] / probs[seen].sum(-1, keepdim=True), self._labels(rows)[seen]]
@@ -242,6 +277,7 @@ class PermutationLayer(CorrectionLayer):
         held_out_probs, train_probs = (
             logits.detach().float().softmax(-1) for logits in (held_out_logits, train_logits)
         )
+        self._average_predictions()
         self._estimate(held_out_probs, held_out_labels.to(held_out_logits.device), train_probs, train_labels)
 
     def _estimate(
@@ -261,37 +297,60 @@ class PermutationLayer(CorrectionLayer):
             estimates.sampling_bias = difference / std
         influence = difference - estimates.sampling_bias * std
         noise = label_noise.estimate_noise(held_out_probs, held_out_labels, train_probs, train_labels, self.frequencies)
-        self.class_accuracy.copy_(noise.verdict_accuracy)
-        likelihood = label_noise.label_likelihood(noise.log_likelihood, held_out_labels, self.frequencies)
-        estimates.temperature = label_noise.fit_temperature(
-            held_out_probs.clamp_min(MIN_PROB).log(),
-            label_noise.with_class_accuracy(
-                likelihood, held_out_labels, label_noise.trust_in_labels(noise.log_likelihood), noise.class_accuracy
-            ),
-        )
         estimates.accuracy, estimates.influence = noise.accuracy, max(influence, 0.0)
-        estimates.credibility = label_noise.credibility(noise.strength)
-        label_prob = float(label_noise.label_probs(held_out_probs, held_out_labels).mean()) - 1 / self.num_classes
-        is_learning = estimates.credibility == 0 and label_prob > LEARNING_GROWTH * estimates.label_prob
-        estimates.label_prob = label_prob
-        if influence - std / math.sqrt(len(held_out)) > MEMORIZATION and not is_learning:
-            estimates.is_warm_up = 0.0
+        estimates.temperature, estimates.credibility = noise.temperature, label_noise.credibility(noise.strength)
+        self.verdict_log_likelihood.copy_(noise.verdict_log_likelihood)
+        is_memorizing = influence - std / math.sqrt(len(held_out)) > MEMORIZATION
+        self._find_learned_classes(held_out_probs, held_out_labels, is_memorizing=is_memorizing)
         if not self.is_warm_up:
-            self.log_likelihood.copy_(noise.log_likelihood)
+            learned = self.learned.to(noise.log_likelihood.device)
+            self.log_likelihood.copy_(label_noise.with_unlearned_classes(noise.log_likelihood, learned))
+            self._update_targets()
+        self.visited.table.values.zero_()
+
+    def _find_learned_classes(self, held_out_probs: Tensor, held_out_labels: Tensor, *, is_memorizing: bool) -> None:
+        """Mark the classes whose held-out labels do not become more likely any more, once the warm-up is over."""
+        before = self.held_out_log_prob
+        self.held_out_log_prob = (
+            label_noise.label_probs(held_out_probs, held_out_labels).clamp_min(MIN_PROB).log().cpu()
+        )
+        if len(before) != len(self.held_out_log_prob):  # first epoch
+            return
+        growth = self.held_out_log_prob - before
+        is_growing, is_growing_overall = label_noise.is_growing(growth, held_out_labels.cpu(), self.num_classes)
+        if is_memorizing and not is_growing_overall:
+            self.estimates.is_warm_up = 0.0
+        if not self.is_warm_up:
+            self.learned |= ~is_growing
+
+    def _update_targets(self) -> None:
+        """Update δ of the samples that were visited since the last update, and compute their targets."""
+        labels = self.labels[self.placement.local_rows].to(self.table.device)
+        total = torch.stack([t.sum(0) for _, t in self.predictions.table.chunks()]).sum(0)
+        self.predicted_prior.copy_(equations.normalize(total.clamp_min(MIN_PROB * len(labels))))
+        lr = 2 * (1 - min(self.estimates.accuracy, label_noise.MAX_TRUST))
+        for rows in self.visited.table.values.nonzero().flatten().split(max(1, CHUNK_SIZE // self.num_classes)):
+            delta, t, y = self.table.read(rows), self.predictions.table.read(rows), labels[rows]
+            t = t.clamp_min_(MIN_PROB).mul_((self.prior / self.predicted_prior).to(t))
+            a = equations.softmax(self._alpha_rows(delta, y))
+            delta += lr * (equations.normalize(a * t) - a)
+            r = equations.normalize(equations.softmax(self._alpha_rows(delta, y)) * t)
+            self.table.write(rows, delta)
+            self.targets.table.write(rows, r * self.loss_weight.table.read(rows)[:, None])
 
     def _alpha_rows(self, delta: Tensor, labels: Tensor) -> Tensor:
         """Return α = log T[:, y] + δ (B, c), with the influence of y subtracted at y, at most until y is level."""
-        alpha, index = self._label_likelihood(labels).to(delta) + delta, labels[:, None].to(delta.device)
+        alpha = self._label_likelihood(self.log_likelihood, labels).to(delta) + delta
+        index = labels[:, None].to(delta.device)
         influence = INFLUENCE_ON_WRONG * self.estimates.influence
         if self.is_warm_up or influence == 0:
             return alpha
         lead = alpha.gather(1, index) - alpha.scatter(1, index, -torch.inf).amax(1, keepdim=True)
         return alpha.scatter_add_(1, index, -lead.clamp_(0.0, influence))
 
-    def _label_likelihood(self, labels: Tensor) -> Tensor:
+    def _label_likelihood(self, log_likelihood: Tensor, labels: Tensor) -> Tensor:
         """Return log T[:, y] (B, c) for the labels y (B,)."""
-        labels = labels.to(self.log_likelihood.device)
-        return label_noise.label_likelihood(self.log_likelihood, labels, self.frequencies)
+        return label_noise.label_likelihood(log_likelihood, labels.to(log_likelihood.device), self.frequencies)
 
     def _alpha(self, index: Index | None) -> Tensor:
         positions = torch.arange(len(self)) if index is None else check_index(index, self.ids)
@@ -304,17 +363,20 @@ class PermutationLayer(CorrectionLayer):
         samples, and the credibility w of the classifier is 0 for a weak one. In the warm-up the result is e_y.
         """
         self._warn_if_pending()
+        self._average_predictions()
         return self.predictions.map_rows(self._class_prob_rows)
 
     def corrected_labels(self) -> Int[Tensor, " rows"]:
         """Return the most probable class of each sample (N,), see ``class_probs``; the given label in the warm-up."""
         self._warn_if_pending()
+        self._average_predictions()
         corrected = self.predictions.map_rows(lambda t, labels: self._class_prob_rows(t, labels).argmax(-1))
         return corrected.to(self.labels.device)
 
     def label_quality(self) -> Float[Tensor, " rows"]:
         """Return the probability that each given label is correct, (N,) in [0, 1], see ``class_probs``."""
         self._warn_if_pending()
+        self._average_predictions()
         quality = self.predictions.map_rows(
             lambda t, labels: self._class_prob_rows(t, labels).gather(1, labels[:, None])[:, 0]
         )
@@ -324,22 +386,28 @@ class PermutationLayer(CorrectionLayer):
         given = torch.zeros_like(t).scatter_(1, labels[:, None], 1.0)
         if self.is_warm_up:
             return given
-        likelihood = self._label_likelihood(labels).to(t)
-        trust = label_noise.trust_in_labels(self.log_likelihood)
-        likelihood = label_noise.with_class_accuracy(likelihood, labels, trust.to(t), self.class_accuracy.to(t))
+        likelihood = self._label_likelihood(self.verdict_log_likelihood, labels).to(t)
         r = (likelihood + t.clamp_min(MIN_PROB).log() / self.estimates.temperature).softmax(-1)
-        seen = (t.sum(-1, keepdim=True) > 0).to(t)
-        return torch.lerp(given, r, self.estimates.credibility * seen)
+        is_judged = (t.sum(-1) > 0) & self.learned.to(t.device)[labels]
+        return torch.lerp(given, r, self.estimates.credibility * is_judged[:, None].to(t))
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        self._average_predictions()
         super()._save_to_state_dict(destination, prefix, keep_vars)
         destination[prefix + "estimates"] = torch.tensor(astuple(self.estimates), dtype=torch.float64)
+        destination |= {prefix + name: getattr(self, name) for name in MEASURED}
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         rest, missing_keys, error_msgs = dict(state_dict), args[2], args[-1]
-        saved = rest.pop(prefix + "estimates", None)
-        if saved is None:
-            missing_keys.append(prefix + "estimates")
+        saved = {name: rest.pop(prefix + name, None) for name in ("estimates", *MEASURED)}
+        missing_keys += [prefix + name for name, value in saved.items() if value is None]
         super()._load_from_state_dict(rest, prefix, *args)
-        if saved is not None and not error_msgs:
-            self.estimates = Estimates(*saved.tolist())
+        if not error_msgs and all(value is not None for value in saved.values()):
+            self.estimates = Estimates(*saved.pop("estimates").tolist())
+            for name, value in saved.items():
+                setattr(self, name, value.cpu().clone())
+            if self.ids is not None and not torch.equal(
+                state_dict[prefix + "ids"].cpu(), self.ids.to_tensor(self.placement.local_rows)
+            ):  # other rows, so other held-out samples
+                self.held_out_log_prob = torch.zeros(0)
+            self._visits = []
