@@ -42,19 +42,17 @@ from permll.training.train import train
 class WithoutClassPrior(PermutationLayer):
     """The layer with q = π."""
 
-    def step(self) -> None:
-        """Forget the mean prediction."""
-        super().step()
-        self.predicted_prior.copy_(self.prior)
+    def _update_predicted_prior(self) -> None:
+        pass
 
 
-class WithoutRows(PermutationLayer):
-    """The layer with δ = 0."""
-
-    def step(self) -> None:
-        """Undo the update of δ."""
-        super().step()
-        self.table.values.zero_()
+def nothing_grows(
+    differences: torch.Tensor,  # noqa: ARG001
+    labels: torch.Tensor,  # noqa: ARG001
+    num_classes: int,
+) -> tuple[torch.Tensor, bool]:
+    """Return that every class is learned."""
+    return torch.zeros(num_classes, dtype=torch.bool), False
 
 
 def without_pairs(counts: torch.Tensor, diagonal: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:
@@ -82,7 +80,8 @@ CHOICES: dict[str, tuple[str, str, Patch]] = {
     "full-trust": ("trust not limited", "permll_plus", {(label_noise, "MAX_TRUST"): 1.0}),
     "no-pairs": ("without pairs of classes in T", "permll_plus", {(label_noise, "transition_matrix"): without_pairs}),
     "no-warm-up": ("warm-up of one epoch", "permll_plus", {(module, "MEMORIZATION"): -1e9}),
-    "no-rows": ("without δ", "permll_plus", {(permll_plus, "PermutationLayer"): WithoutRows}),
+    "no-waiting": ("without waiting for classes", "permll_plus", {(label_noise, "is_growing"): nothing_grows}),
+    "no-rows": ("without δ", "permll_plus", {(module, "STEP_SIZE"): 0.0}),
     "ce": ("Cross-entropy", "ce", {}),
     "permll": ("PermLL", "permll", {}),
     "elr": ("ELR", "elr", {}),

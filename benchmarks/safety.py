@@ -7,10 +7,11 @@ Every cell is a plain PyTorch loop (SGD, momentum 0.9, batches of 128, cosine sc
 data, network, samples, epochs, learning rate and noise. The files are those of CIFAR-10 (a folder), CIFAR-100 features
 (x_train, y_train, x_test, y_test) and TREC (permll.bench.real_noise). ELR has its default settings; SELC starts its
 correction after a quarter of training. Writes results/safety.csv, with a row per training, results/safety.md,
-results/safety.short.md and docs/images/safety.png.
+results/safety.short.md, the table of the layer in the README, and docs/images/safety.png.
 """
 
 import os
+import re
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -48,6 +49,7 @@ TITLES = {"permll": "PermLL (default)", "paper": "PermLL (paper)", "elr": "ELR",
 TOLERANCE = 0.5  # points below cross-entropy that count as equal
 MIN_CLASS_ACCURACY = 10.0  # percent; classes that cross-entropy has hardly learned are not compared
 VOCABULARY, TOKENS = 2_000, 24
+README_TABLE = re.compile(r"(?<=<!-- results/safety.short.md -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 class Splits(NamedTuple):
@@ -283,14 +285,18 @@ def measure(name: str, seed: int, *, files: tuple[Path | None, ...]) -> dict[str
 
 
 class Outcome(NamedTuple):
-    """A method in one cell: means over seeds in percent, and differences from cross-entropy."""
+    """A method in one cell, in percent."""
 
-    accuracy: float
-    baseline: float  # accuracy of cross-entropy
-    differences: tuple[float, ...]  # by seed
+    accuracies: tuple[float, ...]  # by seed
+    baselines: tuple[float, ...]  # of cross-entropy, by seed
     right_before: float
     right_after: float
     worst_class: float  # lowest ratio of class accuracies, method / cross-entropy
+
+    @property
+    def differences(self) -> tuple[float, ...]:
+        """Difference from cross-entropy by seed."""
+        return tuple(own - base for own, base in zip(self.accuracies, self.baselines, strict=True))
 
     @property
     def difference(self) -> float:
@@ -317,16 +323,11 @@ def outcomes(rows: Iterable[Row], method: str) -> dict[str, Outcome]:
         seeds = sorted(own.keys() & base.keys())
         if not seeds:
             continue
-        means = {
-            key: statistics.mean(float(own[seed][key]) for seed in seeds)
-            for key in ("last", "right_before", "right_after")
-        }
         found[cell.name] = Outcome(
-            means["last"],
-            statistics.mean(float(base[seed]["last"]) for seed in seeds),
-            tuple(float(own[seed]["last"]) - float(base[seed]["last"]) for seed in seeds),
-            means["right_before"],
-            means["right_after"],
+            tuple(float(own[seed]["last"]) for seed in seeds),
+            tuple(float(base[seed]["last"]) for seed in seeds),
+            statistics.mean(float(own[seed]["right_before"]) for seed in seeds),
+            statistics.mean(float(own[seed]["right_after"]) for seed in seeds),
             _worst_class([own[seed] for seed in seeds], [base[seed] for seed in seeds]),
         )
     return found
@@ -367,17 +368,17 @@ def table(rows: Iterable[Row]) -> str:
     for cell in cells():
         own = by_method["permll"].get(cell.name)
         if own is not None:
-            cells_ = [_mean_and_std(by_method[method].get(cell.name)) for method in TITLES]
+            found = [by_method[method].get(cell.name) for method in TITLES]
+            columns = ["-" if one is None else mean_and_std(one.differences, "+.1f") for one in found]
             labels = f"{own.right_before:.1f} → {own.right_after:.1f}"
-            lines.append(f"| {cell.name} | {own.baseline:.1f} | " + " | ".join(cells_) + f" | {labels} |")
+            lines.append(f"| {cell.name} | {mean_and_std(own.baselines)} | " + " | ".join(columns) + f" | {labels} |")
     return "\n".join(lines) + "\n"
 
 
-def _mean_and_std(outcome: Outcome | None) -> str:
-    if outcome is None:
-        return "-"
-    spread = f" ± {statistics.stdev(outcome.differences):.1f}" if len(outcome.differences) > 1 else ""
-    return f"{outcome.difference:+.1f}{spread}"
+def mean_and_std(values: Sequence[float], form: str = ".1f") -> str:
+    """Return "mean ± standard deviation"; with one value "value (one seed)"."""
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else " (one seed)"
+    return f"{statistics.mean(values):{form}}{spread}"
 
 
 def short_table(rows: Iterable[Row]) -> str:
@@ -395,7 +396,8 @@ def short_table(rows: Iterable[Row]) -> str:
             continue
         labels = f"{outcome.right_before:.1f} → {outcome.right_after:.1f} %"
         noise = {"clean": "clean", "sym-40": "symmetric noise 40 %", "asym-40": "asymmetric noise 40 %"}[cell.noise]
-        lines.append(f"| {cell.epochs}, {noise} | {outcome.baseline:.1f} | {outcome.accuracy:.1f} | {labels} |")
+        accuracies = " | ".join(mean_and_std(values) for values in (outcome.baselines, outcome.accuracies))
+        lines.append(f"| {cell.epochs}, {noise} | {accuracies} | {labels} |")
     return "\n".join(lines) + "\n"
 
 
@@ -438,6 +440,8 @@ def main() -> None:
     rows = update_csv("safety", args, [*compared, *others], partial(run_parallel, partial(measure, files=files)))
     (RESULTS / "safety.md").write_text(table(rows))
     (RESULTS / "safety.short.md").write_text(short_table(rows))
+    readme = ROOT / "README.md"
+    readme.write_text(README_TABLE.sub(lambda _: short_table(rows), readme.read_text()))
     save(draw(rows), ROOT / "docs" / "images", "safety")
     print("\n".join(violations(rows)) or "The default layer is nowhere worse than cross-entropy.")
 

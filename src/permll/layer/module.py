@@ -25,6 +25,7 @@ INFLUENCE_ON_WRONG = 3.0  # influence of a wrong label on its own log-odds, rela
 MIN_HELD_OUT = 20  # held-out samples below which nothing is estimated
 MAX_HELD_OUT = 1000  # held-out samples, or 20 per class if that is more
 MAX_MONITORED = 2000  # trained samples that are compared with the held-out ones
+STEP_SIZE = 2.0  # step of δ for labels that are all wrong
 AVERAGING = 0.5  # weight of a new prediction in the running mean of a sample
 MAX_QUEUED = 2**16  # numbers in the predictions that wait to be averaged
 MIN_PROB = 1e-8
@@ -326,9 +327,8 @@ class PermutationLayer(CorrectionLayer):
     def _update_targets(self) -> None:
         """Update δ of the samples that were visited since the last update, and compute their targets."""
         labels = self.labels[self.placement.local_rows].to(self.table.device)
-        total = torch.stack([t.sum(0) for _, t in self.predictions.table.chunks()]).sum(0)
-        self.predicted_prior.copy_(equations.normalize(total.clamp_min(MIN_PROB * len(labels))))
-        lr = 2 * (1 - min(self.estimates.accuracy, label_noise.MAX_TRUST))
+        self._update_predicted_prior()
+        lr = STEP_SIZE * (1 - min(self.estimates.accuracy, label_noise.MAX_TRUST))
         for rows in self.visited.table.values.nonzero().flatten().split(max(1, CHUNK_SIZE // self.num_classes)):
             delta, t, y = self.table.read(rows), self.predictions.table.read(rows), labels[rows]
             t = t.clamp_min_(MIN_PROB).mul_((self.prior / self.predicted_prior).to(t))
@@ -337,6 +337,10 @@ class PermutationLayer(CorrectionLayer):
             r = equations.normalize(equations.softmax(self._alpha_rows(delta, y)) * t)
             self.table.write(rows, delta)
             self.targets.table.write(rows, r * self.loss_weight.table.read(rows)[:, None])
+
+    def _update_predicted_prior(self) -> None:
+        total = torch.stack([t.sum(0) for _, t in self.predictions.table.chunks()]).sum(0)
+        self.predicted_prior.copy_(equations.normalize(total.clamp_min(MIN_PROB * len(self))))
 
     def _alpha_rows(self, delta: Tensor, labels: Tensor) -> Tensor:
         """Return α = log T[:, y] + δ (B, c), with the influence of y subtracted at y, at most until y is level."""
