@@ -217,18 +217,22 @@ def log_transition(
 def with_unlearned_classes(
     log_likelihood: Float[Tensor, "labels classes"], learned: Bool[Tensor, " classes"]
 ) -> Float[Tensor, "labels classes"]:
-    """Return log T, as ``label_likelihood`` takes it, where labels of classes that are not ``learned`` are correct.
+    """Return log T, as ``label_likelihood`` takes it, without noise from or to classes that are not ``learned``.
 
     Examples:
-        >>> log_likelihood = torch.tensor([[0.6, 0.5], [0.4, 0.5]]).log()
-        >>> with_unlearned_classes(log_likelihood, torch.tensor([True, False]))
-        tensor([[-5.1083e-01, -6.9315e-01],
-                [-1.0000e+04,  0.0000e+00]])
+        >>> log_likelihood = torch.tensor([[0.6, 0.2, 0.1], [0.3, 0.7, 0.1], [0.1, 0.1, 0.8]]).log()
+        >>> with_unlearned_classes(log_likelihood, torch.tensor([True, True, False])).exp()
+        tensor([[0.6000, 0.2000, 0.0000],
+                [0.3000, 0.7000, 0.0000],
+                [0.0000, 0.0000, 1.0000]])
     """
     if len(log_likelihood) == len(learned):
-        return torch.where(learned[:, None], log_likelihood, log_identity(len(learned)).to(log_likelihood))
-    # The entry of the label itself exceeds all others instead.
-    return torch.stack([log_likelihood[0].where(learned, -IMPOSSIBLE), log_likelihood[1]])
+        return torch.where(
+            learned[:, None] & learned, log_likelihood, log_identity(len(learned)).to(log_likelihood.device)
+        )
+    diagonal, wrong = log_likelihood
+    # The entry of an unlearned label exceeds all others, which are not known in this form.
+    return torch.stack([diagonal.where(learned, -IMPOSSIBLE), wrong.where(learned, IMPOSSIBLE)])
 
 
 def is_growing(
@@ -236,20 +240,22 @@ def is_growing(
 ) -> tuple[Bool[Tensor, " classes"], bool]:
     """Return for each label, and for all samples, whether the mean of the differences exceeds its standard error.
 
-    The variance of each label is estimated with one additional sample that has the variance of all.
+    The variance of each label is estimated with one additional sample that has the variance of all. Fewer than two
+    samples of a label show nothing; the label counts as growing.
 
     Examples:
-        >>> differences = torch.tensor([0.1, 0.1, 0.2, -0.1, 0.3, 0.1])
+        >>> differences = torch.tensor([0.1, 0.1, 0.2, -0.1, 0.1, 0.1])
         >>> is_growing(differences, torch.tensor([0, 0, 0, 1, 1, 1]), 2)
-        (tensor([True, True]), True)
+        (tensor([ True, False]), True)
     """
     zeros = torch.zeros(num_classes, dtype=differences.dtype, device=differences.device)
-    counts = zeros.index_add(0, labels, torch.ones_like(differences)).clamp_min(1)
+    samples = zeros.index_add(0, labels, torch.ones_like(differences))
+    counts = samples.clamp_min(1)
     means = zeros.index_add(0, labels, differences) / counts
     squares = zeros.index_add(0, labels, (differences - means[labels]).square())
     errors = (squares + differences.var()).sqrt() / counts
     error = differences.std() / math.sqrt(len(differences))
-    return means > errors, bool(differences.mean() > error)
+    return (means > errors) | (samples < 2), bool(differences.mean() > error)
 
 
 def estimate_noise(

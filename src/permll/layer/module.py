@@ -18,7 +18,7 @@ from permll.layer.paper import PaperPermutationLayer
 from permll.layer.sample_buffer import SampleBuffer
 from permll.layer.table import CHUNK_SIZE, File, RowTable
 from permll.layer.validation import Ids, Index, Labels, RowIds, check_index, check_labels
-from permll.utils.indexing import split_repeats
+from permll.utils.indexing import split_repeats, stratified_order
 
 MEMORIZATION = 0.2  # nats by which labels must raise their own log-odds before correction starts
 INFLUENCE_ON_WRONG = 3.0  # influence of a wrong label on its own log-odds, relative to the mean over all labels
@@ -152,7 +152,7 @@ class PermutationLayer(CorrectionLayer):
         count = min(int(held_out * len(all_labels)), max(MAX_HELD_OUT, 20 * classes))
         self._has_held_out = count >= MIN_HELD_OUT
         count = count if self._has_held_out else 0
-        order = torch.randperm(len(all_labels), generator=torch.Generator().manual_seed(0))
+        order = stratified_order(all_labels)
         chosen, self._monitored = order[:count], order[count : count + MAX_MONITORED].sort().values
         # 0 for held-out samples; the others are scaled up, so that the mean loss keeps its size.
         scale = len(all_labels) / (len(all_labels) - count)
@@ -165,7 +165,7 @@ class PermutationLayer(CorrectionLayer):
         frequencies = all_labels.bincount(minlength=classes)
         self.estimates = Estimates(sampling_bias=math.nan if self._has_held_out else 0.0)
         self.learned = torch.zeros(classes, dtype=torch.bool)  # classes whose labels are corrected
-        self.held_out_log_prob = torch.zeros(0)  # log p_y of the held-out samples at the last estimate
+        self.held_out_log_prob = torch.zeros(2, 0)  # log p_y of held-out samples, at the last and at the best estimate
         for name in ("log_likelihood", "verdict_log_likelihood"):  # log T, for training and for the verdict on labels
             self.register_buffer(name, label_noise.log_identity(classes))
         self.register_buffer("frequencies", frequencies.clamp_min(1) / len(all_labels), persistent=False)
@@ -300,29 +300,30 @@ class PermutationLayer(CorrectionLayer):
         noise = label_noise.estimate_noise(held_out_probs, held_out_labels, train_probs, train_labels, self.frequencies)
         estimates.accuracy, estimates.influence = noise.accuracy, max(influence, 0.0)
         estimates.temperature, estimates.credibility = noise.temperature, label_noise.credibility(noise.strength)
-        self.verdict_log_likelihood.copy_(noise.verdict_log_likelihood)
         is_memorizing = influence - std / math.sqrt(len(held_out)) > MEMORIZATION
         self._find_learned_classes(held_out_probs, held_out_labels, is_memorizing=is_memorizing)
         if not self.is_warm_up:
             learned = self.learned.to(noise.log_likelihood.device)
             self.log_likelihood.copy_(label_noise.with_unlearned_classes(noise.log_likelihood, learned))
+            self.verdict_log_likelihood.copy_(label_noise.with_unlearned_classes(noise.verdict_log_likelihood, learned))
             self._update_targets()
         self.visited.table.values.zero_()
 
     def _find_learned_classes(self, held_out_probs: Tensor, held_out_labels: Tensor, *, is_memorizing: bool) -> None:
-        """Mark the classes whose held-out labels do not become more likely any more, once the warm-up is over."""
-        before = self.held_out_log_prob
-        self.held_out_log_prob = (
-            label_noise.label_probs(held_out_probs, held_out_labels).clamp_min(MIN_PROB).log().cpu()
-        )
-        if len(before) != len(self.held_out_log_prob):  # first epoch
+        """End the warm-up when held-out labels become less likely; then mark the classes that are learned."""
+        now = label_noise.label_probs(held_out_probs, held_out_labels).clamp_min(MIN_PROB).log().cpu()
+        if self.held_out_log_prob.shape[1:] != now.shape:  # first epoch
+            self.held_out_log_prob = torch.stack([now, now])
             return
-        growth = self.held_out_log_prob - before
-        is_growing, is_growing_overall = label_noise.is_growing(growth, held_out_labels.cpu(), self.num_classes)
-        if is_memorizing and not is_growing_overall:
+        before, best = self.held_out_log_prob
+        if now.mean() >= best.mean():
+            best = now
+        self.held_out_log_prob = torch.stack([now, best])
+        _, is_falling = label_noise.is_growing(best - now, held_out_labels.cpu(), self.num_classes)
+        if is_memorizing and is_falling:
             self.estimates.is_warm_up = 0.0
         if not self.is_warm_up:
-            self.learned |= ~is_growing
+            self.learned |= ~label_noise.is_growing(now - before, held_out_labels.cpu(), self.num_classes)[0]
 
     def _update_targets(self) -> None:
         """Update δ of the samples that were visited since the last update, and compute their targets."""
@@ -392,8 +393,8 @@ class PermutationLayer(CorrectionLayer):
             return given
         likelihood = self._label_likelihood(self.verdict_log_likelihood, labels).to(t)
         r = (likelihood + t.clamp_min(MIN_PROB).log() / self.estimates.temperature).softmax(-1)
-        is_judged = (t.sum(-1) > 0) & self.learned.to(t.device)[labels]
-        return torch.lerp(given, r, self.estimates.credibility * is_judged[:, None].to(t))
+        seen = (t.sum(-1, keepdim=True) > 0).to(t)
+        return torch.lerp(given, r, self.estimates.credibility * seen)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         self._average_predictions()
@@ -413,5 +414,5 @@ class PermutationLayer(CorrectionLayer):
             if self.ids is not None and not torch.equal(
                 state_dict[prefix + "ids"].cpu(), self.ids.to_tensor(self.placement.local_rows)
             ):  # other rows, so other held-out samples
-                self.held_out_log_prob = torch.zeros(0)
+                self.held_out_log_prob = torch.zeros(2, 0)
             self._visits = []

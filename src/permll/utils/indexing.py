@@ -1,4 +1,4 @@
-"""Index helpers: split a batch index into groups without repeats, draw a fixed random subset."""
+"""Index helpers: split a batch index into groups without repeats, draw fixed random subsets."""
 
 import torch
 from torch import Tensor
@@ -26,6 +26,21 @@ def split_repeats(index: Tensor) -> list[Tensor | slice]:
         return [slice(None)]
     occurrence = torch.arange(len(index), device=index.device) - torch.searchsorted(values, values)
     return [order[occurrence == n].sort().values for n in range(int(occurrence.max()) + 1)]
+
+
+def stratified_order(labels: Tensor) -> Tensor:
+    """Return a fixed random order (N,) of samples of which every beginning has each label about as often as the whole.
+
+    Examples:
+        >>> labels = torch.tensor([0] * 60 + [1] * 30)
+        >>> labels[stratified_order(labels)[:9]].bincount()
+        tensor([6, 3])
+    """
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    by_label = order[labels[order].argsort(stable=True)]
+    counts = labels.bincount()
+    ranks = torch.arange(len(labels)) - (counts.cumsum(0) - counts)[labels[by_label]]  # among samples of the label
+    return by_label[((ranks + 0.5) / counts[labels[by_label]]).argsort(stable=True)]
 
 
 def subsample_rows(total: int, max_rows: int) -> Tensor:
