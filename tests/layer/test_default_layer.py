@@ -76,7 +76,7 @@ def same_state(one: PermutationLayer, two: PermutationLayer) -> bool:
 
 
 class Simulation:
-    """Logits of a network that knows the true classes and memorizes the labels of trained samples from epoch 2 on."""
+    """Logits of a network that knows the true classes, and memorizes labels and is overconfident from epoch 2 on."""
 
     def __init__(
         self,
@@ -97,8 +97,9 @@ class Simulation:
         self.noise = 0.7 * torch.randn(rows, classes, generator=self.generator)
 
     def logits(self, trained: Tensor, memorization: float) -> Tensor:
-        known = 6.0 * one_hot(self.truth, self.classes) + self.noise
-        return known + memorization * trained[:, None] * one_hot(self.labels, self.classes)
+        known = 4.0 * one_hot(self.truth, self.classes) + self.noise
+        confident = (1 + memorization / 4) * known  # so that held-out labels become less likely
+        return confident + memorization * trained[:, None] * one_hot(self.labels, self.classes)
 
     def train(
         self, layer: PermutationLayer, epochs: int, memorization: float = 2.0, first: int = 0, batch: int = 100
@@ -340,7 +341,7 @@ def test_noise_of_many_classes_is_estimated() -> None:
     visit(layer, 9.0 * one_hot(truth, classes) + torch.randn(rows, classes), range(rows))
     layer.step()
     assert layer.label_accuracy == pytest.approx(0.7, abs=0.1)
-    assert len(layer.held_out_log_prob) == 2000
+    assert layer.held_out_log_prob.shape[1] == 2000
 
 
 def test_first_update_is_that_of_paper(labels: Tensor) -> None:
@@ -572,8 +573,8 @@ def test_warm_up_goes_on_when_labels_are_learned_equally() -> None:
         assert layer.is_warm_up, seed
 
 
-@pytest.mark.parametrize(("change", "ends"), [(0.1, False), (0.02, False), (0.0, True), (-0.1, True)])
-def test_warm_up_waits_while_held_out_labels_become_more_likely(change: float, ends: bool) -> None:
+@pytest.mark.parametrize(("change", "ends"), [(0.1, False), (0.0, False), (-0.1, True)])
+def test_warm_up_waits_until_held_out_labels_become_less_likely(change: float, ends: bool) -> None:
     """The labels of trained samples have much larger log-odds all the time."""
     labels, noise = torch.arange(N) % C, torch.randn(N, C)
     layer = PermutationLayer(labels, C, held_out=0)
@@ -583,16 +584,29 @@ def test_warm_up_waits_while_held_out_labels_become_more_likely(change: float, e
         assert layer.estimates.influence > 1
         assert layer.is_warm_up is not (ends and epoch > 0)  # the first estimate has none before it
         assert layer.learned.tolist() == [ends and epoch > 0] * C
-    for _ in range(2):  # the labels do not become more likely any more
+    for _ in range(2):
+        logits = logits - 0.2 * one_hot(labels, C)
         layer.update_estimates(logits, labels, noise + 5.0 * one_hot(labels, C), range(N))
         assert not layer.is_warm_up
         assert layer.learned.all()
-        logits = 2 * logits  # a class that is learned remains learned
+    layer.update_estimates(2 * logits, labels, noise + 5.0 * one_hot(labels, C), range(N))
+    assert layer.learned.all()  # a class that is learned remains learned
+
+
+def test_likelihood_of_held_out_labels_is_compared_with_its_maximum() -> None:
+    """It falls by less than a standard error between epochs, since samples alternate, and by more in two epochs."""
+    labels, noise = torch.arange(N) % C, torch.randn(N, C)
+    layer = PermutationLayer(labels, C, held_out=0)
+    sign = torch.where(torch.arange(N) // C % 2 == 0, 0.5, -0.5)[:, None]
+    for epoch in range(4):
+        logits = noise + (1 - 0.02 * epoch + sign * (-1) ** epoch) * one_hot(labels, C)
+        layer.update_estimates(logits, labels, noise + 5.0 * one_hot(labels, C), range(N))
+        assert layer.is_warm_up is (epoch < 2)
 
 
 @pytest.mark.parametrize("slow", range(C))
 def test_class_waits_while_its_held_out_labels_become_more_likely(slow: int) -> None:
-    """One class is learned later than the others; its labels are correct until then."""
+    """One class is learned later than the others; until then its labels are correct, and no other is of this class."""
     labels, noise = torch.arange(N) % C, torch.randn(N, C)
     layer = PermutationLayer(labels, C, held_out=0)
     visit(layer, noise + one_hot((labels + 1) % C, C), range(N))
@@ -604,8 +618,9 @@ def test_class_waits_while_its_held_out_labels_become_more_likely(slow: int) -> 
         layer.update_estimates(logits, labels, memorized, range(N))
         assert layer.is_warm_up is (epoch == 0)
         assert layer.learned.tolist() == [epoch > 0 and k != slow for k in range(C)]
-        certain = (layer.log_likelihood == label_noise.log_identity(C)).all(1)
-        assert torch.equal(certain, is_slow if epoch else torch.ones(C, dtype=torch.bool))
+        impossible = layer.log_likelihood <= label_noise.IMPOSSIBLE
+        closed = (is_slow[:, None] | is_slow) if epoch else torch.ones(C, C, dtype=torch.bool)
+        assert torch.equal(impossible, closed & ~torch.eye(C, dtype=torch.bool))
     layer.update_estimates(logits, labels, memorized, range(N))
     assert layer.learned.all()
     assert (layer.log_likelihood > label_noise.IMPOSSIBLE).all()
@@ -620,7 +635,7 @@ def test_labels_of_unlearned_class_are_kept() -> None:
     signs, is_slow = torch.where(y == 2, 1.0, -1.0)[:, None], y == 2
 
     def train(change: float, memorization: float) -> None:
-        logits = simulation.logits(trained, memorization) + change * signs * one_hot(y, 3)
+        logits = simulation.logits(trained, 0.0) + (memorization * trained[:, None] + change * signs) * one_hot(y, 3)
         visit(layer, logits, range(600))
         layer.step()
 
@@ -628,13 +643,14 @@ def test_labels_of_unlearned_class_are_kept() -> None:
         train(0.5 * epoch, 5.0 if epoch else 0.0)
     assert not layer.is_warm_up
     assert layer.learned.tolist() == [True, True, False]
+    assert (layer.targets.values[~is_slow, 2] == 0).all()
     assert torch.equal(layer.targets.values[is_slow], start[is_slow])
     assert not layer.table.values[is_slow].any()
     assert torch.equal(layer.class_probs()[is_slow], one_hot(y, 3).float()[is_slow])
     fast = ~is_slow & trained
     assert (layer.targets.values[fast] != start[fast]).any(1).float().mean() > 0.9
     assert layer.table.values[fast].any()
-    assert (layer.corrected_labels() != y)[fast].any()
+    assert (layer.targets.values.argmax(1) != y)[fast].any()
     for change in (1.5, 1.0, 0.5, 0.0):
         train(change, 5.0)
     assert layer.learned.all()
@@ -695,7 +711,7 @@ def test_memorizing_network_corrects_labels(fmt: dict[str, Any]) -> None:
     corrected = layer.corrected_labels()
     wrong = simulation.labels != simulation.truth
     assert wrong.sum() > 500
-    assert (corrected != simulation.truth).sum() < 40
+    assert (corrected != simulation.truth).sum() < wrong.sum() / 5
     assert all(value.isfinite().all() for value in layer.state_dict().values())
     r, weight = layer.targets.values.float(), layer.loss_weight.values
     assert (r >= 0).all()
@@ -735,9 +751,9 @@ def test_update_estimates_with_validation_samples() -> None:
     train, validation = Simulation(), Simulation(rows=200, seed=1)
     layer = PermutationLayer(train.labels, 3, held_out=0)
     assert (layer.loss_weight.values == 1).all()
-    validation_logits = validation.logits(torch.zeros(200), 0.0)
     for memorization in (0.0, 2.0):
         logits = train.logits(torch.ones(600), memorization)
+        validation_logits = validation.logits(torch.zeros(200), memorization)
         visit(layer, logits, range(600))
         layer.step()
         assert layer.is_warm_up
@@ -774,9 +790,9 @@ def test_update_estimates_rejects_positions_outside_labels() -> None:
 
 
 @ALL_FORMATS
-@pytest.mark.parametrize("visits", [250, 600, 2050])
+@pytest.mark.parametrize("visits", [250, 600, 2650])
 def test_state_round_trip_resumes_exactly(fmt: dict[str, Any], visits: int, tmp_path: Path) -> None:
-    """In the middle of the first epoch, after it, and in the middle of the fourth."""
+    """In the middle of the first epoch, after it, and in the middle of the fifth."""
     simulation = Simulation()
     trained, order = torch.ones(600), torch.randperm(600).repeat(6)
 
@@ -796,10 +812,10 @@ def test_state_round_trip_resumes_exactly(fmt: dict[str, Any], visits: int, tmp_
     assert same_state(loaded, layer)
     assert torch.equal(loaded.learned, layer.learned)
     assert torch.equal(loaded.held_out_log_prob, layer.held_out_log_prob)
-    assert len(layer.held_out_log_prob) == (0 if visits < 600 else 30)
-    assert layer.learned.any() == (visits > 600)
+    assert layer.held_out_log_prob.shape[1] == (0 if visits < 600 else 30)
+    assert layer.learned.any() == (visits > 2000)
     for one in (layer, loaded, copied):
-        run(one, visits, 3000)
+        run(one, visits, 3600)
     assert not layer.is_warm_up
     assert same_state(loaded, layer)
     assert same_state(copied, layer)
@@ -836,7 +852,7 @@ def test_state_matches_rows_by_id(as_text: bool) -> None:
     saved = PermutationLayer(simulation.labels[:600], 3, ids=ids[:600])
     trained = torch.ones(700)
     trained[held_out_rows(saved)] = 0
-    for memorization in (0.0, 2.0, 2.0):
+    for memorization in (0.0, 2.0, 2.0, 2.0, 2.0):
         visit(saved, simulation.logits(trained, memorization)[:600], range(600))
         saved.step()
     visit(saved, simulation.logits(trained, 2.0)[:300], range(300))
@@ -1021,17 +1037,11 @@ def test_class_probs_match_loop() -> None:
     wrong_labels = simulation.labels != simulation.truth
     assert wrong_labels[order[:100]].float().mean() > 0.9
 
-    for learned in ([True, True, True], [True, False, True]):
-        layer.learned = torch.tensor(learned)
-        probs = layer.class_probs()
-        for i in range(100):
-            joint = [T[k][y[i]] * max(t[i][k], MIN_PROB) ** (1 / 1.7) for k in range(3)]
-            w = 0.8 if i != 5 and learned[y[i]] else 0.0
-            expected = [w * joint[k] / sum(joint) + (1 - w) * (k == y[i]) for k in range(3)]
-            assert probs[i].tolist() == pytest.approx(expected, rel=1e-3, abs=1e-5)
-    changed = layer.corrected_labels() != simulation.labels
-    assert not changed[simulation.labels == 1].any()
-    assert changed[simulation.labels != 1].any()
+    for i in range(100):
+        joint = [T[k][y[i]] * max(t[i][k], MIN_PROB) ** (1 / 1.7) for k in range(3)]
+        w = 0.8 if i != 5 else 0.0
+        expected = [w * joint[k] / sum(joint) + (1 - w) * (k == y[i]) for k in range(3)]
+        assert probs[i].tolist() == pytest.approx(expected, rel=1e-3, abs=1e-5)
 
 
 def test_queries_contain_all_visits() -> None:
