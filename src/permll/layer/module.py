@@ -94,8 +94,8 @@ class PermutationLayer(CorrectionLayer):
     T, b and the fraction A of correct labels are estimated after every N visits, from held-out and from trained
     samples. In the warm-up T is the identity, so r = e_y: cross-entropy. It ends when memorization begins: the labels
     of trained samples have larger log-odds than those of held-out samples, by 0.2 nats and one standard error, and the
-    labels of held-out samples stop to become more likely; the latter is required for each class. With b = 0, t = p,
-    q = π and constant T these are the steps of the paper's layer. ``docs/theory.md`` explains each part.
+    labels of held-out samples become less likely. A class whose held-out labels still become more likely waits. With
+    b = 0, t = p, q = π and constant T these are the steps of the paper's layer. ``docs/theory.md`` explains each part.
 
     Visits are recorded in ``backward`` and counted in ``step``; they do not depend on batch size, gradient
     accumulation, loss scaling or loss weights. A sample whose loss has weight 0 is not visited. In ``eval()`` mode the
