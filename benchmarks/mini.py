@@ -42,7 +42,7 @@ def main() -> None:
     texts = write_tables(rows, "mini", TABLES)
     (RESULTS / "mini.short.md").write_text(short_table(rows))
     readme = ROOT / "README.md"
-    readme.write_text(README_TABLE.sub(lambda _: texts["table1"], readme.read_text()))
+    readme.write_text(README_TABLE.sub(lambda _: texts["table1"], readme.read_text(), count=1))
     draw(rows)
     exit_with_status()
 

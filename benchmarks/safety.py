@@ -406,27 +406,28 @@ SHORT_TRAININGS = ((12, 0.1), (40, 0.03), (120, 0.1))
 
 @figure_style()
 def draw(rows: Iterable[Row]) -> Figure:
-    """Draw the difference from cross-entropy in every cell, a panel per method."""
+    """Draw the difference from cross-entropy in every cell, a panel per method that has results."""
     rows = list(rows)
+    by_method = {method: found for method in TITLES if (found := outcomes(rows, method))}
     trainings = list(dict.fromkeys(cell.training for cell in cells()))
-    figure = make_figure(3.6 + 2.3 * len(TITLES), 0.6 + 0.28 * len(trainings), w_pad=0.05)
-    grid = figure.subplots(1, len(TITLES), squeeze=False, sharey=True)[0]
-    for letter, (method, title), axes in zip("abcdefgh", TITLES.items(), grid, strict=False):
+    figure = make_figure(3.6 + 2.3 * len(by_method), 0.6 + 0.28 * len(trainings), w_pad=0.05)
+    grid = figure.subplots(1, len(by_method), squeeze=False, sharey=True)[0]
+    for letter, (method, found), axes in zip("abcde", by_method.items(), grid, strict=False):
         values = np.full((len(trainings), len(ALL_NOISE)), np.nan)
-        found = outcomes(rows, method)
         for cell in cells():
             if cell.name in found:
                 values[trainings.index(cell.training), ALL_NOISE.index(cell.noise)] = found[cell.name].difference
         axes.imshow(values, cmap="RdBu", vmin=-10, vmax=10, aspect="auto")
         for (row, column), value in np.ndenumerate(values):
             if np.isfinite(value):
-                color = "white" if abs(value) > 7 else INK
-                axes.text(column, row, f"{value:+.1f}", ha="center", va="center", fontsize=5, color=color)
+                color = "white" if abs(value) > 5 else INK
+                axes.text(column, row, f"{value:+.1f}", ha="center", va="center", fontsize=5.5, color=color)
         axes.set_xticks(range(len(ALL_NOISE)), ALL_NOISE, rotation=45, ha="right", fontsize=6)
         axes.set_yticks(range(len(trainings)), trainings, fontsize=6)
         axes.tick_params(length=0)
+        axes.grid(visible=False)
         axes.spines[:].set_visible(False)
-        panel_title(axes, letter, title, "accuracy minus that of cross-entropy, points")
+        panel_title(axes, letter, TITLES[method], "points above cross-entropy")
     return figure
 
 
@@ -441,7 +442,7 @@ def main() -> None:
     (RESULTS / "safety.md").write_text(table(rows))
     (RESULTS / "safety.short.md").write_text(short_table(rows))
     readme = ROOT / "README.md"
-    readme.write_text(README_TABLE.sub(lambda _: short_table(rows), readme.read_text()))
+    readme.write_text(README_TABLE.sub(lambda _: short_table(rows), readme.read_text(), count=1))
     save(draw(rows), ROOT / "docs" / "images", "safety")
     print("\n".join(violations(rows)) or "The default layer is nowhere worse than cross-entropy.")
 

@@ -13,6 +13,7 @@ from benchmarks import (
     cleaning,
     cleaning_ablation,
     holdout_settings,
+    safety,
     scales,
     suite,
 )
@@ -156,10 +157,11 @@ def mean_and_spread(noise: str, method: str, column: str) -> str:
     return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f}"
 
 
-def test_permll_plus_ties_with_best_and_is_first_by_mean_rank() -> None:
+def test_permll_plus_ties_with_best_in_five_columns_and_is_first_by_mean_rank() -> None:
     rows = read_rows(RESULTS / "mini.csv")
     (own,) = (line for line in render_tables(rows, table="table1", format="markdown").splitlines() if "PermLL+" in line)
-    assert own.count("**") == 2 * 6
+    assert own.count("**") == 2 * 5
+    assert "ties with the best in five of six columns" in README
     ranks = render_tables(rows, table="ranks", format="markdown").splitlines()
     assert next(line for line in ranks if re.match(r"\| \w", line) and "mean rank" not in line).startswith(
         "| PermLL+ |"
@@ -176,17 +178,21 @@ def test_permll_plus_corrected_labels_tie_with_best() -> None:
 
 
 def test_permll_plus_beats_ce_on_holdout_settings() -> None:
-    def mean(method: str, setting: str, column: str = "last") -> float:
+    def values(method: str, setting: str, column: str = "last") -> list[float]:
         rows = [row for row in results("holdout_settings") if row["set"] == f"{method}/{setting}"]
-        assert len(rows) == 3
-        return statistics.mean(float(row[column]) for row in rows)
+        assert [row["seed"] for row in rows] == ["1", "2", "3"]
+        return [float(row[column]) for row in rows]
 
-    first = 0
+    tied = 0
     for setting in holdout_settings.settings(None, None, None):
-        own = mean("permll_plus", setting)
-        assert own > mean("ce", setting, "best_test")
-        first += own > max(mean(method, setting) for method in holdout_settings.METHODS[:-1])
-    assert first == 4
+        own = values("permll_plus", setting)
+        assert statistics.mean(own) > statistics.mean(values("ce", setting, "best_test"))
+        best = max((values(method, setting) for method in holdout_settings.METHODS[:-1]), key=statistics.mean)
+        differences = [one - other for one, other in zip(own, best, strict=True)]
+        margin = 4.303 * statistics.stdev(differences) / 3**0.5  # 95 % interval of the mean of three
+        tied += statistics.mean(differences) + margin > 0
+    assert tied == 5
+    assert "first or tied with the first in five of six" in README
 
 
 DOCS = ROOT / "docs"
@@ -213,7 +219,7 @@ def test_permll_plus_default_at_every_scale(scale: str) -> None:
     assert mean("permll_plus") > mean("ce") - 0.005
 
 
-@pytest.mark.parametrize(("look", "title"), [("1", "first version"), ("2", "second version"), ("3", "third version")])
+@pytest.mark.parametrize(("look", "title"), [*zip("1234", ("first", "second", "third", "fourth"), strict=True)])
 def test_docs_earlier_evaluations(look: str, title: str) -> None:
     by_setting: dict[str, list[dict[str, str]]] = {}
     for row in results("earlier_versions"):
@@ -225,10 +231,31 @@ def test_docs_earlier_evaluations(look: str, title: str) -> None:
             statistics.mean(100 * float(row[column]) for row in by_setting[setting])
             for setting in holdout_settings.settings(None, None, None)
         ]
-        assert f"| {title}, {what} | " + " | ".join(f"{mean:.1f}" for mean in means) + " |" in told
+        assert f"| {title} version, {what} | " + " | ".join(f"{mean:.1f}" for mean in means) + " |" in told
 
 
-@pytest.mark.parametrize("name", sorted({path.name for path in RESULTS.glob("*.*.md")} - {"mini.short.md"}))
+def test_default_layer_is_safe() -> None:
+    """As accurate as cross-entropy in every cell and class; correct labels stay correct. The docs name exceptions."""
+    rows = results("safety")
+    assert len(safety.outcomes(rows, "permll")) == len(safety.cells()) == 74
+    assert all(len(outcome.accuracies) == 3 for outcome in safety.outcomes(rows, "permll").values())
+    assert safety.violations(rows) == [
+        "fashion_mnist, mlp, 1000 rows, 12 epochs, lr 0.03, asym-40: correct labels 76.13 -> 76.10 %",
+        "trec, transformer, 1000 rows, 40 epochs, lr 0.03, clean: only 99.13 % of correct labels kept",
+    ]
+
+
+def test_readme_has_table_of_layer() -> None:
+    table = safety.short_table(results("safety"))
+    assert f"<!-- results/safety.short.md -->\n{table}<!-- end -->" in README
+    assert (RESULTS / "safety.short.md").read_text() == table
+    assert (RESULTS / "safety.md").read_text() == safety.table(results("safety"))
+    assert "clean" in table
+
+
+@pytest.mark.parametrize(
+    "name", sorted({path.name for path in RESULTS.glob("*.*.md")} - {"mini.short.md", "safety.short.md"})
+)
 def test_docs_tables(name: str) -> None:
     of, table, _ = name.split(".")
     rows = read_rows(RESULTS / f"{of}.csv")
