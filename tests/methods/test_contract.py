@@ -25,8 +25,10 @@ EVERY_VARIANT = pytest.mark.parametrize(
 )
 EPOCHS, STEPS = 6, 22  # of four steps each; every stage begins within these
 STOPS = (7, 16, STEPS)  # within an epoch, at the end of one, and in the last
-# May keep their initial value: all samples, or those that are not held out.
-MASKS = {"drawn.values", "safe.values", "selected.values", "layer.loss_weight.values"}
+# May keep their initial value: all samples, those that are not held out or not visited since an update, and the rest of
+# a row if the labels are corrected for two classes only.
+MASKS = {"drawn.values", "safe.values", "selected.values", "layer.loss_weight.values", "layer.visited.values"}
+MASKS |= {"layer.delta_tail", "layer.targets.values_tail"}
 LEARNING_EPOCHS: dict[str, int] = {"jnpl": 40, "nlnl": 40, "jocor": 24}  # default 12
 
 

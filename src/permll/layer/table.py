@@ -302,7 +302,7 @@ class RowTable(nn.Module):
         if self._writes is None:
             return rows
         write = self._writes.add_(1)
-        flat = rows.reshape(len(rows), -1)
+        flat = rows.reshape(len(rows), math.prod(rows.shape[1:]))
         row_numbers = self._first + self._stride * index
         return stochastic_bfloat16(flat, rounding_bits(row_numbers, flat.shape[1], write)).view(rows.shape)
 
