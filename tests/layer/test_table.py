@@ -334,3 +334,11 @@ def test_table_rejects_bad_arguments(settings: dict[str, Any], message: str) -> 
 def test_table_repr() -> None:
     assert repr(make_table()) == "RowTable(7 rows of (6,), torch.float32)"
     assert repr(make_table(top_k=2, file=True)) == "RowTable(7 rows of (6,), top_k=2, torch.float32, on disk)"
+
+
+@pytest.mark.parametrize("top_k", [None, 2])
+def test_writing_no_rows_changes_nothing(top_k: int | None) -> None:
+    table = RowTable(3, (4,), labels=torch.tensor([0, 1, 2]), at_label=1.0, dtype=torch.bfloat16, top_k=top_k)
+    before = table.values.clone()
+    table.write(torch.zeros(0, dtype=torch.int64), torch.zeros(0, 4))
+    assert torch.equal(table.values, before)
