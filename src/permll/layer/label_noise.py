@@ -269,7 +269,8 @@ def estimate_noise(
 
     A is the larger of two lower bounds: the agreement of predictions and labels of trained samples, which is less than
     A unless wrong labels are memorized; and that of confident held-out samples, less two standard errors. The verdict
-    on labels uses the estimate without subtraction, since it has to keep correct labels.
+    on labels uses the estimate without subtraction, since it has to keep correct labels. The strength of a classifier
+    that agrees with fewer than half of the held-out labels is relative to an upper limit of A.
 
     Args:
         held_out_probs: predictions for samples that the network was not trained on.

@@ -29,10 +29,7 @@ STEP_SIZE = 2.0  # step of δ for labels that are all wrong
 AVERAGING = 0.5  # weight of a new prediction in the running mean of a sample
 MAX_QUEUED = 2**16  # numbers in the predictions that wait to be averaged
 MIN_PROB = 1e-8
-MEASURED = (
-    "learned",
-    "held_out_log_prob",
-)  # tensors in the state that are not buffers: averages of models differ in size
+MEASURED = ("learned", "held_out_log_prob")  # saved, but not buffers: averages of models need equal shapes
 
 
 @dataclass
