@@ -1062,7 +1062,7 @@ def test_weak_classifier_changes_no_label() -> None:
     simulation = Simulation()
     layer = simulation.train(PermutationLayer(simulation.labels, 3), 4)
     assert not torch.equal(layer.corrected_labels(), simulation.labels)
-    layer.estimates.credibility = label_noise.credibility(0.6)
+    layer.estimates.credibility = label_noise.credibility(0.7)
     assert torch.equal(layer.corrected_labels(), simulation.labels)
 
 

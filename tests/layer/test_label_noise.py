@@ -119,10 +119,10 @@ def slow_estimate(data: Predictions) -> SlowEstimate:
     chosen = slow_confident(held_out, [1.0] * n, CONFIDENT)
     confident = (sum(hits[i] for i in chosen) + 0.5) / (len(chosen) + 1)
     error = math.sqrt(confident * (1 - confident) / len(chosen))
-    values = (confident - 2 * error, confident, confident + error)
+    values = (confident - 2 * error, confident)
     bounds = [(value - ERROR_RATIO * overall) / (1 - ERROR_RATIO) for value in values]
     limit = 1 - 1 / (2 * len(chosen) + 4)
-    accuracy, for_verdict, upper = (max(min(max(agreement, bound), limit), 1 / classes) for bound in bounds)
+    accuracy, for_verdict = (max(min(max(agreement, bound), limit), 1 / classes) for bound in bounds)
 
     variance = max(overall * (1 - overall), 1 / (4 * n))
     bias = max(agreement - overall - math.sqrt(variance / n), 0.0)
@@ -138,7 +138,8 @@ def slow_estimate(data: Predictions) -> SlowEstimate:
     limited = [min(value, MAX_TRUST) for value in diagonal]
     low = max(overall - math.sqrt(overall * (1 - overall) / n), 0.0)
     matrices = (slow_transition(counts, one, frequencies) for one in (limited, verdict, diagonal))
-    return SlowEstimate(accuracy, low / (accuracy if overall > 0.5 else upper), *matrices)
+    confidence = sum(max(row) for row in held_out) / n
+    return SlowEstimate(accuracy, math.sqrt(min(low / accuracy, 1.0) * confidence), *matrices)
 
 
 def full_matrix(log_likelihood: Tensor, frequencies: Tensor) -> Tensor:
@@ -357,9 +358,9 @@ def test_shrunk_prior_matches_loop(numbers: list[float], factor: float) -> None:
 
 
 @given(st.floats(0, 2), st.floats(0, 2))
-def test_credibility_rises_from_04_to_08(one: float, two: float) -> None:
+def test_credibility_rises_from_06_to_08(one: float, two: float) -> None:
     for strength in (one, two):
-        expected = 0.0 if strength <= 0.4 else 1.0 if strength >= 0.8 else (strength - 0.4) / 0.4
+        expected = 0.0 if strength <= 0.6 else 1.0 if strength >= 0.8 else (strength - 0.6) / 0.2
         assert label_noise.credibility(strength) == pytest.approx(expected, abs=1e-12)
     assert (label_noise.credibility(one) <= label_noise.credibility(two)) or one > two
 
@@ -405,7 +406,7 @@ def test_estimate_noise_has_valid_ranges(data: Predictions) -> None:
     classes = len(data.frequencies)
     got = estimate_noise(*data)
     assert 1 / classes <= got.accuracy < 1
-    assert got.strength >= 0
+    assert 0 <= got.strength <= 1 + 1e-6
     assert got.temperature in label_noise.TEMPERATURES
     T, verdict_T = got.log_likelihood.exp().T, got.verdict_log_likelihood.exp().T
     for one in (T, verdict_T):

@@ -25,7 +25,7 @@ class NoiseEstimate(NamedTuple):
     """What held-out samples say about the labels and about the classifier."""
 
     accuracy: float  # A, fraction of correct labels
-    strength: float  # lower confidence limit of the accuracy of the classifier
+    strength: float  # estimated accuracy of the classifier, less a standard error
     log_likelihood: Float[Tensor, "labels classes"]  # for training, T[k, k] <= MAX_TRUST; see ``label_likelihood``
     verdict_log_likelihood: Float[Tensor, "labels classes"]  # for the verdict on labels, T not limited
     temperature: float  # τ
@@ -269,8 +269,9 @@ def estimate_noise(
 
     A is the larger of two lower bounds: the agreement of predictions and labels of trained samples, which is less than
     A unless wrong labels are memorized; and that of confident held-out samples, less two standard errors. The verdict
-    on labels uses the estimate without subtraction, since it has to keep correct labels. The strength of a classifier
-    that agrees with fewer than half of the held-out labels is relative to an upper limit of A.
+    on labels uses the estimate without subtraction, since it has to keep correct labels. The strength of the classifier
+    is the geometric mean of two estimates of its accuracy on held-out samples: agreement with labels divided by A, and
+    mean confidence. A weak classifier on clean labels has a low confidence, a strong one on noisy labels a high one.
 
     Args:
         held_out_probs: predictions for samples that the network was not trained on.
@@ -287,9 +288,9 @@ def estimate_noise(
     confident = (float(confident_hits.sum()) + 0.5) / (len(confident_hits) + 1)
     error = math.sqrt(confident * (1 - confident) / len(confident_hits))
     limit = 1 - 1 / (2 * len(confident_hits) + 4)  # n samples cannot show a smaller error rate
-    accuracy, verdict_accuracy, upper = (
+    accuracy, verdict_accuracy = (
         max(min(max(agreement, extrapolated_accuracy(value, overall)), limit), 1 / classes)
-        for value in (confident - 2 * error, confident, confident + error)
+        for value in (confident - 2 * error, confident)
     )
     weight = train_sample_weight(agreement, overall, trained, held_out)
     weights = torch.cat([held_out_probs.new_ones(held_out), held_out_probs.new_full((trained,), weight)])
@@ -309,9 +310,8 @@ def estimate_noise(
     temperature = fit_temperature(
         held_out_probs.clamp_min(1e-8).log(), label_likelihood(lowered, held_out_labels, frequencies)
     )
-    low = overall - math.sqrt(overall * (1 - overall) / held_out)
-    # Agreement with fewer than half of the labels: taken for a weak classifier, unless the labels are shown to be bad.
-    strength = max(low, 0.0) / (accuracy if overall > 0.5 else upper)
+    low = max(overall - math.sqrt(overall * (1 - overall) / held_out), 0.0)
+    strength = math.sqrt(min(low / accuracy, 1.0) * float(held_out_probs.amax(1).mean()))
     return NoiseEstimate(accuracy, strength, log_likelihood, verdict, temperature)
 
 
@@ -358,12 +358,12 @@ def shrunk_prior(prior: Float[Tensor, " classes"], factor: float = 2.0) -> Float
 
 
 def credibility(strength: float) -> float:
-    """Return the weight of the classifier against the given labels: 0 up to a strength of 0.4, 1 from 0.8.
+    """Return the weight of the classifier against the given labels: 0 up to a strength of 0.6, 1 from 0.8.
 
-    A label can change only if this is above 1/2, that is for classifiers which are right for more than 60 % of samples.
+    A label can change only if this is above 1/2, that is for classifiers which are right for more than 70 % of samples.
 
     Examples:
-        >>> [round(credibility(strength), 2) for strength in (0.3, 0.6, 0.7, 0.9)]
+        >>> [round(credibility(strength), 2) for strength in (0.5, 0.7, 0.75, 0.9)]
         [0.0, 0.5, 0.75, 1.0]
     """
-    return min(max(2.5 * strength - 1, 0.0), 1.0)
+    return min(max(5 * strength - 3, 0.0), 1.0)
