@@ -56,6 +56,11 @@ def without_pairs(counts: torch.Tensor, diagonal: torch.Tensor, frequencies: tor
     return transition_matrix(torch.zeros_like(counts), diagonal, frequencies)
 
 
+def least_weight(counts: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return that the smallest weight of the label frequencies fits best."""
+    return torch.tensor([float(len(counts)), 256.0 * len(counts)]), torch.tensor([0.0, -1.0])
+
+
 transition_matrix = label_noise.transition_matrix
 Patch = dict[tuple[ModuleType, str], Any]  # new values of module attributes
 CHOICES: dict[str, tuple[str, str, Patch]] = {
@@ -65,7 +70,7 @@ CHOICES: dict[str, tuple[str, str, Patch]] = {
     "given-prior": (
         "class prior of the given labels",
         "permll_plus",
-        {(label_noise, "shrunk_prior"): lambda prior: prior},
+        {(label_noise, "class_prior"): lambda _, frequencies, **__: frequencies},
     ),
     "no-influence": (
         "influence of labels not subtracted",
@@ -75,8 +80,10 @@ CHOICES: dict[str, tuple[str, str, Patch]] = {
     "mean-influence": ("mean influence subtracted", "permll_plus", {(module, "INFLUENCE_ON_WRONG"): 1.0}),
     "full-trust": ("trust not limited", "permll_plus", {(label_noise, "MAX_TRUST"): 1.0}),
     "no-pairs": ("without pairs of classes in T", "permll_plus", {(label_noise, "transition_matrix"): without_pairs}),
+    "least-smoothing": ("T smoothed by c counts", "permll_plus", {(label_noise, "smoothing_fits"): least_weight}),
     "no-warm-up": ("warm-up of one epoch", "permll_plus", {(module, "MEMORIZATION"): -1e9}),
     "no-waiting": ("without waiting for classes", "permll_plus", {(label_noise, "is_growing"): nothing_grows}),
+    "fast-rows": ("eight times the step of δ", "permll_plus", {(module, "STEP_SIZE"): 2.0}),
     "no-rows": ("without δ", "permll_plus", {(module, "STEP_SIZE"): 0.0}),
     "ce": ("Cross-entropy", "ce", {}),
     "permll": ("PermLL", "permll", {}),

@@ -135,9 +135,7 @@ def test_training_matches_manual_steps(labels: Tensor) -> None:
 
     W, inputs, y = net.weight.tolist(), x.tolist(), labels.tolist()
     targets, t = layer.targets.values.tolist(), [[0.0] * C for _ in range(N)]
-    ratios = [y.count(k) / N * C for k in range(C)]
-    prior = softmax([math.copysign(max(abs(math.log(ratio)) - math.log(2), 0.0), math.log(ratio)) for ratio in ratios])
-    assert layer.prior.tolist() == pytest.approx(prior)
+    assert layer.prior.tolist() == pytest.approx([y.count(k) / N for k in range(C)])
     visited = set()
     for _ in range(steps):
         rows = torch.cat([torch.randint(30, (batch - 2,)), held_out[torch.randint(20, (1,))]])
@@ -173,8 +171,8 @@ def test_training_matches_manual_steps(labels: Tensor) -> None:
     assert set(layer.visited.values.nonzero().flatten().tolist()) == visited
 
 
-@pytest.mark.parametrize(("noise", "lr"), [(0.2, 0.8), (0.5, 1.0)])
-def test_update_matches_loop(noise: float, lr: float) -> None:
+@pytest.mark.parametrize("noise", [0.2, 0.5])
+def test_update_matches_loop(noise: float) -> None:
     """The step that completes N visits, with held-out, repeated and missing samples; everything in Python floats."""
     rows, classes = 600, 6
     simulation = Simulation(rows, classes, noise, shares=(0.9, 0.02, 0.02, 0.02, 0.02, 0.02))
@@ -197,8 +195,7 @@ def test_update_matches_loop(noise: float, lr: float) -> None:
     layer.step()
     assert layer.estimates.visits == 0
     assert layer.estimates.influence > 0
-    accuracy, influence = layer.estimates.accuracy, layer.estimates.influence
-    assert 2 * (1 - min(accuracy, label_noise.MAX_TRUST)) == pytest.approx(lr, abs=0.1)
+    influence = layer.estimates.influence
 
     y, weight, q = simulation.labels.tolist(), layer.loss_weight.values.tolist(), layer.prior.tolist()
     assert max(q) > 1.2 * min(q)
@@ -227,7 +224,7 @@ def test_update_matches_loop(noise: float, lr: float) -> None:
 
     for i in sorted(set(index.tolist())):
         change = [r - a for r, a in zip(posterior(i), weights(i), strict=True)]
-        delta[i] = [delta[i][k] + 2 * (1 - min(accuracy, label_noise.MAX_TRUST)) * change[k] for k in range(classes)]
+        delta[i] = [delta[i][k] + 0.25 * change[k] for k in range(classes)]
         targets[i] = [weight[i] * value for value in posterior(i)]
     assert cuts == {"none", "part", "all"}
     assert_close(layer.predicted_prior, torch.tensor(pi, dtype=torch.float64), **EXACT)
@@ -355,7 +352,7 @@ def test_first_update_is_that_of_paper(labels: Tensor) -> None:
     expected = equations.prediction_ce(layer.alpha[index], logits[index])
     layer._update_targets()
     assert_close(layer.predicted_prior, layer.prior, rtol=1e-7, atol=0)
-    assert_close(layer.table.values[index], -1.4 * expected.grad_alpha, rtol=1e-6, atol=1e-7)
+    assert_close(layer.table.values[index], -0.25 * expected.grad_alpha, rtol=1e-6, atol=1e-7)
     weight = layer.loss_weight.values[index, None]
     r = equations.posterior(layer.alpha[index], logits[index])
     assert_close(layer.targets.values[index], weight * r, rtol=1e-6, atol=1e-7)

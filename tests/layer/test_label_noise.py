@@ -3,10 +3,12 @@
 import math
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import dirichlet_multinomial
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -90,10 +92,21 @@ def slow_class_accuracy(hits: list[float], sizes: list[float], accuracy: float) 
 
 def slow_transition(counts: Matrix, diagonal: list[float], frequencies: list[float]) -> Matrix:
     classes, rows = len(diagonal), []
+    others = [[y for y in range(classes) if y != k] for k in range(classes)]
+    parts = [{y: frequencies[y] / sum(frequencies[z] for z in others[k]) for y in others[k]} for k in range(classes)]
+
+    def log_likelihood(s: float) -> float:
+        """Return the Dirichlet-multinomial log-likelihood of all rows, without terms that do not depend on s."""
+        total = 0.0
+        for k in range(classes):
+            total += math.lgamma(s) - math.lgamma(s + sum(counts[k][y] for y in others[k]))
+            total += sum(math.lgamma(s * parts[k][y] + counts[k][y]) - math.lgamma(s * parts[k][y]) for y in others[k])
+        return total
+
+    fits = {classes * 2**i: log_likelihood(classes * 2**i) for i in range(9)}
+    weight = max(s for s, fit in fits.items() if fit >= max(fits.values()) - 1e-6)
     for k in range(classes):
-        others = [y for y in range(classes) if y != k]
-        total_frequency = sum(frequencies[y] for y in others)
-        wrong = {y: counts[k][y] + classes * frequencies[y] / total_frequency for y in others}
+        wrong = {y: counts[k][y] + weight * parts[k][y] for y in others[k]}
         total = sum(wrong.values())
         rows.append([diagonal[k] if y == k else (1 - diagonal[k]) * wrong[y] / total for y in range(classes)])
     return rows
@@ -203,6 +216,20 @@ def test_transition_matrix_matches_loop_and_rows_sum_to_one(seed: int, classes: 
     assert_close(T.sum(1), torch.ones(classes))
     assert_close(T.diagonal(), diagonal)
     assert (T >= 0).all()
+
+
+@given(st.integers(0, 2**31), st.integers(3, 6), st.integers(1, 60))
+def test_smoothing_fits_are_dirichlet_multinomial(seed: int, classes: int, total: int) -> None:
+    rng = np.random.default_rng(seed)
+    frequencies = rng.dirichlet(np.ones(classes - 1), classes)
+    counts = np.stack([rng.multinomial(total, rng.dirichlet(np.ones(classes - 1))) for _ in range(classes)])
+    off_diagonal = ~np.eye(classes, dtype=bool)
+    matrices = np.zeros((2, classes, classes))
+    matrices[0][off_diagonal], matrices[1][off_diagonal] = counts.ravel(), frequencies.ravel()
+    weights, fits = label_noise.smoothing_fits(*torch.from_numpy(matrices).float())
+    assert weights.tolist() == [classes * 2**i for i in range(9)]
+    expected = [dirichlet_multinomial.logpmf(counts, s * frequencies, total).sum() for s in weights.tolist()]
+    assert_close(fits - fits[0], torch.tensor(expected).double() - expected[0], rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("max_classes", [2048, 2])
@@ -345,16 +372,54 @@ def test_fit_temperature_matches_finer_search(seed: int, sharpness: float, rows:
     assert all(log_posterior(*rest, tau) >= log_posterior(*rest, other) - 1e-4 for other in label_noise.TEMPERATURES)
 
 
-@given(st.lists(st.floats(1e-4, 1.0), min_size=2, max_size=8), st.sampled_from([1.5, 2.0, 4.0]))
-def test_shrunk_prior_matches_loop(numbers: list[float], factor: float) -> None:
-    prior = [value / sum(numbers) for value in numbers]
-    ratios = []
-    for value in prior:
-        ratio = value * len(prior)
-        ratios.append(ratio / factor if ratio > factor else ratio * factor if ratio < 1 / factor else 1.0)
-    got = label_noise.shrunk_prior(torch.tensor(prior), factor)
+@given(st.lists(st.floats(1e-4, 1.0), min_size=2, max_size=8))
+def test_class_prior_without_symmetric_noise_moves_to_uniform_by_two(numbers: list[float]) -> None:
+    frequencies = [value / sum(numbers) for value in numbers]
+    ratios = [value * len(numbers) for value in frequencies]
+    ratios = [ratio / 2 if ratio > 2 else ratio * 2 if ratio < 0.5 else 1.0 for ratio in ratios]
+    log_likelihood = label_noise.log_identity(len(numbers))
+    got = label_noise.class_prior(log_likelihood, torch.tensor(frequencies), is_symmetric=False)
     assert_close(got, torch.tensor([ratio / sum(ratios) for ratio in ratios]), rtol=1e-4, atol=1e-6)
-    assert label_noise.shrunk_prior(torch.tensor([0.0, 0.5, 0.5])).isfinite().all()
+
+
+@given(st.integers(0, 2**31), st.integers(2, 6))
+def test_class_prior_with_symmetric_noise_matches_loop(seed: int, classes: int) -> None:
+    rng = np.random.default_rng(seed)
+    T, frequencies = rng.dirichlet(np.ones(classes), classes), rng.dirichlet(np.ones(classes))
+    prior = [1 / classes] * classes
+    for _ in range(3):
+        evidence = [sum(prior[k] * T[k, y] for k in range(classes)) for y in range(classes)]
+        prior = [
+            prior[k] * sum(frequencies[y] * T[k, y] / evidence[y] for y in range(classes)) for k in range(classes)
+        ]
+    log_likelihood = torch.from_numpy(T).T.log().float()
+    got = label_noise.class_prior(log_likelihood, torch.from_numpy(frequencies).float(), is_symmetric=True)
+    assert_close(got, torch.tensor(prior).float(), rtol=1e-4, atol=1e-5)
+
+
+@given(st.floats(0.3, 0.9), st.lists(st.floats(0.05, 1.0), min_size=3, max_size=8))
+def test_class_prior_with_symmetric_noise_is_between_uniform_and_truth(accuracy: float, sizes: list[float]) -> None:
+    truth = torch.tensor(sizes) / sum(sizes)
+    classes = len(sizes)
+    T = torch.full((classes, classes), (1 - accuracy) / (classes - 1)).fill_diagonal_(accuracy)
+    if accuracy <= 1.1 / classes:  # labels say nothing about classes
+        return
+    prior = label_noise.class_prior(T.T.log(), truth @ T, is_symmetric=True)
+    distance, farthest = (prior - truth).abs().sum(), (1 / classes - truth).abs().sum()
+    assert distance <= farthest + 1e-5
+
+
+@given(st.integers(0, 2**31), st.integers(3, 6))
+def test_symmetric_noise_is_told_from_flips(seed: int, classes: int) -> None:
+    rng = np.random.default_rng(seed)
+    frequencies = rng.dirichlet(10 * np.ones(classes))
+    rows = np.stack([np.where(np.arange(classes) == k, 0.0, frequencies) for k in range(classes)])
+    symmetric = np.stack([rng.multinomial(400, row / row.sum()) for row in rows])
+    flips = 400 * np.roll(np.eye(classes), 1, axis=1)
+    arguments = torch.from_numpy(frequencies).float()
+    assert label_noise.has_symmetric_noise(torch.from_numpy(symmetric).float(), arguments)
+    assert not label_noise.has_symmetric_noise(torch.from_numpy(flips).float(), arguments)
+    assert not label_noise.has_symmetric_noise(torch.eye(classes), arguments)  # no wrong label shows nothing
 
 
 @given(st.floats(0, 2), st.floats(0, 2))
@@ -394,6 +459,8 @@ def test_estimate_noise_matches_loop(data: Predictions) -> None:
     likelihood = [[row[y] for row in expected.lowered] for y in data.held_out_labels.tolist()]
     fits = {tau: log_posterior(log_probs, likelihood, tau) for tau in label_noise.TEMPERATURES}
     assert fits[got.temperature] >= max(fits.values()) - 1e-4
+    if label_noise.credibility(expected.strength) == 0:
+        assert torch.equal(got.class_prior, data.frequencies)
 
 
 @given(predictions())

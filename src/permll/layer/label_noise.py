@@ -18,6 +18,8 @@ CLASS_SHRINKAGE = 10.0  # samples with the mean accuracy that are added to every
 TEMPERATURES = torch.logspace(0, 1.3, 27).tolist()
 PRIOR_STD = 0.5  # standard deviation of the prior of log τ
 IMPOSSIBLE = -1e4  # log-likelihood; finite, so that averages of models are finite
+PRIOR_STEPS = 3  # of the EM algorithm for class frequencies
+SYMMETRY_EVIDENCE = 2.0  # difference of log-likelihoods that shows symmetric noise
 MAX_CLASSES = 2048  # with more classes, wrong labels are not counted by pair of classes
 
 
@@ -29,6 +31,7 @@ class NoiseEstimate(NamedTuple):
     log_likelihood: Float[Tensor, "labels classes"]  # for training, T[k, k] <= MAX_TRUST; see ``label_likelihood``
     verdict_log_likelihood: Float[Tensor, "labels classes"]  # for the verdict on labels, T not limited
     temperature: float  # τ
+    class_prior: Float[Tensor, " classes"]  # q
 
 
 def label_probs(probs: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> Float[Tensor, " samples"]:
@@ -151,7 +154,9 @@ def transition_matrix(
 ) -> Float[Tensor, "classes classes"]:
     """Return T with this diagonal; wrong labels are distributed as among confident samples predicted as k.
 
-    Their counts are smoothed by the label frequencies with the weight of one count per class.
+    Their counts are smoothed by the label frequencies with the weight s that makes them likeliest: a large one for
+    counts that fit to the frequencies, and for few counts; the smallest, c, for flips into one class; see
+    ``smoothing_fits``.
 
     Examples:
         >>> counts = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
@@ -160,11 +165,69 @@ def transition_matrix(
                 [0.0667, 0.8000, 0.1333],
                 [0.0667, 0.1333, 0.8000]])
     """
-    classes = len(diagonal)
-    off_diagonal = 1 - torch.eye(classes, device=diagonal.device)
-    smooth = frequencies * off_diagonal
-    wrong = counts * off_diagonal + classes * smooth / smooth.sum(1, keepdim=True)
+    counts, frequencies = off_diagonal(counts, frequencies)
+    weights, fits = smoothing_fits(counts, frequencies)
+    weight = weights[fits >= fits.max() - 1e-6].max()  # few counts have the same likelihood for all weights
+    wrong = counts + weight.to(counts) * frequencies
     return (1 - diagonal)[:, None] * wrong / wrong.sum(1, keepdim=True) + diagonal.diag()
+
+
+def off_diagonal(
+    counts: Float[Tensor, "classes classes"], frequencies: Float[Tensor, " classes"]
+) -> tuple[Float[Tensor, "classes classes"], Float[Tensor, "classes classes"]]:
+    """Return the counts of wrong labels, and for each class the frequencies of the other labels, both 0 at the class.
+
+    Examples:
+        >>> off_diagonal(torch.tensor([[3.0, 1.0], [2.0, 4.0]]), torch.tensor([0.6, 0.4]))
+        (tensor([[0., 1.],
+                [2., 0.]]), tensor([[0., 1.],
+                [1., 0.]]))
+    """
+    mask = 1 - torch.eye(len(frequencies), device=frequencies.device)
+    return counts * mask, frequencies * mask / (frequencies * mask).sum(1, keepdim=True)
+
+
+def smoothing_fits(
+    counts: Float[Tensor, "classes classes"], frequencies: Float[Tensor, "classes classes"]
+) -> tuple[Float[Tensor, " weights"], Float[Tensor, " weights"]]:
+    """Return the weights s = c, 2 c, 4 c, ..., 256 c and the log-likelihood of the counts for each, up to a constant.
+
+    A row of counts has the Dirichlet-multinomial distribution with parameters s f.
+
+    Args:
+        counts: wrong labels, see ``off_diagonal``.
+        frequencies: f, likewise.
+
+    Examples:
+        >>> frequencies = (1 - torch.eye(3)) / 2
+        >>> for counts in (50 * frequencies, torch.eye(3).roll(1, 0) * 50):
+        ...     weights, fits = smoothing_fits(counts, frequencies)
+        ...     print(weights[fits.argmax()])
+        tensor(768., dtype=torch.float64)
+        tensor(3., dtype=torch.float64)
+    """
+    weights = len(counts) * 2.0 ** torch.arange(9, dtype=torch.float64, device=counts.device)
+    where = counts > 0  # counts of 0 do not contribute
+    n, priors = counts[where].double(), weights[:, None] * frequencies[where].double()
+    terms = (priors + n).lgamma() - priors.lgamma()
+    totals = (weights[:, None] + counts.double().sum(1)).lgamma() - weights.lgamma()[:, None]
+    return weights, terms.sum(1) - totals.sum(1)
+
+
+def has_symmetric_noise(counts: Float[Tensor, "classes classes"], frequencies: Float[Tensor, " classes"]) -> bool:
+    """Return whether the counts of wrong labels are shown to follow the label frequencies, whatever the class.
+
+    The log-likelihood for the largest weight in ``smoothing_fits`` exceeds that for the smallest by at least 2.
+
+    Examples:
+        >>> frequencies = torch.full((3,), 1 / 3)
+        >>> [has_symmetric_noise(n * torch.ones(3, 3), frequencies) for n in (50.0, 1.0)]
+        [True, False]
+        >>> has_symmetric_noise(torch.eye(3).roll(1, 0) * 50, frequencies)
+        False
+    """
+    fits = smoothing_fits(*off_diagonal(counts, frequencies))[1]
+    return bool(fits[-1] - fits[0] >= SYMMETRY_EVIDENCE)
 
 
 def log_identity(num_classes: int) -> Float[Tensor, "labels classes"]:
@@ -258,6 +321,18 @@ def is_growing(
     return (means > errors) | (samples < 2), bool(differences.mean() > error)
 
 
+def credibility(strength: float) -> float:
+    """Return the weight of the classifier against the given labels: 0 up to a strength of 0.6, 1 from 0.8.
+
+    A label can change only if this is above 1/2, that is for classifiers which are right for more than 70 % of samples.
+
+    Examples:
+        >>> [round(credibility(strength), 2) for strength in (0.5, 0.7, 0.75, 0.9)]
+        [0.0, 0.5, 0.75, 1.0]
+    """
+    return min(max(5 * strength - 3, 0.0), 1.0)
+
+
 def estimate_noise(
     held_out_probs: Float[Tensor, "held_out classes"],
     held_out_labels: Int[Tensor, " held_out"],
@@ -312,7 +387,11 @@ def estimate_noise(
     )
     low = max(overall - math.sqrt(overall * (1 - overall) / held_out), 0.0)
     strength = math.sqrt(min(low / accuracy, 1.0) * float(held_out_probs.amax(1).mean()))
-    return NoiseEstimate(accuracy, strength, log_likelihood, verdict, temperature)
+    prior = frequencies
+    if credibility(strength) > 0:  # a weak network would follow the prior instead of the samples
+        is_symmetric = counts is not None and has_symmetric_noise(counts, frequencies)
+        prior = class_prior(lowered, frequencies, is_symmetric=is_symmetric)
+    return NoiseEstimate(accuracy, strength, log_likelihood, verdict, temperature, prior)
 
 
 def fit_temperature(
@@ -341,29 +420,33 @@ def fit_temperature(
     return TEMPERATURES[int(torch.stack(fits).argmax())]
 
 
-def shrunk_prior(prior: Float[Tensor, " classes"], factor: float = 2.0) -> Float[Tensor, " classes"]:
-    """Shrink a class prior toward the uniform one: ratios to uniform within ``factor`` become 1, others move by it.
+def class_prior(
+    log_likelihood: Float[Tensor, "labels classes"], frequencies: Float[Tensor, " classes"], *, is_symmetric: bool
+) -> Float[Tensor, " classes"]:
+    """Return estimated class frequencies q, from the frequencies f of the labels.
 
-    While most labels of a class are correct, noise can at most halve its frequency, so only a class below half of the
-    uniform frequency is certainly rare.
+    Symmetric noise makes labels more equal than classes. Then q is found by three steps of the EM algorithm from equal
+    classes, q_k ← q_k Σ_y f_y T[k, y] / Σ_j q_j T[j, y]; more steps would amplify errors of T. Other noise can make
+    labels less equal: while most labels of a class are correct, it can at most halve their frequency. Then ratios of f
+    to uniform frequencies within a factor of two become 1, and others move by it.
 
-    Examples:
-        >>> shrunk_prior(torch.tensor([0.45, 0.35, 0.20]))
-        tensor([0.3333, 0.3333, 0.3333])
-        >>> shrunk_prior(torch.tensor([0.5, 0.49, 0.01]))
-        tensor([0.4854, 0.4854, 0.0291])
-    """
-    log_ratio = (prior * len(prior)).clamp_min(torch.finfo(prior.dtype).tiny).log()
-    return (log_ratio.sign() * (log_ratio.abs() - math.log(factor)).clamp_min(0)).softmax(-1)
-
-
-def credibility(strength: float) -> float:
-    """Return the weight of the classifier against the given labels: 0 up to a strength of 0.6, 1 from 0.8.
-
-    A label can change only if this is above 1/2, that is for classifiers which are right for more than 70 % of samples.
+    Args:
+        log_likelihood: log T, see ``label_likelihood``.
+        frequencies: f.
+        is_symmetric: whether the noise is symmetric.
 
     Examples:
-        >>> [round(credibility(strength), 2) for strength in (0.5, 0.7, 0.75, 0.9)]
-        [0.0, 0.5, 0.75, 1.0]
+        >>> T = torch.tensor([[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6]])
+        >>> class_prior(T.T.log(), torch.tensor([0.5, 0.4, 0.1]), is_symmetric=True)
+        tensor([0.4940, 0.3838, 0.1222])
+        >>> class_prior(T.T.log(), torch.tensor([0.5, 0.4, 0.1]), is_symmetric=False)
+        tensor([0.3846, 0.3846, 0.2308])
     """
-    return min(max(5 * strength - 3, 0.0), 1.0)
+    if not is_symmetric:
+        log_ratio = (frequencies * len(frequencies)).log()
+        return (log_ratio.sign() * (log_ratio.abs() - math.log(2)).clamp_min(0)).softmax(-1)
+    likelihood, prior = log_likelihood.exp(), torch.full_like(frequencies, 1 / len(frequencies))
+    for _ in range(PRIOR_STEPS):
+        joint = likelihood * prior
+        prior = frequencies @ (joint / joint.sum(1, keepdim=True))
+    return prior

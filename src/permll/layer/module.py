@@ -25,7 +25,7 @@ INFLUENCE_ON_WRONG = 3.0  # influence of a wrong label on its own log-odds, rela
 MIN_HELD_OUT = 20  # held-out samples below which nothing is estimated
 MAX_HELD_OUT = 1000  # held-out samples, or 20 per class if that is more
 MAX_MONITORED = 2000  # trained samples that are compared with the held-out ones
-STEP_SIZE = 2.0  # step of δ for labels that are all wrong
+STEP_SIZE = 0.25  # step of δ per N visits
 AVERAGING = 0.5  # weight of a new prediction in the running mean of a sample
 MAX_QUEUED = 2**16  # numbers in the predictions that wait to be averaged
 MIN_PROB = 1e-8
@@ -82,8 +82,7 @@ class PermutationLayer(CorrectionLayer):
 
         loss = -Σ_k r_k log p_k                      r: soft target, initially e_y
         t ← (t + p) / 2                              at every visit
-        δ ← δ + lr (r - softmax(α))                  after every N visits, for visited samples; lr = 2 (1 - A), at least
-                                                     0.8; then r is computed again
+        δ ← δ + (r - softmax(α)) / 4                 after every N visits, for visited samples; then r is computed again
         α = log T[:, y] - 3 b e_y + δ                T: transition matrix, with T[k, k] <= 0.6; b: mean influence of a
                                                      label on its own log-odds, subtracted at most until y is level
         r = softmax(α + log t + log q - log π)       π: mean of t over all samples; q: class prior
@@ -166,7 +165,7 @@ class PermutationLayer(CorrectionLayer):
         for name in ("log_likelihood", "verdict_log_likelihood"):  # log T, for training and for the verdict on labels
             self.register_buffer(name, label_noise.log_identity(classes))
         self.register_buffer("frequencies", frequencies.clamp_min(1) / len(all_labels), persistent=False)
-        self.register_buffer("prior", label_noise.shrunk_prior(self.frequencies), persistent=False)  # q
+        self.register_buffer("prior", self.frequencies.clone(), persistent=False)  # q
         self.register_buffer("predicted_prior", self.prior.clone())  # π
 
     @classmethod
@@ -299,6 +298,7 @@ class PermutationLayer(CorrectionLayer):
         estimates.temperature, estimates.credibility = noise.temperature, label_noise.credibility(noise.strength)
         is_memorizing = influence - std / math.sqrt(len(held_out)) > MEMORIZATION
         self._find_learned_classes(held_out_probs, held_out_labels, is_memorizing=is_memorizing)
+        self.prior.copy_(noise.class_prior)
         if not self.is_warm_up:
             learned = self.learned.to(noise.log_likelihood.device)
             self.log_likelihood.copy_(label_noise.with_unlearned_classes(noise.log_likelihood, learned))
@@ -326,12 +326,11 @@ class PermutationLayer(CorrectionLayer):
         """Update δ of the samples that were visited since the last update, and compute their targets."""
         labels = self.labels[self.placement.local_rows].to(self.table.device)
         self._update_predicted_prior()
-        lr = STEP_SIZE * (1 - min(self.estimates.accuracy, label_noise.MAX_TRUST))
         for rows in self.visited.table.values.nonzero().flatten().split(max(1, CHUNK_SIZE // self.num_classes)):
             delta, t, y = self.table.read(rows), self.predictions.table.read(rows), labels[rows]
             t = t.clamp_min_(MIN_PROB).mul_((self.prior / self.predicted_prior).to(t))
             a = equations.softmax(self._alpha_rows(delta, y))
-            delta += lr * (equations.normalize(a * t) - a)
+            delta += STEP_SIZE * (equations.normalize(a * t) - a)
             r = equations.normalize(equations.softmax(self._alpha_rows(delta, y)) * t)
             self.table.write(rows, delta)
             self.targets.table.write(rows, r * self.loss_weight.table.read(rows)[:, None])
