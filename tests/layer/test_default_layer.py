@@ -17,7 +17,8 @@ from torch.testing import assert_close
 from permll import PermutationLayer
 from permll.layer import equations, label_noise, module
 from permll.layer.autograd import Reduction
-from permll.layer.module import AVERAGING, INFLUENCE_ON_WRONG, MAX_MONITORED, MIN_PROB
+from permll.layer.label_noise import MIN_PROB
+from permll.layer.module import AVERAGING, INFLUENCE_ON_WRONG, MAX_MONITORED
 from tests.helpers.pure_python import log_softmax, softmax
 
 N, C = 400, 4  # the smallest data set with held-out samples
@@ -1059,7 +1060,7 @@ def test_weak_classifier_changes_no_label() -> None:
     simulation = Simulation()
     layer = simulation.train(PermutationLayer(simulation.labels, 3), 4)
     assert not torch.equal(layer.corrected_labels(), simulation.labels)
-    layer.estimates.credibility = label_noise.credibility(0.7)
+    layer.estimates.credibility = label_noise.credibility(0.67)
     assert torch.equal(layer.corrected_labels(), simulation.labels)
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import dirichlet_multinomial
 from torch import Tensor
+from torch.nn.functional import one_hot
 from torch.testing import assert_close
 
 from permll.layer import label_noise
@@ -423,9 +424,9 @@ def test_symmetric_noise_is_told_from_flips(seed: int, classes: int) -> None:
 
 
 @given(st.floats(0, 2), st.floats(0, 2))
-def test_credibility_rises_from_06_to_08(one: float, two: float) -> None:
+def test_credibility_rises_from_060_to_075(one: float, two: float) -> None:
     for strength in (one, two):
-        expected = 0.0 if strength <= 0.6 else 1.0 if strength >= 0.8 else (strength - 0.6) / 0.2
+        expected = 0.0 if strength <= 0.6 else 1.0 if strength >= 0.75 else (strength - 0.6) / 0.15
         assert label_noise.credibility(strength) == pytest.approx(expected, abs=1e-12)
     assert (label_noise.credibility(one) <= label_noise.credibility(two)) or one > two
 
@@ -466,6 +467,22 @@ def test_estimate_noise_matches_loop(data: Predictions) -> None:
 @given(predictions())
 def test_strength_matches_loop(data: Predictions) -> None:
     assert estimate_noise(*data).strength == pytest.approx(slow_estimate(data).strength, rel=1e-6)
+
+
+@pytest.mark.parametrize(("wrong", "changes"), [(0, False), (10, False), (60, True)])
+def test_few_wrong_labels_are_not_changed(wrong: int, changes: bool) -> None:
+    """With 100 held-out samples, labels change if at least 2 % of the trained ones would."""
+    truth = torch.arange(1100) % 3
+    labels = truth.clone()
+    labels[100 : 100 + wrong] = (truth[100 : 100 + wrong] + 1) % 3
+    probs = (0.985 * one_hot(truth, 3) + 0.005).float()
+    arguments = (probs[:100], labels[:100], probs[100:], labels[100:], torch.full((3,), 1 / 3))
+    noise = estimate_noise(*arguments)
+    assert label_noise.credibility(noise.strength) == 1
+    assert noise.credibility == (1.0 if changes else 0.5)
+    likelihood = label_noise.label_likelihood(noise.verdict_log_likelihood, labels, arguments[-1])
+    after = label_noise.verdict_probs(probs, labels, likelihood, noise.temperature, noise.credibility).argmax(1)
+    assert torch.equal(after, truth if changes else labels)
 
 
 @given(predictions())

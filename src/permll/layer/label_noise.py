@@ -20,6 +20,8 @@ PRIOR_STD = 0.5  # standard deviation of the prior of log τ
 IMPOSSIBLE = -1e4  # log-likelihood; finite, so that averages of models are finite
 PRIOR_STEPS = 3  # of the EM algorithm for class frequencies
 SYMMETRY_EVIDENCE = 2.0  # difference of log-likelihoods that shows symmetric noise
+MIN_CHANGES = 2.0  # relative to one of n samples: fewer labels than 2 / n of all are not changed
+MIN_PROB = 1e-8
 MAX_CLASSES = 2048  # with more classes, wrong labels are not counted by pair of classes
 
 
@@ -28,6 +30,7 @@ class NoiseEstimate(NamedTuple):
 
     accuracy: float  # A, fraction of correct labels
     strength: float  # estimated accuracy of the classifier, less a standard error
+    credibility: float  # weight of the classifier in the verdict on labels; up to 1/2 none changes
     log_likelihood: Float[Tensor, "labels classes"]  # for training, T[k, k] <= MAX_TRUST; see ``label_likelihood``
     verdict_log_likelihood: Float[Tensor, "labels classes"]  # for the verdict on labels, T not limited
     temperature: float  # τ
@@ -322,15 +325,41 @@ def is_growing(
 
 
 def credibility(strength: float) -> float:
-    """Return the weight of the classifier against the given labels: 0 up to a strength of 0.6, 1 from 0.8.
+    """Return the weight of the classifier against the given labels: 0 up to a strength of 0.6, 1 from 0.75.
 
-    A label can change only if this is above 1/2, that is for classifiers which are right for more than 70 % of samples.
+    A label can change only if this is above 1/2, for classifiers which are right for more than two thirds of samples.
 
     Examples:
-        >>> [round(credibility(strength), 2) for strength in (0.5, 0.7, 0.75, 0.9)]
-        [0.0, 0.5, 0.75, 1.0]
+        >>> [round(credibility(strength), 2) for strength in (0.5, 0.66, 0.72, 0.9)]
+        [0.0, 0.4, 0.8, 1.0]
     """
-    return min(max(5 * strength - 3, 0.0), 1.0)
+    return min(max((strength - 0.6) / 0.15, 0.0), 1.0)
+
+
+def verdict_probs(
+    probs: Float[Tensor, "samples classes"],
+    labels: Int[Tensor, " samples"],
+    log_likelihood: Float[Tensor, "samples classes"],
+    temperature: float,
+    weight: Float[Tensor, "samples 1"] | float,
+) -> Float[Tensor, "samples classes"]:
+    """Return the class probabilities w softmax(log T[:, y] + log p / τ) + (1 - w) e_y.
+
+    Args:
+        probs: p.
+        labels: y.
+        log_likelihood: log T[:, y] of each label, see ``label_likelihood``.
+        temperature: τ.
+        weight: w, the credibility of the classifier.
+
+    Examples:
+        >>> likelihood = torch.tensor([[0.8, 0.2]]).log()
+        >>> verdict_probs(torch.tensor([[0.2, 0.8]]), torch.tensor([0]), likelihood, 1.0, 0.6)
+        tensor([[0.7000, 0.3000]])
+    """
+    given = torch.zeros_like(probs).scatter_(1, labels[:, None], 1.0)
+    posterior = (log_likelihood + probs.clamp_min(MIN_PROB).log() / temperature).softmax(-1)
+    return given + weight * (posterior - given)
 
 
 def estimate_noise(
@@ -347,6 +376,8 @@ def estimate_noise(
     on labels uses the estimate without subtraction, since it has to keep correct labels. The strength of the classifier
     is the geometric mean of two estimates of its accuracy on held-out samples: agreement with labels divided by A, and
     mean confidence. A weak classifier on clean labels has a low confidence, a strong one on noisy labels a high one.
+    If fewer than 2 / n of the labels would change, with n held-out samples, none does: errors that are so rare cannot
+    be told from those of the classifier.
 
     Args:
         held_out_probs: predictions for samples that the network was not trained on.
@@ -367,8 +398,8 @@ def estimate_noise(
         max(min(max(agreement, extrapolated_accuracy(value, overall)), limit), 1 / classes)
         for value in (confident - 2 * error, confident)
     )
-    weight = train_sample_weight(agreement, overall, trained, held_out)
-    weights = torch.cat([held_out_probs.new_ones(held_out), held_out_probs.new_full((trained,), weight)])
+    share = train_sample_weight(agreement, overall, trained, held_out)
+    weights = torch.cat([held_out_probs.new_ones(held_out), held_out_probs.new_full((trained,), share)])
     probs, labels = torch.cat([held_out_probs, train_probs]), torch.cat([held_out_labels, train_labels])
     predicted = probs.argmax(1)
     chosen = confident_samples(probs, weights)
@@ -383,15 +414,19 @@ def estimate_noise(
         for value in (diagonal.clamp_max(MAX_TRUST), diagonal, verdict_diagonal)
     )
     temperature = fit_temperature(
-        held_out_probs.clamp_min(1e-8).log(), label_likelihood(lowered, held_out_labels, frequencies)
+        held_out_probs.clamp_min(MIN_PROB).log(), label_likelihood(lowered, held_out_labels, frequencies)
     )
     low = max(overall - math.sqrt(overall * (1 - overall) / held_out), 0.0)
     strength = math.sqrt(min(low / accuracy, 1.0) * float(held_out_probs.amax(1).mean()))
-    prior = frequencies
-    if credibility(strength) > 0:  # a weak network would follow the prior instead of the samples
+    prior, weight = frequencies, credibility(strength)
+    if weight > 0:  # a weak network would follow the prior instead of the samples
         is_symmetric = counts is not None and has_symmetric_noise(counts, frequencies)
         prior = class_prior(lowered, frequencies, is_symmetric=is_symmetric)
-    return NoiseEstimate(accuracy, strength, log_likelihood, verdict, temperature, prior)
+        likelihood = label_likelihood(verdict, train_labels, frequencies)
+        after = verdict_probs(train_probs, train_labels, likelihood, temperature, weight).argmax(1)
+        if float((after != train_labels).float().mean()) < MIN_CHANGES / held_out:
+            weight = min(weight, 0.5)
+    return NoiseEstimate(accuracy, strength, weight, log_likelihood, verdict, temperature, prior)
 
 
 def fit_temperature(

@@ -28,7 +28,6 @@ MAX_MONITORED = 2000  # trained samples that are compared with the held-out ones
 STEP_SIZE = 0.25  # step of δ per N visits
 AVERAGING = 0.5  # weight of a new prediction in the running mean of a sample
 MAX_QUEUED = 2**16  # numbers in the predictions that wait to be averaged
-MIN_PROB = 1e-8
 MEASURED = ("learned", "held_out_log_prob")  # saved, but not buffers: averages of models need equal shapes
 
 
@@ -295,7 +294,7 @@ class PermutationLayer(CorrectionLayer):
         influence = difference - estimates.sampling_bias * std
         noise = label_noise.estimate_noise(held_out_probs, held_out_labels, train_probs, train_labels, self.frequencies)
         estimates.accuracy, estimates.influence = noise.accuracy, max(influence, 0.0)
-        estimates.temperature, estimates.credibility = noise.temperature, label_noise.credibility(noise.strength)
+        estimates.temperature, estimates.credibility = noise.temperature, noise.credibility
         is_memorizing = influence - std / math.sqrt(len(held_out)) > MEMORIZATION
         self._find_learned_classes(held_out_probs, held_out_labels, is_memorizing=is_memorizing)
         self.prior.copy_(noise.class_prior)
@@ -308,7 +307,7 @@ class PermutationLayer(CorrectionLayer):
 
     def _find_learned_classes(self, held_out_probs: Tensor, held_out_labels: Tensor, *, is_memorizing: bool) -> None:
         """End the warm-up when held-out labels become less likely; then mark the classes that are learned."""
-        now = label_noise.label_probs(held_out_probs, held_out_labels).clamp_min(MIN_PROB).log().cpu()
+        now = label_noise.label_probs(held_out_probs, held_out_labels).clamp_min(label_noise.MIN_PROB).log().cpu()
         if self.held_out_log_prob.shape[1:] != now.shape:  # first epoch
             self.held_out_log_prob = torch.stack([now, now])
             return
@@ -328,7 +327,7 @@ class PermutationLayer(CorrectionLayer):
         self._update_predicted_prior()
         for rows in self.visited.table.values.nonzero().flatten().split(max(1, CHUNK_SIZE // self.num_classes)):
             delta, t, y = self.table.read(rows), self.predictions.table.read(rows), labels[rows]
-            t = t.clamp_min_(MIN_PROB).mul_((self.prior / self.predicted_prior).to(t))
+            t = t.clamp_min_(label_noise.MIN_PROB).mul_((self.prior / self.predicted_prior).to(t))
             a = equations.softmax(self._alpha_rows(delta, y))
             delta += STEP_SIZE * (equations.normalize(a * t) - a)
             r = equations.normalize(equations.softmax(self._alpha_rows(delta, y)) * t)
@@ -337,7 +336,7 @@ class PermutationLayer(CorrectionLayer):
 
     def _update_predicted_prior(self) -> None:
         total = torch.stack([t.sum(0) for _, t in self.predictions.table.chunks()]).sum(0)
-        self.predicted_prior.copy_(equations.normalize(total.clamp_min(MIN_PROB * len(self))))
+        self.predicted_prior.copy_(equations.normalize(total.clamp_min(label_noise.MIN_PROB * len(self))))
 
     def _alpha_rows(self, delta: Tensor, labels: Tensor) -> Tensor:
         """Return α = log T[:, y] + δ (B, c), with the influence of y subtracted at y, at most until y is level."""
@@ -361,7 +360,8 @@ class PermutationLayer(CorrectionLayer):
         """Return the class probabilities (N, c) of each sample: w softmax(log T[:, y] + log t / τ) + (1 - w) e_y.
 
         T has the estimated fractions of correct labels on its diagonal, τ >= 1 is the temperature that fits held-out
-        samples, and the credibility w of the classifier is 0 for a weak one. In the warm-up the result is e_y.
+        samples, and the credibility w of the classifier is 0 for a weak one. If fewer than 2 / n of the labels would
+        change, with n held-out samples, w is at most 1/2, so that none changes. In the warm-up the result is e_y.
         """
         self._warn_if_pending()
         self._average_predictions()
@@ -384,13 +384,11 @@ class PermutationLayer(CorrectionLayer):
         return quality.to(self.labels.device)
 
     def _class_prob_rows(self, t: Tensor, labels: Tensor) -> Tensor:
-        given = torch.zeros_like(t).scatter_(1, labels[:, None], 1.0)
         if self.is_warm_up:
-            return given
+            return torch.zeros_like(t).scatter_(1, labels[:, None], 1.0)
         likelihood = self._label_likelihood(self.verdict_log_likelihood, labels).to(t)
-        r = (likelihood + t.clamp_min(MIN_PROB).log() / self.estimates.temperature).softmax(-1)
-        seen = (t.sum(-1, keepdim=True) > 0).to(t)
-        return torch.lerp(given, r, self.estimates.credibility * seen)
+        weight = self.estimates.credibility * (t.sum(-1, keepdim=True) > 0).to(t)  # 0 for samples that were not seen
+        return label_noise.verdict_probs(t, labels, likelihood, self.estimates.temperature, weight)
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         self._average_predictions()
