@@ -390,9 +390,7 @@ def test_class_prior_with_symmetric_noise_matches_loop(seed: int, classes: int) 
     prior = [1 / classes] * classes
     for _ in range(3):
         evidence = [sum(prior[k] * T[k, y] for k in range(classes)) for y in range(classes)]
-        prior = [
-            prior[k] * sum(frequencies[y] * T[k, y] / evidence[y] for y in range(classes)) for k in range(classes)
-        ]
+        prior = [prior[k] * sum(frequencies[y] * T[k, y] / evidence[y] for y in range(classes)) for k in range(classes)]
     log_likelihood = torch.from_numpy(T).T.log().float()
     got = label_noise.class_prior(log_likelihood, torch.from_numpy(frequencies).float(), is_symmetric=True)
     assert_close(got, torch.tensor(prior).float(), rtol=1e-4, atol=1e-5)
