@@ -21,6 +21,7 @@ IMPOSSIBLE = -1e4  # log-likelihood; finite, so that averages of models are fini
 PRIOR_STEPS = 3  # of the EM algorithm for class frequencies
 SYMMETRY_EVIDENCE = 2.0  # difference of log-likelihoods that shows symmetric noise
 MIN_CHANGES = 2.0  # relative to one of n samples: fewer labels than 2 / n of all are not changed
+KEEP_LABELS = 0.49  # weight of the classifier with which no label changes
 MIN_PROB = 1e-8
 MAX_CLASSES = 2048  # with more classes, wrong labels are not counted by pair of classes
 
@@ -30,7 +31,7 @@ class NoiseEstimate(NamedTuple):
 
     accuracy: float  # A, fraction of correct labels
     strength: float  # estimated accuracy of the classifier, less a standard error
-    credibility: float  # weight of the classifier in the verdict on labels; up to 1/2 none changes
+    credibility: float  # weight of the classifier in the verdict on labels; below 1/2 none changes
     log_likelihood: Float[Tensor, "labels classes"]  # for training, T[k, k] <= MAX_TRUST; see ``label_likelihood``
     verdict_log_likelihood: Float[Tensor, "labels classes"]  # for the verdict on labels, T not limited
     temperature: float  # τ
@@ -425,7 +426,7 @@ def estimate_noise(
         likelihood = label_likelihood(verdict, train_labels, frequencies)
         after = verdict_probs(train_probs, train_labels, likelihood, temperature, weight).argmax(1)
         if float((after != train_labels).float().mean()) < MIN_CHANGES / held_out:
-            weight = min(weight, 0.5)
+            weight = min(weight, KEEP_LABELS)
     return NoiseEstimate(accuracy, strength, weight, log_likelihood, verdict, temperature, prior)
 
 

@@ -361,7 +361,7 @@ class PermutationLayer(CorrectionLayer):
 
         T has the estimated fractions of correct labels on its diagonal, τ >= 1 is the temperature that fits held-out
         samples, and the credibility w of the classifier is 0 for a weak one. If fewer than 2 / n of the labels would
-        change, with n held-out samples, w is at most 1/2, so that none changes. In the warm-up the result is e_y.
+        change, with n held-out samples, w is below 1/2, so that none changes. In the warm-up the result is e_y.
         """
         self._warn_if_pending()
         self._average_predictions()
