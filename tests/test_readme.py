@@ -242,14 +242,11 @@ def test_docs_earlier_evaluations(look: str, title: str) -> None:
 
 
 def test_default_layer_is_safe() -> None:
-    """As accurate as cross-entropy in every cell and class; correct labels stay correct. The docs name exceptions."""
+    """As accurate as cross-entropy in every cell and class; correct labels stay correct."""
     rows = results("safety")
     assert len(safety.outcomes(rows, "permll")) == len(safety.cells()) == 74
     assert all(len(outcome.accuracies) == 3 for outcome in safety.outcomes(rows, "permll").values())
-    assert safety.violations(rows) == [
-        "fashion_mnist, mlp, 1000 rows, 12 epochs, lr 0.03, asym-40: correct labels 76.13 -> 76.10 %",
-        "trec, transformer, 1000 rows, 40 epochs, lr 0.03, clean: only 99.13 % of correct labels kept",
-    ]
+    assert not safety.violations(rows)
 
 
 def test_readme_has_table_of_layer() -> None:
