@@ -228,7 +228,9 @@ def test_permll_plus_default_at_every_scale(scale: str) -> None:
     assert mean("permll_plus") > mean("ce") - 0.005
 
 
-@pytest.mark.parametrize(("look", "title"), [*zip("12345", ("first", "second", "third", "fourth", "fifth"), strict=True)])
+@pytest.mark.parametrize(
+    ("look", "title"), [*zip("12345", ("first", "second", "third", "fourth", "fifth"), strict=True)]
+)
 def test_docs_earlier_evaluations(look: str, title: str) -> None:
     by_setting: dict[str, list[dict[str, str]]] = {}
     for row in results("earlier_versions"):
