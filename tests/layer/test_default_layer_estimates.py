@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from torch.testing import assert_close
 
 from permll import PermutationLayer
-from permll.layer import label_noise
+from permll.layer import transition
 from tests.helpers.default_layer import ALL_FORMATS, C, N, Simulation, same_state, visit
 
 
@@ -20,7 +20,7 @@ def test_warm_up_ends_with_memorization(memorization: float, ends: bool) -> None
     layer = simulation.train(PermutationLayer(simulation.labels, 3), 6, memorization)
     assert layer.is_warm_up is not ends
     if not ends:
-        assert torch.equal(layer.log_likelihood, label_noise.log_identity(3))
+        assert torch.equal(layer.log_likelihood, transition.log_identity(3))
         assert torch.equal(layer.corrected_labels(), simulation.labels)
 
 
@@ -80,12 +80,12 @@ def test_class_waits_while_its_held_out_labels_become_more_likely(slow: int) -> 
         layer.update_estimates(logits, labels, memorized, range(N))
         assert layer.is_warm_up is (epoch == 0)
         assert layer.learned.tolist() == [epoch > 0 and k != slow for k in range(C)]
-        impossible = layer.log_likelihood <= label_noise.IMPOSSIBLE
+        impossible = layer.log_likelihood <= transition.IMPOSSIBLE
         closed = (is_slow[:, None] | is_slow) if epoch else torch.ones(C, C, dtype=torch.bool)
         assert torch.equal(impossible, closed & ~torch.eye(C, dtype=torch.bool))
     layer.update_estimates(logits, labels, memorized, range(N))
     assert layer.learned.all()
-    assert (layer.log_likelihood > label_noise.IMPOSSIBLE).all()
+    assert (layer.log_likelihood > transition.IMPOSSIBLE).all()
 
 
 def test_labels_of_unlearned_class_are_kept() -> None:
@@ -185,7 +185,7 @@ def test_memorizing_network_corrects_labels(fmt: dict[str, Any]) -> None:
 def test_many_classes_use_two_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     simulation = Simulation()
     full = simulation.train(PermutationLayer(simulation.labels, 3), 5)
-    monkeypatch.setattr(label_noise, "MAX_CLASSES", 2)
+    monkeypatch.setattr(transition, "MAX_CLASSES", 2)
     layer = PermutationLayer(simulation.labels, 3)
     assert layer.log_likelihood.shape == (2, 3)
     index, logits = torch.arange(64), torch.randn(64, 3)

@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 from torch.testing import assert_close
 
 from permll import PermutationLayer
-from permll.layer import label_noise
+from permll.layer import label_noise, transition
 from permll.layer.label_noise import MIN_PROB
 from tests.helpers.default_layer import C, N, Simulation, mean_predictions, visit
 
@@ -63,7 +63,7 @@ def test_warm_up_gives_no_verdict(labels: Tensor) -> None:
     assert torch.equal(layer.suspects(), torch.arange(N))
     assert torch.equal(layer.weights(), one_hot(labels, C).float())
     assert torch.equal(layer.alpha.amax(1), torch.zeros(N))
-    assert (layer.alpha.sort(1).values[:, :-1] == label_noise.IMPOSSIBLE).all()
+    assert (layer.alpha.sort(1).values[:, :-1] == transition.IMPOSSIBLE).all()
 
 
 def test_class_probs_match_loop() -> None:

@@ -8,12 +8,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import dirichlet_multinomial
 from torch import Tensor
 from torch.nn.functional import one_hot
 from torch.testing import assert_close
 
-from permll.layer import label_noise
+from permll.layer import label_noise, transition
 from permll.layer.label_noise import (
     CLASS_SHRINKAGE,
     CONFIDENT,
@@ -22,8 +21,8 @@ from permll.layer.label_noise import (
     PRIOR_STD,
     estimate_noise,
 )
+from tests.helpers.slow_transition import Matrix, full_matrix, slow_counts, slow_transition
 
-Matrix = list[list[float]]
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}  # float32 against Python floats
 
 
@@ -74,13 +73,6 @@ def slow_confident(probs: Matrix, weights: list[float], fraction: float) -> list
     return chosen
 
 
-def slow_counts(predicted: list[int], labels: list[int], weights: list[float], classes: int) -> Matrix:
-    counts = [[0.0] * classes for _ in range(classes)]
-    for k, y, weight in zip(predicted, labels, weights, strict=True):
-        counts[k][y] += weight
-    return counts
-
-
 def slow_class_accuracy(hits: list[float], sizes: list[float], accuracy: float) -> list[float]:
     mean = (sum(hits) + 1) / (sum(sizes) + 1)
     result = []
@@ -89,28 +81,6 @@ def slow_class_accuracy(hits: list[float], sizes: list[float], accuracy: float) 
         scaled = shrunk * accuracy / mean
         result.append(min(max(scaled, 1 / len(hits)), 1 - 1 / (2 * sum(sizes) + 4)))
     return result
-
-
-def slow_transition(counts: Matrix, diagonal: list[float], frequencies: list[float]) -> Matrix:
-    classes, rows = len(diagonal), []
-    others = [[y for y in range(classes) if y != k] for k in range(classes)]
-    parts = [{y: frequencies[y] / sum(frequencies[z] for z in others[k]) for y in others[k]} for k in range(classes)]
-
-    def log_likelihood(s: float) -> float:
-        """Return the Dirichlet-multinomial log-likelihood of all rows, without terms that do not depend on s."""
-        total = 0.0
-        for k in range(classes):
-            total += math.lgamma(s) - math.lgamma(s + sum(counts[k][y] for y in others[k]))
-            total += sum(math.lgamma(s * parts[k][y] + counts[k][y]) - math.lgamma(s * parts[k][y]) for y in others[k])
-        return total
-
-    fits = {classes * 2**i: log_likelihood(classes * 2**i) for i in range(9)}
-    weight = max(s for s, fit in fits.items() if fit >= max(fits.values()) - 1e-6)
-    for k in range(classes):
-        wrong = {y: counts[k][y] + weight * parts[k][y] for y in others[k]}
-        total = sum(wrong.values())
-        rows.append([diagonal[k] if y == k else (1 - diagonal[k]) * wrong[y] / total for y in range(classes)])
-    return rows
 
 
 class SlowEstimate(NamedTuple):
@@ -156,12 +126,6 @@ def slow_estimate(data: Predictions) -> SlowEstimate:
     return SlowEstimate(accuracy, math.sqrt(min(low / accuracy, 1.0) * confidence), *matrices)
 
 
-def full_matrix(log_likelihood: Tensor, frequencies: Tensor) -> Tensor:
-    """Return T (c, c), from either form of log T."""
-    labels = torch.arange(len(frequencies))
-    return label_noise.label_likelihood(log_likelihood, labels, frequencies).exp().T
-
-
 def test_label_probs_match_loop() -> None:
     probs, labels = torch.rand(30, 4), torch.randint(4, (30,))
     expected = [row[y] for row, y in zip(probs.tolist(), labels.tolist(), strict=True)]
@@ -186,16 +150,6 @@ def test_confident_samples_match_loop(seed: int, classes: int, rows: int, fracti
     assert set(probs[got].argmax(1).tolist()) == set(probs.argmax(1).tolist())  # at least one of each class
 
 
-@given(st.integers(0, 2**31), st.integers(2, 6), st.integers(1, 40))
-def test_weighted_counts_match_loop(seed: int, classes: int, rows: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    predicted, labels = torch.randint(classes, (2, rows), generator=generator)
-    weights = torch.rand(rows, generator=generator)
-    got = label_noise.weighted_counts(predicted, labels, weights, classes)
-    expected = slow_counts(predicted.tolist(), labels.tolist(), weights.tolist(), classes)
-    assert_close(got, torch.tensor(expected), **CLOSE)
-
-
 @given(st.integers(0, 2**31), st.integers(2, 6), st.floats(0.05, 0.999))
 def test_class_accuracy_matches_loop(seed: int, classes: int, accuracy: float) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -204,103 +158,6 @@ def test_class_accuracy_matches_loop(seed: int, classes: int, accuracy: float) -
     hits = sizes * torch.rand(classes, generator=generator)
     got = label_noise.class_accuracy(hits, sizes, accuracy)
     assert_close(got, torch.tensor(slow_class_accuracy(hits.tolist(), sizes.tolist(), accuracy)), **CLOSE)
-
-
-@given(st.integers(0, 2**31), st.integers(2, 8))
-def test_transition_matrix_matches_loop_and_rows_sum_to_one(seed: int, classes: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    counts = (20 * torch.rand(classes, classes, generator=generator) - 5).clamp_min(0)
-    diagonal, frequencies = torch.rand(classes, generator=generator), torch.rand(classes, generator=generator) + 0.01
-    frequencies /= frequencies.sum()
-    T = label_noise.transition_matrix(counts, diagonal, frequencies)
-    assert_close(T, torch.tensor(slow_transition(counts.tolist(), diagonal.tolist(), frequencies.tolist())), **CLOSE)
-    assert_close(T.sum(1), torch.ones(classes))
-    assert_close(T.diagonal(), diagonal)
-    assert (T >= 0).all()
-
-
-@given(st.integers(0, 2**31), st.integers(3, 6), st.integers(1, 60))
-def test_smoothing_fits_are_dirichlet_multinomial(seed: int, classes: int, total: int) -> None:
-    rng = np.random.default_rng(seed)
-    frequencies = rng.dirichlet(np.ones(classes - 1), classes)
-    counts = np.stack([rng.multinomial(total, rng.dirichlet(np.ones(classes - 1))) for _ in range(classes)])
-    off_diagonal = ~np.eye(classes, dtype=bool)
-    matrices = np.zeros((2, classes, classes))
-    matrices[0][off_diagonal], matrices[1][off_diagonal] = counts.ravel(), frequencies.ravel()
-    weights, fits = label_noise.smoothing_fits(*torch.from_numpy(matrices).float())
-    assert weights.tolist() == [classes * 2**i for i in range(9)]
-    expected = [dirichlet_multinomial.logpmf(counts, s * frequencies, total).sum() for s in weights.tolist()]
-    assert_close(fits - fits[0], torch.tensor(expected).double() - expected[0], rtol=1e-4, atol=1e-3)
-
-
-@pytest.mark.parametrize("max_classes", [2048, 2])
-def test_log_identity_gives_the_label_all_likelihood(max_classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(label_noise, "MAX_CLASSES", max_classes)
-    matrix = label_noise.log_identity(4)
-    assert matrix.shape == (4 if max_classes == 2048 else 2, 4)
-    assert matrix.isfinite().all()
-    labels = torch.tensor([2, 0, 3, 2])
-    likelihood = label_noise.label_likelihood(matrix, labels, torch.tensor([0.4, 0.1, 0.3, 0.2])).exp()
-    assert torch.equal(likelihood, torch.nn.functional.one_hot(labels, 4).float())
-
-
-def test_label_likelihood_selects_columns_of_matrix() -> None:
-    T, labels = torch.rand(4, 4), torch.tensor([3, 1, 1, 0, 2])
-    got = label_noise.label_likelihood(T.T.log(), labels, torch.full((4,), 0.25))
-    expected = [[math.log(float(T[k, y])) for k in range(4)] for y in labels.tolist()]
-    assert_close(got, torch.tensor(expected), **CLOSE)
-
-
-@given(st.integers(0, 2**31), st.integers(3, 8))
-def test_label_likelihood_of_two_rows_draws_wrong_labels_by_frequency(seed: int, classes: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    diagonal, f = torch.rand(2, classes, generator=generator) + 0.01
-    diagonal, f = diagonal / diagonal.max() * 0.9, f / f.sum()
-    two_rows = torch.stack([diagonal.log(), ((1 - diagonal) / (1 - f)).log()])
-    T = label_noise.label_likelihood(two_rows, torch.arange(classes), f).exp().T
-    for k in range(classes):
-        for y in range(classes):
-            drawn = float(f[y]) / (1 - float(f[k]))  # among the labels other than k
-            expected = float(diagonal[k]) if y == k else (1 - float(diagonal[k])) * drawn
-            assert float(T[k, y]) == pytest.approx(expected, rel=1e-4)
-    assert_close(T.sum(1), torch.ones(classes))
-
-
-@given(st.integers(0, 2**31), st.integers(3, 8))
-def test_log_transition_has_the_given_diagonal(seed: int, classes: int) -> None:
-    """With counts it is that of ``transition_matrix``; without them, that of counts in proportion to frequencies."""
-    generator = torch.Generator().manual_seed(seed)
-    diagonal, f = 0.98 * torch.rand(2, classes, generator=generator) + 0.01
-    f /= f.sum()
-    counts = 20 * torch.rand(classes, classes, generator=generator)
-    for given_counts, effective in ((counts, counts), (None, f.repeat(classes, 1))):
-        log_T = label_noise.log_transition(given_counts, diagonal, f)
-        assert log_T.shape == ((2, classes) if given_counts is None else (classes, classes))
-        expected = slow_transition(effective.tolist(), diagonal.tolist(), f.tolist())
-        assert_close(full_matrix(log_T, f), torch.tensor(expected), rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("has_counts", [True, False], ids=["full", "two rows"])
-@given(st.integers(0, 2**31), st.integers(3, 8), st.sampled_from([0.0, 0.5, 1.0]))
-def test_unlearned_classes_have_no_noise(has_counts: bool, seed: int, classes: int, fraction: float) -> None:
-    """The softmax of log T[:, y] is e_y if class y is not learned, else 0 at unlearned classes; also with log t."""
-    generator = torch.Generator().manual_seed(seed)
-    diagonal, f = 0.98 * torch.rand(2, classes, generator=generator) + 0.01
-    f /= f.sum()
-    counts = torch.rand(classes, classes, generator=generator) if has_counts else None
-    learned = torch.rand(classes, generator=generator) < fraction
-    log_T = label_noise.log_transition(counts, diagonal, f)
-    before, changed = log_T.clone(), label_noise.with_unlearned_classes(log_T, learned)
-    assert torch.equal(log_T, before)
-    assert changed.shape == log_T.shape
-    assert changed.isfinite().all()
-    log_t = torch.full((classes, classes), 1e-8).fill_diagonal_(1.0).roll(1, 0).log()  # contradicts every label
-    labels = torch.arange(classes)
-    for extra in (torch.zeros(classes, classes), log_t):
-        rows, rows_before = (label_noise.label_likelihood(one, labels, f) + extra for one in (changed, log_T))
-        for y, is_learned in enumerate(learned.tolist()):
-            expected = rows_before[y].where(learned, -torch.inf).softmax(-1) if is_learned else torch.eye(classes)[y]
-            assert_close(rows[y].softmax(-1), expected)
 
 
 def slow_is_growing(differences: list[float], labels: list[int], classes: int) -> tuple[list[float], float]:
@@ -378,7 +235,7 @@ def test_class_prior_without_symmetric_noise_moves_to_uniform_by_two(numbers: li
     frequencies = [value / sum(numbers) for value in numbers]
     ratios = [value * len(numbers) for value in frequencies]
     ratios = [ratio / 2 if ratio > 2 else ratio * 2 if ratio < 0.5 else 1.0 for ratio in ratios]
-    log_likelihood = label_noise.log_identity(len(numbers))
+    log_likelihood = transition.log_identity(len(numbers))
     got = label_noise.class_prior(log_likelihood, torch.tensor(frequencies), is_symmetric=False)
     assert_close(got, torch.tensor([ratio / sum(ratios) for ratio in ratios]), rtol=1e-4, atol=1e-6)
 
@@ -406,19 +263,6 @@ def test_class_prior_with_symmetric_noise_is_between_uniform_and_truth(accuracy:
     prior = label_noise.class_prior(T.T.log(), truth @ T, is_symmetric=True)
     distance, farthest = (prior - truth).abs().sum(), (1 / classes - truth).abs().sum()
     assert distance <= farthest + 1e-5
-
-
-@given(st.integers(0, 2**31), st.integers(3, 6))
-def test_symmetric_noise_is_told_from_flips(seed: int, classes: int) -> None:
-    rng = np.random.default_rng(seed)
-    frequencies = rng.dirichlet(10 * np.ones(classes))
-    rows = np.stack([np.where(np.arange(classes) == k, 0.0, frequencies) for k in range(classes)])
-    symmetric = np.stack([rng.multinomial(400, row / row.sum()) for row in rows])
-    flips = 400 * np.roll(np.eye(classes), 1, axis=1)
-    arguments = torch.from_numpy(frequencies).float()
-    assert label_noise.has_symmetric_noise(torch.from_numpy(symmetric).float(), arguments)
-    assert not label_noise.has_symmetric_noise(torch.from_numpy(flips).float(), arguments)
-    assert not label_noise.has_symmetric_noise(torch.eye(classes), arguments)  # no wrong label shows nothing
 
 
 @given(st.floats(0, 2), st.floats(0, 2))
@@ -478,7 +322,7 @@ def test_few_wrong_labels_are_not_changed(wrong: int, changes: bool) -> None:
     noise = estimate_noise(*arguments)
     assert label_noise.credibility(noise.strength) == 1
     assert noise.credibility == 1.0 if changes else noise.credibility < 0.5
-    likelihood = label_noise.label_likelihood(noise.verdict_log_likelihood, labels, arguments[-1])
+    likelihood = transition.label_likelihood(noise.verdict_log_likelihood, labels, arguments[-1])
     for certain in (probs, one_hot(truth, 3).float()):
         after = label_noise.verdict_probs(certain, labels, likelihood, noise.temperature, noise.credibility).argmax(1)
         assert torch.equal(after, truth if changes else labels)
@@ -507,7 +351,7 @@ def test_estimate_noise_has_valid_ranges(data: Predictions) -> None:
 def test_estimate_noise_of_many_classes_has_the_same_diagonal(data: Predictions) -> None:
     full = estimate_noise(*data)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(label_noise, "MAX_CLASSES", 1)
+        patch.setattr(transition, "MAX_CLASSES", 1)
         two_rows = estimate_noise(*data)
     assert (two_rows.accuracy, two_rows.strength) == (full.accuracy, full.strength)
     for name in ("log_likelihood", "verdict_log_likelihood"):

@@ -11,19 +11,18 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from permll.layer import transition
+
 CONFIDENT = 0.2  # fraction of the samples of each predicted class that count as confident
 ERROR_RATIO = 0.4  # error rate of the confident predictions relative to that of all predictions; see docs/theory.md
 MAX_TRUST = 0.6  # largest T[k, k] in training; see docs/theory.md
 CLASS_SHRINKAGE = 10.0  # samples with the mean accuracy that are added to every class
 TEMPERATURES = torch.logspace(0, 1.3, 27).tolist()
 PRIOR_STD = 0.5  # standard deviation of the prior of log τ
-IMPOSSIBLE = -1e4  # log-likelihood; finite, so that averages of models are finite
 PRIOR_STEPS = 3  # of the EM algorithm for class frequencies
-SYMMETRY_EVIDENCE = 2.0  # difference of log-likelihoods that shows symmetric noise
 MIN_CHANGES = 2.0  # relative to one of n samples: fewer labels than 2 / n of all are not changed
 KEEP_LABELS = 0.49  # weight of the classifier with which no label changes
 MIN_PROB = 1e-8
-MAX_CLASSES = 2048  # with more classes, wrong labels are not counted by pair of classes
 
 
 class NoiseEstimate(NamedTuple):
@@ -113,23 +112,6 @@ def train_sample_weight(train_agreement: float, held_out_agreement: float, train
     return 1 / (1 + trained * bias**2 / variance)
 
 
-def weighted_counts(
-    predicted: Int[Tensor, " samples"],
-    labels: Int[Tensor, " samples"],
-    weights: Float[Tensor, " samples"],
-    num_classes: int,
-) -> Float[Tensor, "classes classes"]:
-    """Return the weight of samples with predicted class k and label y, (c, c).
-
-    Examples:
-        >>> weighted_counts(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), torch.tensor([1.0, 0.5, 1.0]), 2)
-        tensor([[1.0000, 0.5000],
-                [0.0000, 1.0000]])
-    """
-    pairs = (predicted * num_classes + labels).bincount(weights.double(), minlength=num_classes**2)
-    return pairs.view(num_classes, num_classes).to(weights)
-
-
 def class_accuracy(
     hits: Float[Tensor, " classes"], sizes: Float[Tensor, " classes"], accuracy: float
 ) -> Float[Tensor, " classes"]:
@@ -149,157 +131,6 @@ def class_accuracy(
     diagonal = (hits + CLASS_SHRINKAGE * mean) / (sizes + CLASS_SHRINKAGE) * (accuracy / mean)
     # n samples cannot show an error rate below 1 / (2n + 4).
     return diagonal.clamp(1 / len(hits), 1 - 1 / (2 * total + 4))
-
-
-def transition_matrix(
-    counts: Float[Tensor, "classes classes"],
-    diagonal: Float[Tensor, " classes"],
-    frequencies: Float[Tensor, " classes"],
-) -> Float[Tensor, "classes classes"]:
-    """Return T with this diagonal; wrong labels are distributed as among confident samples predicted as k.
-
-    Their counts are smoothed by the label frequencies with the weight s that makes them likeliest: a large one for
-    counts that fit to the frequencies, and for few counts; the smallest, c, for flips into one class; see
-    ``smoothing_fits``.
-
-    Examples:
-        >>> counts = torch.tensor([[1.0, 2.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-        >>> transition_matrix(counts, torch.tensor([0.5, 0.8, 0.8]), torch.tensor([0.2, 0.4, 0.4]))
-        tensor([[0.5000, 0.3500, 0.1500],
-                [0.0667, 0.8000, 0.1333],
-                [0.0667, 0.1333, 0.8000]])
-    """
-    counts, frequencies = off_diagonal(counts, frequencies)
-    weights, fits = smoothing_fits(counts, frequencies)
-    weight = weights[fits >= fits.max() - 1e-6].max()  # few counts have the same likelihood for all weights
-    wrong = counts + weight.to(counts) * frequencies
-    return (1 - diagonal)[:, None] * wrong / wrong.sum(1, keepdim=True) + diagonal.diag()
-
-
-def off_diagonal(
-    counts: Float[Tensor, "classes classes"], frequencies: Float[Tensor, " classes"]
-) -> tuple[Float[Tensor, "classes classes"], Float[Tensor, "classes classes"]]:
-    """Return the counts of wrong labels, and for each class the frequencies of the other labels, both 0 at the class.
-
-    Examples:
-        >>> off_diagonal(torch.tensor([[3.0, 1.0], [2.0, 4.0]]), torch.tensor([0.6, 0.4]))
-        (tensor([[0., 1.],
-                [2., 0.]]), tensor([[0., 1.],
-                [1., 0.]]))
-    """
-    mask = 1 - torch.eye(len(frequencies), device=frequencies.device)
-    return counts * mask, frequencies * mask / (frequencies * mask).sum(1, keepdim=True)
-
-
-def smoothing_fits(
-    counts: Float[Tensor, "classes classes"], frequencies: Float[Tensor, "classes classes"]
-) -> tuple[Float[Tensor, " weights"], Float[Tensor, " weights"]]:
-    """Return the weights s = c, 2 c, 4 c, ..., 256 c and the log-likelihood of the counts for each, up to a constant.
-
-    A row of counts has the Dirichlet-multinomial distribution with parameters s f.
-
-    Args:
-        counts: wrong labels, see ``off_diagonal``.
-        frequencies: f, likewise.
-
-    Examples:
-        >>> frequencies = (1 - torch.eye(3)) / 2
-        >>> for counts in (50 * frequencies, torch.eye(3).roll(1, 0) * 50):
-        ...     weights, fits = smoothing_fits(counts, frequencies)
-        ...     print(weights[fits.argmax()])
-        tensor(768., dtype=torch.float64)
-        tensor(3., dtype=torch.float64)
-    """
-    weights = len(counts) * 2.0 ** torch.arange(9, dtype=torch.float64, device=counts.device)
-    where = counts > 0  # counts of 0 do not contribute
-    n, priors = counts[where].double(), weights[:, None] * frequencies[where].double()
-    terms = (priors + n).lgamma() - priors.lgamma()
-    totals = (weights[:, None] + counts.double().sum(1)).lgamma() - weights.lgamma()[:, None]
-    return weights, terms.sum(1) - totals.sum(1)
-
-
-def has_symmetric_noise(counts: Float[Tensor, "classes classes"], frequencies: Float[Tensor, " classes"]) -> bool:
-    """Return whether the counts of wrong labels are shown to follow the label frequencies, whatever the class.
-
-    The log-likelihood for the largest weight in ``smoothing_fits`` exceeds that for the smallest by at least 2.
-
-    Examples:
-        >>> frequencies = torch.full((3,), 1 / 3)
-        >>> [has_symmetric_noise(n * torch.ones(3, 3), frequencies) for n in (50.0, 1.0)]
-        [True, False]
-        >>> has_symmetric_noise(torch.eye(3).roll(1, 0) * 50, frequencies)
-        False
-    """
-    fits = smoothing_fits(*off_diagonal(counts, frequencies))[1]
-    return bool(fits[-1] - fits[0] >= SYMMETRY_EVIDENCE)
-
-
-def log_identity(num_classes: int) -> Float[Tensor, "labels classes"]:
-    """Return log T for labels that are all correct, as ``label_likelihood`` takes it.
-
-    Examples:
-        >>> log_identity(2)
-        tensor([[     0., -10000.],
-                [-10000.,      0.]])
-    """
-    rows = num_classes if num_classes <= MAX_CLASSES else 2
-    matrix = torch.full((rows, num_classes), IMPOSSIBLE)
-    if rows == 2 < num_classes:
-        matrix[0] = 0.0
-        return matrix
-    return matrix.fill_diagonal_(0.0)
-
-
-def label_likelihood(
-    log_likelihood: Float[Tensor, "labels classes"],
-    labels: Int[Tensor, " samples"],
-    frequencies: Float[Tensor, " classes"],
-) -> Float[Tensor, "samples classes"]:
-    """Return log T[:, y] for each label y.
-
-    Args:
-        log_likelihood: row y is log T[:, y]; for more than 2,048 classes the diagonal D of T in the first row and
-            log((1 - D_k) / (1 - f_k)) in the second: a wrong label is then drawn by the frequencies f.
-        labels: y.
-        frequencies: f.
-    """
-    if len(log_likelihood) == len(frequencies):
-        return log_likelihood.index_select(0, labels)
-    diagonal, wrong = log_likelihood
-    rows = wrong + frequencies.to(wrong)[labels].log()[:, None]
-    return rows.scatter(1, labels[:, None], diagonal[labels][:, None])
-
-
-def log_transition(
-    counts: Float[Tensor, "classes classes"] | None,
-    diagonal: Float[Tensor, " classes"],
-    frequencies: Float[Tensor, " classes"],
-) -> Float[Tensor, "labels classes"]:
-    """Return log T as ``label_likelihood`` takes it; without counts, a wrong label is drawn by the frequencies."""
-    if counts is None:
-        return torch.stack([diagonal, (1 - diagonal) / (1 - frequencies)]).log()
-    return transition_matrix(counts, diagonal, frequencies).T.log()
-
-
-def with_unlearned_classes(
-    log_likelihood: Float[Tensor, "labels classes"], learned: Bool[Tensor, " classes"]
-) -> Float[Tensor, "labels classes"]:
-    """Return log T, as ``label_likelihood`` takes it, without noise from or to classes that are not ``learned``.
-
-    Examples:
-        >>> log_likelihood = torch.tensor([[0.6, 0.2, 0.1], [0.3, 0.7, 0.1], [0.1, 0.1, 0.8]]).log()
-        >>> with_unlearned_classes(log_likelihood, torch.tensor([True, True, False])).exp()
-        tensor([[0.6000, 0.2000, 0.0000],
-                [0.3000, 0.7000, 0.0000],
-                [0.0000, 0.0000, 1.0000]])
-    """
-    if len(log_likelihood) == len(learned):
-        return torch.where(
-            learned[:, None] & learned, log_likelihood, log_identity(len(learned)).to(log_likelihood.device)
-        )
-    diagonal, wrong = log_likelihood
-    # The entry of an unlearned label exceeds all others, which are not known in this form.
-    return torch.stack([diagonal.where(learned, -IMPOSSIBLE), wrong.where(learned, IMPOSSIBLE)])
 
 
 def is_growing(
@@ -409,21 +240,24 @@ def estimate_noise(
     hits = zeros.index_add(0, labels, weights * (predicted == labels))
     sizes = zeros.index_add(0, predicted, weights)
     diagonal, verdict_diagonal = (class_accuracy(hits, sizes, value) for value in (accuracy, verdict_accuracy))
-    counts = weighted_counts(predicted, labels, weights, classes) if classes <= MAX_CLASSES else None
+    shares, is_symmetric = None, False
+    if classes <= transition.MAX_CLASSES:
+        shares, is_symmetric = transition.wrong_label_shares(
+            transition.weighted_counts(predicted, labels, weights, classes), frequencies
+        )
     log_likelihood, lowered, verdict = (
-        log_transition(counts, value, frequencies)
+        transition.log_transition(shares, value, frequencies)
         for value in (diagonal.clamp_max(MAX_TRUST), diagonal, verdict_diagonal)
     )
     temperature = fit_temperature(
-        held_out_probs.clamp_min(MIN_PROB).log(), label_likelihood(lowered, held_out_labels, frequencies)
+        held_out_probs.clamp_min(MIN_PROB).log(), transition.label_likelihood(lowered, held_out_labels, frequencies)
     )
     low = max(overall - math.sqrt(overall * (1 - overall) / held_out), 0.0)
     strength = math.sqrt(min(low / accuracy, 1.0) * float(held_out_probs.amax(1).mean()))
     prior, weight = frequencies, credibility(strength)
     if weight > 0:  # a weak network would follow the prior instead of the samples
-        is_symmetric = counts is not None and has_symmetric_noise(counts, frequencies)
         prior = class_prior(lowered, frequencies, is_symmetric=is_symmetric)
-        likelihood = label_likelihood(verdict, train_labels, frequencies)
+        likelihood = transition.label_likelihood(verdict, train_labels, frequencies)
         after = verdict_probs(train_probs, train_labels, likelihood, temperature, weight).argmax(1)
         if float((after != train_labels).float().mean()) < MIN_CHANGES / held_out:
             weight = min(weight, KEEP_LABELS)

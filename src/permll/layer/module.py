@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from permll.distributed.sharding import current_placement
-from permll.layer import equations, label_noise
+from permll.layer import equations, label_noise, transition
 from permll.layer.autograd import Reduction
 from permll.layer.base import CorrectionLayer, check_dtype
 from permll.layer.paper import PaperPermutationLayer
@@ -162,7 +162,7 @@ class PermutationLayer(CorrectionLayer):
         self.learned = torch.zeros(classes, dtype=torch.bool)  # classes whose labels are corrected
         self.held_out_log_prob = torch.zeros(2, 0)  # log p_y of held-out samples, at the last and at the best estimate
         for name in ("log_likelihood", "verdict_log_likelihood"):  # log T, for training and for the verdict on labels
-            self.register_buffer(name, label_noise.log_identity(classes))
+            self.register_buffer(name, transition.log_identity(classes))
         self.register_buffer("frequencies", frequencies.clamp_min(1) / len(all_labels), persistent=False)
         self.register_buffer("prior", self.frequencies.clone(), persistent=False)  # q
         self.register_buffer("predicted_prior", self.prior.clone())  # π
@@ -198,8 +198,8 @@ class PermutationLayer(CorrectionLayer):
         if reduction == "none":
             loss = (target * log_p).sum(-1).neg()
         else:
-            scale = -1 / log_p.shape[0] if reduction == "mean" else -1
-            loss = torch.dot(target.reshape(-1), log_p.reshape(-1)) * scale
+            target *= -1 / log_p.shape[0] if reduction == "mean" else -1  # a copy
+            loss = torch.dot(target.reshape(-1), log_p.reshape(-1))
         if loss.requires_grad:
             loss.register_hook(partial(self._record, positions, log_p.detach()))
         return loss
@@ -300,8 +300,8 @@ class PermutationLayer(CorrectionLayer):
         self.prior.copy_(noise.class_prior)
         if not self.is_warm_up:
             learned = self.learned.to(noise.log_likelihood.device)
-            self.log_likelihood.copy_(label_noise.with_unlearned_classes(noise.log_likelihood, learned))
-            self.verdict_log_likelihood.copy_(label_noise.with_unlearned_classes(noise.verdict_log_likelihood, learned))
+            self.log_likelihood.copy_(transition.with_unlearned_classes(noise.log_likelihood, learned))
+            self.verdict_log_likelihood.copy_(transition.with_unlearned_classes(noise.verdict_log_likelihood, learned))
             self._update_targets()
         self.visited.table.values.zero_()
 
@@ -350,7 +350,7 @@ class PermutationLayer(CorrectionLayer):
 
     def _label_likelihood(self, log_likelihood: Tensor, labels: Tensor) -> Tensor:
         """Return log T[:, y] (B, c) for the labels y (B,)."""
-        return label_noise.label_likelihood(log_likelihood, labels.to(log_likelihood.device), self.frequencies)
+        return transition.label_likelihood(log_likelihood, labels.to(log_likelihood.device), self.frequencies)
 
     def _alpha(self, index: Index | None) -> Tensor:
         positions = torch.arange(len(self)) if index is None else check_index(index, self.ids)
