@@ -31,7 +31,7 @@ from benchmarks.clusters import make_clusters, split_first
 from benchmarks.incremental_csv import run_parallel, update_csv
 from benchmarks.timing import RESULTS
 from permll.data import LabeledData, load
-from permll.layer import label_noise, module
+from permll.layer import label_noise, module, transition
 from permll.layer.module import PermutationLayer
 from permll.methods import permll_plus
 from permll.training.data_preparation import prepare_data
@@ -51,9 +51,10 @@ def nothing_grows(_: torch.Tensor, __: torch.Tensor, num_classes: int) -> tuple[
     return torch.zeros(num_classes, dtype=torch.bool), False
 
 
-def without_pairs(counts: torch.Tensor, diagonal: torch.Tensor, frequencies: torch.Tensor) -> torch.Tensor:
-    """Return a transition matrix whose wrong labels follow the label frequencies."""
-    return transition_matrix(torch.zeros_like(counts), diagonal, frequencies)
+def without_pairs(counts: torch.Tensor, frequencies: torch.Tensor) -> tuple[torch.Tensor, bool]:
+    """Return shares of wrong labels that follow the label frequencies."""
+    _, is_symmetric = wrong_label_shares(counts, frequencies)
+    return wrong_label_shares(torch.zeros_like(counts), frequencies)[0], is_symmetric
 
 
 def least_weight(counts: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -61,7 +62,7 @@ def least_weight(counts: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor, t
     return torch.tensor([float(len(counts)), 256.0 * len(counts)]), torch.tensor([0.0, -1.0])
 
 
-transition_matrix = label_noise.transition_matrix
+wrong_label_shares = transition.wrong_label_shares
 Patch = dict[tuple[ModuleType, str], Any]  # new values of module attributes
 CHOICES: dict[str, tuple[str, str, Patch]] = {
     "plus": ("PermLL+", "permll_plus", {}),
@@ -79,8 +80,8 @@ CHOICES: dict[str, tuple[str, str, Patch]] = {
     ),
     "mean-influence": ("mean influence subtracted", "permll_plus", {(module, "INFLUENCE_ON_WRONG"): 1.0}),
     "full-trust": ("trust not limited", "permll_plus", {(label_noise, "MAX_TRUST"): 1.0}),
-    "no-pairs": ("without pairs of classes in T", "permll_plus", {(label_noise, "transition_matrix"): without_pairs}),
-    "least-smoothing": ("T smoothed by c counts", "permll_plus", {(label_noise, "smoothing_fits"): least_weight}),
+    "no-pairs": ("without pairs of classes in T", "permll_plus", {(transition, "wrong_label_shares"): without_pairs}),
+    "least-smoothing": ("T smoothed by c counts", "permll_plus", {(transition, "smoothing_fits"): least_weight}),
     "no-warm-up": ("warm-up of one epoch", "permll_plus", {(module, "MEMORIZATION"): -1e9}),
     "no-waiting": ("without waiting for classes", "permll_plus", {(label_noise, "is_growing"): nothing_grows}),
     "fast-rows": ("eight times the step of δ", "permll_plus", {(module, "STEP_SIZE"): 2.0}),
