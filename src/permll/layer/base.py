@@ -89,15 +89,23 @@ class CorrectionLayer(SampleState):
                 _warn("the first logits look like probabilities: pass the network's raw scores, without softmax.")
         if labels is not None:
             check_given_labels(labels, self._labels(index), index)
-        if logits.dtype != self.table.dtype:
-            logits = logits.to(torch.promote_types(logits.dtype, self.table.dtype))  # at least float32, like α
+        if logits.dtype is not self._row_dtype:
+            logits = logits.to(torch.promote_types(logits.dtype, self._row_dtype))  # at least float32, like α
         if not self.training:
+            self._check_finite(logits, index)
             given = self._labels(index).to(logits.device)
             return reduce_loss(equations.plain_loss(logits, given, self.loss), reduction)
         return self._corrected_loss(logits, index, reduction)
 
     def _corrected_loss(self, logits: Tensor, index: Tensor, reduction: Reduction) -> Tensor:
+        """Return the loss; raise if a logit is not finite."""
         raise NotImplementedError
+
+    def _check_finite(self, logits: Tensor, index: Tensor) -> None:
+        # On an accelerator reading the result would synchronize the device. There NaN and +inf show in the loss, and
+        # the rows of these samples are not updated.
+        if logits.is_cpu:
+            check_finite(logits.detach(), index)
 
     def step(self) -> None:
         """Update the parameters of the samples that went through ``backward`` since the last step."""

@@ -17,7 +17,7 @@ from permll.layer.base import CorrectionLayer, check_dtype
 from permll.layer.paper import PaperPermutationLayer
 from permll.layer.sample_buffer import SampleBuffer
 from permll.layer.table import CHUNK_SIZE, File, RowTable
-from permll.layer.validation import Ids, Index, Labels, RowIds, check_index, check_labels
+from permll.layer.validation import Ids, Index, Labels, RowIds, check_finite, check_index, check_labels
 from permll.utils.indexing import split_repeats, stratified_order
 
 MEMORIZATION = 0.2  # nats by which labels must raise their own log-odds before correction starts
@@ -194,12 +194,16 @@ class PermutationLayer(CorrectionLayer):
 
     def _corrected_loss(self, logits: Tensor, index: Tensor, reduction: Reduction) -> Tensor:
         positions, log_p = self._local_index(index).clone(), logits.log_softmax(-1)  # a loader may reuse its index
-        target = self.targets.table.read(positions).to(log_p)
+        target = self.targets.table.read(positions)
+        if target.dtype is not log_p.dtype or not target.is_cpu or not log_p.is_cpu:
+            target = target.to(log_p)
         if reduction == "none":
             loss = (target * log_p).sum(-1).neg()
         else:
             target *= -1 / log_p.shape[0] if reduction == "mean" else -1  # a copy
-            loss = torch.dot(target.reshape(-1), log_p.reshape(-1))
+            loss = torch.dot(target.view(-1), log_p.view(-1))
+        if loss.is_cpu and not math.isfinite(loss.item() if loss.ndim == 0 else loss.sum().item()):
+            check_finite(logits.detach(), index)  # faster than to check all logits always
         if loss.requires_grad:
             loss.register_hook(partial(self._record, positions, log_p.detach()))
         return loss
@@ -232,14 +236,11 @@ class PermutationLayer(CorrectionLayer):
         visits, self._visits = self._visits, []
         if not visits:
             return
-        positions, log_p = (
-            torch.cat([visit.positions for visit in visits]),
-            torch.cat([visit.log_p for visit in visits]),
-        )
+        positions = torch.cat([visit.positions for visit in visits])
+        probs, table = torch.cat([visit.log_p for visit in visits]).exp(), self.predictions.table
         if any(visit.mask is not None for visit in visits):
             mask = torch.cat([visit.is_recorded() for visit in visits])
-            positions, log_p = positions[mask.to(positions.device)], log_p[mask]
-        probs, table = log_p.exp(), self.predictions.table
+            positions, probs = positions[mask.to(positions.device)], probs[mask]
         for group in split_repeats(positions):  # one occurrence of a repeated sample after another
             t = table.read(positions[group])
             table.write(positions[group], t.lerp_(probs[group].to(t), AVERAGING))

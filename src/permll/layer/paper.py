@@ -122,6 +122,7 @@ class PaperPermutationLayer(CorrectionLayer):
         return self._gather(self.table.values)
 
     def _corrected_loss(self, logits: Tensor, index: Tensor, reduction: Reduction) -> Tensor:
+        self._check_finite(logits, index)
         positions, table, z = self._local_index(index), self.table, logits.detach()
         # Rows move to the network's device; the table may stay on the host.
         loss: equations.LossAndGrads | top_k_rows.TopKLossAndGrads

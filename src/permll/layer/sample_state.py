@@ -30,6 +30,7 @@ class SampleState(nn.Module):
     def __init__(self, labels: Tensor, ids: RowIds | None, table: RowTable, name: str) -> None:
         super().__init__()
         self.ids, self.table, self._name = ids, table, name
+        self._row_device, self._row_dtype = table.device, table.dtype  # here for speed, as they are read at every step
         self.placement = current_placement()
         # Not a buffer: an average over the buffers of models would round labels down.
         self.labels = labels
@@ -55,10 +56,11 @@ class SampleState(nn.Module):
 
     def _local_index(self, index: Tensor) -> Tensor:
         """Return the positions in the local table of the samples at ``index`` (B,)."""
-        device = self.table.device
-        if index.is_cpu and device.type != "cpu":
-            check_range(index, len(self))  # an out-of-range index on an accelerator would abort the process
-        return self.placement.local_index(index.to(device, non_blocking=True))
+        if index.device != self._row_device:
+            if index.is_cpu:
+                check_range(index, len(self))  # an out-of-range index on an accelerator would abort the process
+            index = index.to(self._row_device, non_blocking=True)
+        return self.placement.local_index(index)
 
     def _shape_error(self, shape: tuple[int, ...]) -> str:
         """Return the error message for a state whose rows have another shape."""
@@ -72,6 +74,7 @@ class SampleState(nn.Module):
             changed = self._buffers[name]
             if buffer is not None and changed is not None and changed.dtype.itemsize < min(buffer.dtype.itemsize, 4):
                 self._buffers[name] = buffer.to(changed.device)
+        self._row_device, self._row_dtype = self.table.device, self.table.dtype
         return self
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:

@@ -49,7 +49,7 @@ def check_index(index: Index, ids: "RowIds | None") -> Tensor:
 
 
 def check_batch(logits: Tensor, index: Tensor, num_classes: int) -> None:
-    """Raise unless ``logits`` are finite, of shape (B, c), and ``index`` has one position per row."""
+    """Raise unless ``logits`` have shape (B, c), and ``index`` has one position per row."""
     if not isinstance(logits, Tensor):
         raise TypeError(f"logits must be a tensor, got {type(logits).__name__}: pass the network's raw scores, (B, c).")
     if logits.ndim != 2 or logits.shape[1] != num_classes or not logits.dtype.is_floating_point:
@@ -59,10 +59,6 @@ def check_batch(logits: Tensor, index: Tensor, num_classes: int) -> None:
         )
     if index.shape[0] != logits.shape[0] or index.shape[0] == 0:
         raise ValueError(f"index must have one position per row of logits, got {len(index)} for {len(logits)} rows.")
-    # On an accelerator reading the result would synchronize the device. There NaN and +inf show in the loss, and the
-    # rows of these samples are not updated.
-    if logits.is_cpu:
-        check_finite(logits.detach(), index)
 
 
 def check_given_labels(labels: Labels, expected: Tensor, index: Tensor) -> None:
