@@ -2,7 +2,8 @@
 
 One posterior over the classes determines everything: the quality of a label is the posterior probability of the given
 class, the proposal is the most probable class, and a label is an issue if the two differ and its quality is at most a
-threshold. The number of issues, their order and their proposals are therefore consistent.
+threshold. The number of issues, their order and their proposals are therefore consistent. ``permll clean`` and
+``find_label_errors`` require more for a proposal than for an issue; then an issue may have the given label as proposal.
 """
 
 import json
@@ -75,7 +76,8 @@ class Findings:
         conservative_confidence: (N,) float32, the probability of the proposal under a conservative noise model.
         reasons: (N,) uint8, sums of the keys of ``REASONS``.
         neighbors: (N, m) int32, the nearest samples, nearest first, -1 for none; m may be 0.
-        threshold: a label is an issue if its quality is at most this and another class is more probable.
+        threshold: a label is an issue if its quality is at most this.
+        issues_have_proposals: whether a label is an issue only if another class is proposed.
         duplicates: groups of rows that are bitwise equal but do not have the same label.
         metadata: JSON values: ``noise`` (the estimated noise rate with its interval), ``method``, ``source``, ...
 
@@ -98,6 +100,7 @@ class Findings:
     reasons: NDArray[np.uint8]
     neighbors: NDArray[np.int32]
     threshold: float = DEFAULT_THRESHOLD
+    issues_have_proposals: bool = True
     duplicates: tuple[tuple[int, ...], ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
@@ -174,7 +177,8 @@ class Findings:
     @cached_property
     def is_issue(self) -> NDArray[np.bool_]:
         """(N,) which labels are considered wrong."""
-        return (self.proposed_labels != self.given_labels) & (self.label_quality <= self.threshold)
+        is_suspect: NDArray[np.bool_] = self.label_quality <= self.threshold
+        return is_suspect & (self.proposed_labels != self.given_labels) if self.issues_have_proposals else is_suspect
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
@@ -251,18 +255,21 @@ class Findings:
             values: dict[str, Any] = {name: saved[name] for name in cls._array_fields()}
         values |= {name: tuple(values[name].tolist()) for name in ("ids", "classes")}
         content = json.loads((folder / JSON_FILE).read_text())
-        duplicates = tuple(map(tuple, content["duplicates"]))
-        return cls(**values, threshold=content["threshold"], duplicates=duplicates, metadata=content["metadata"])
+        values |= {name: content[name] for name in ("threshold", "metadata")}
+        values["issues_have_proposals"] = content.get("issues_have_proposals", True)  # earlier versions lack it
+        return cls(**values, duplicates=tuple(map(tuple, content["duplicates"])))
 
     @classmethod
     def _array_fields(cls) -> list[str]:
         """Return the names of the fields in ``findings.npz``, in order; the others are in ``findings.json``."""
-        return [field.name for field in fields(cls) if field.name not in ("threshold", "duplicates", "metadata")]
+        in_json = ("threshold", "issues_have_proposals", "duplicates", "metadata")
+        return [field.name for field in fields(cls) if field.name not in in_json]
 
     def _save_json(self, folder: Path, *, complete: bool) -> None:
         content = {
             "complete": complete,
             "threshold": self.threshold,
+            "issues_have_proposals": self.issues_have_proposals,
             "duplicates": self.duplicates,
             "metadata": dict(self.metadata),
         }

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from permll.data.labels import encode_class_numbers, encode_labels
 from permll.data.readers.raw_data import default_ids
 from permll.findings import DEFAULT_THRESHOLD, Findings
+from permll.functional.label_errors import find_errors
 from permll.functional.noise_model import conservative_noise_model, fit_noise_model, label_posterior
 
 
@@ -49,20 +50,22 @@ def find_label_errors(
     if len(given) != len(p):
         raise ValueError(f"pred_probs has {len(p)} rows, but there are {len(given)} labels: pass one label per row.")
     log_p = p.clamp_min(1e-12).log()
-    noise_model = fit_noise_model(log_p, given)
-    conservative = conservative_noise_model(noise_model, log_p, given)
-    low, high = noise_model.interval
+    errors = find_errors(log_p, given)
+    conservative = conservative_noise_model(fit_noise_model(log_p, given), log_p, given)
+    low, high = errors.limits
     metadata: dict[str, Any] = {
-        "noise": {"rate": noise_model.rate, "low": low, "high": high, "rows": len(p), "by": "held_out"},
-        "transition": noise_model.transition.tolist(),
+        "noise": {"rate": errors.rate, "low": low, "high": high, "rows": len(p), "by": "held_out"},
+        "transition": errors.transition.tolist(),
     }
     return Findings.from_posterior(
         ids or default_ids(len(p)),
         names,
         given,
-        label_posterior(log_p, given, noise_model),
+        errors.posterior,
+        label_quality=errors.quality,
         conservative=label_posterior(log_p, given, conservative),
         threshold=threshold,
+        issues_have_proposals=False,
         metadata=metadata,
     )
 

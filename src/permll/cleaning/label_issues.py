@@ -13,15 +13,15 @@ from permll.cleaning.prediction_averaging import PredictionAverager
 from permll.cleaning.similar_samples import conflicting_duplicates, nearest_rows
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
+from permll.functional.label_errors import LabelErrors, find_errors
 from permll.functional.noise_model import (
-    NoiseModel,
     conservative_noise_model,
     fit_label_bias,
     fit_noise_model,
     label_posterior,
 )
 from permll.methods._features import logits_and_features
-from permll.training.noise_estimate import NoiseEstimate, by_corrected_labels, by_mixture, from_joint
+from permll.training.noise_estimate import NoiseEstimate, by_corrected_labels, by_mixture, from_errors
 
 if TYPE_CHECKING:
     from permll.training.run import Run
@@ -32,31 +32,25 @@ MAX_ROWS_WITH_NEIGHBORS = 10_000  # the most suspect rows; more are hardly ever 
 
 
 class LabelPosterior(NamedTuple):
-    """The noise model of held-out rows, and the posterior (N, c) of all rows under it and under a conservative one."""
+    """Errors in the labels of N samples, and the posterior (N, c) under a conservative noise model."""
 
-    noise_model: NoiseModel
-    posterior: Tensor
+    errors: LabelErrors
     conservative: Tensor
 
 
 def estimate_posterior(averager: PredictionAverager) -> LabelPosterior:
-    """Return the posterior of the true class of N samples.
-
-    Without held-out rows the noise model is fitted on the training rows, and no label bias is corrected.
-    """
+    """Return the errors in the labels of N samples; without held-out rows, no bias of training rows is corrected."""
     log_p, labels, n = averager.log_p, averager.labels, averager.num_train
     fitted = averager.rows_of_noise_model
-    noise_model = fit_noise_model(log_p[fitted], labels[fitted])
-
-    def posterior(model: NoiseModel) -> Tensor:
-        if n == len(labels):
-            return label_posterior(log_p, labels, model)
-        bias = fit_label_bias(log_p[:n], labels[:n], model)
-        train = label_posterior(log_p[:n], labels[:n], model, bias)
-        return torch.cat([train, label_posterior(log_p[n:], labels[n:], model)])
-
-    conservative = conservative_noise_model(noise_model, log_p[fitted], labels[fitted])
-    return LabelPosterior(noise_model, posterior(noise_model), posterior(conservative))
+    conservative = conservative_noise_model(
+        fit_noise_model(log_p[fitted], labels[fitted]), log_p[fitted], labels[fitted]
+    )
+    if n == len(labels):
+        return LabelPosterior(find_errors(log_p, labels), label_posterior(log_p, labels, conservative))
+    bias = fit_label_bias(log_p[:n], labels[:n], conservative)
+    train = label_posterior(log_p[:n], labels[:n], conservative, bias)
+    posterior = torch.cat([train, label_posterior(log_p[n:], labels[n:], conservative)])
+    return LabelPosterior(find_errors(log_p, labels, n), posterior)
 
 
 def noise_estimates(
@@ -65,10 +59,9 @@ def noise_estimates(
     """Return the noise estimates of mean predictions, the default first: that of the noise model."""
     log_p, labels, n = averager.log_p, averager.labels, averager.num_train
     rows, by = (len(labels) - n, "held_out") if n < len(labels) else (n, "training")
-    assert fitted.noise_model.joint is not None
     return [
-        from_joint(fitted.noise_model.joint, fitted.noise_model.error, classes, by, rows),
-        by_corrected_labels(fitted.posterior, labels, classes),
+        from_errors(fitted.errors, classes, by, rows),
+        by_corrected_labels(fitted.errors.posterior, labels, classes),
         by_mixture(log_p[:n], labels[:n], classes),
     ]
 
@@ -95,11 +88,13 @@ def find_label_issues(
         known.ids,
         known.classes,
         labels,
-        fitted.posterior[order],
+        fitted.errors.posterior[order],
+        label_quality=fitted.errors.quality[order],
         conservative=fitted.conservative[order],
         threshold=threshold,
+        issues_have_proposals=False,
         duplicates=duplicates,
-        metadata=_metadata(run, known, fitted.noise_model, averager, estimates[0]),
+        metadata=_metadata(run, known, fitted.errors, averager, estimates[0]),
     )
     neighbors = _neighbors(features[order], findings)
     is_corrected = torch.zeros(len(rows), dtype=torch.bool)  # held-out rows are not trained on
@@ -144,7 +139,7 @@ def _reasons(
 
 
 def _metadata(
-    run: "Run", data: LabeledData, noise_model: NoiseModel, averager: PredictionAverager, estimate: NoiseEstimate
+    run: "Run", data: LabeledData, errors: LabelErrors, averager: PredictionAverager, estimate: NoiseEstimate
 ) -> dict[str, Any]:
     return {
         "method": run.recipe.method.name,
@@ -153,7 +148,7 @@ def _metadata(
         "source": run.recipe.data.source,
         "noise": estimate.summary(),
         "network": _held_out_accuracy(averager),
-        "transition": noise_model.transition.tolist(),
+        "transition": errors.transition.tolist(),
         "epoch": averager.best_epoch,
     }
 

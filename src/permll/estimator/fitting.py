@@ -52,12 +52,20 @@ def fit(
             _load_weights(trainer, weights)
         averager = PredictionAverager(trainer)
         _train(trainer, averager, callbacks)
-    noise_model, posterior, _ = estimate_posterior(averager)
+    errors, _ = estimate_posterior(averager)
     order = torch.tensor([int(name) for name in averager.ids]).argsort()
-    findings = Findings.from_posterior(data.ids, classes, labels, posterior[order], top_k=1)
+    findings = Findings.from_posterior(
+        data.ids,
+        classes,
+        labels,
+        errors.posterior[order],
+        top_k=1,
+        label_quality=errors.quality[order],
+        issues_have_proposals=False,
+    )
     if averager.best_weights is not None:
         _load_weights(trainer, averager.best_weights)
-    return _for_inference(trainer.method, recipe), trainer.views["plain"], findings, noise_model.rate
+    return _for_inference(trainer.method, recipe), trainer.views["plain"], findings, errors.rate
 
 
 def _train(trainer: Trainer, averager: PredictionAverager, callbacks: Sequence[Callback]) -> None:

@@ -55,7 +55,8 @@ def findings_page(
     """
     facts = findings_facts(findings)
     pairs = list(zip(findings.given_labels.tolist(), findings.proposed_labels.tolist(), strict=True))
-    flagged = Counter(pairs[row] for row in findings.is_issue.nonzero()[0])
+    is_changed = findings.is_issue & (findings.given_labels != findings.proposed_labels)
+    flagged = Counter(pairs[row] for row in is_changed.nonzero()[0])
     rows = findings.order[: min(facts["flagged"], MAX_CARDS) or MAX_UNFLAGGED_CARDS].tolist()
     shown = Counter(pairs[row] for row in rows)
     transition = _transition(findings.metadata.get("transition"), findings.classes)
@@ -170,7 +171,7 @@ def _classes(facts: Mapping[str, Any]) -> dict[str, Any]:
     for pair in facts["pairs"]:  # most frequent first
         proposed.setdefault(pair["given"], []).append((pair["proposed"], pair["count"]))
     lines = [
-        {**line, "name": line["class"], "proposed": proposed[line["class"]][:MAX_PROPOSED]}
+        {**line, "name": line["class"], "proposed": proposed.get(line["class"], [])[:MAX_PROPOSED]}
         for line in facts["classes"][:MAX_CLASSES]
     ]
     rest = len(facts["classes"]) - MAX_CLASSES

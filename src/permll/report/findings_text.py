@@ -19,7 +19,8 @@ def findings_facts(findings: Any) -> dict[str, Any]:
     """
     flagged = findings.is_issue.nonzero()[0].tolist()
     given, proposed = findings.given_labels, findings.proposed_labels
-    pairs = Counter((findings.classes[given[row]], findings.classes[proposed[row]]) for row in flagged)
+    changed = [row for row in flagged if given[row] != proposed[row]]
+    pairs = Counter((findings.classes[given[row]], findings.classes[proposed[row]]) for row in changed)
     sizes, hits = Counter(given.tolist()), Counter(given[flagged].tolist())
     fractions = sorted(((hits[k] / sizes[k], k) for k in hits), reverse=True)
     return {
@@ -92,5 +93,7 @@ def _issues(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
         yield f"  {shorten(line['class'])}: {line['flagged']:,} of {line['labels']:,} ({100 * line['share']:.0f} %)"
     yield "Most suspect labels"
     for finding in findings.head(min(MAX_SAMPLES, facts["flagged"])):
-        labels = f"{shorten(finding.given_label)} -> {shorten(finding.proposed_label)}"
+        labels = shorten(finding.given_label)
+        if finding.proposed_label != finding.given_label:
+            labels += f" -> {shorten(finding.proposed_label)}"
         yield f"  {printable(finding.id)}: {labels}  ({100 * finding.label_quality:.1f} % right)"
