@@ -66,20 +66,25 @@ def find_errors(
         >>> round(errors.rate, 2), int((errors.quality < 0.5).sum())
         (0.1, 10)
     """
-    outside = slice(num_trained, None) if num_trained < len(labels) else slice(None)
+    has_trained = 0 < num_trained < len(labels)
+    outside = slice(num_trained if has_trained else 0, None)
+    groups = [slice(0, num_trained), outside] if has_trained else [outside]
+
+    def shifts(value: float) -> Tensor:
+        return torch.cat([torch.full_like(part := log_odds[group], shift_for_rate(part, value)) for group in groups])
+
     power = fit_power(log_p[outside], labels[outside])
     transition = fit_transition(log_p, labels, power)
     log_odds = label_log_odds(log_p, labels, power, transition)
     low = float(torch.sigmoid(-log_odds[outside]).mean())
     disagreement = float((log_p[outside].argmax(1) != labels[outside]).double().mean())
     low, rate = min(low, disagreement), estimate_rate(low, disagreement)
-    groups = [outside] if outside.start in (None, 0) else [slice(0, num_trained), outside]
-    shifts, middle = (
-        torch.cat([torch.full_like(part := log_odds[group], shift_for_rate(part, value)) for group in groups])
-        for value in (rate, (low + rate) / 2)
-    )
-    quality = torch.sigmoid(log_odds - shifts)
-    posterior = label_posterior(log_p, labels, power, transition, middle)
+    if has_trained:  # T is too small off the diagonal as long as the bias of these rows is not subtracted
+        posterior = label_posterior(log_p, labels, power, transition, shifts(rate))
+        transition = _smoothed(joint_from_label_probs(posterior, labels), len(labels))
+        log_odds = label_log_odds(log_p, labels, power, transition)
+    quality = torch.sigmoid(log_odds - shifts(rate))
+    posterior = label_posterior(log_p, labels, power, transition, shifts((low + rate) / 2))
     joint = _with_rate(joint_from_label_probs(posterior[outside], labels[outside]), rate)
     margin = 1.96 * (max(rate * (1 - rate), 0.0) / len(labels[outside])) ** 0.5
     limits = max(low - margin, 0.0), min(rate + margin, 1.0)
@@ -140,7 +145,7 @@ def fit_transition(
     for _ in range(EM_STEPS):
         r = q * transition.T[labels]
         joint = joint_from_label_probs(r / r.sum(1, keepdim=True).clamp_min(MIN_PROB), labels)
-        transition = smoothed_transition(joint, len(labels), PSEUDO_SAMPLES / classes)
+        transition = _smoothed(joint, len(labels))
     return transition
 
 
@@ -221,6 +226,10 @@ def label_posterior(
         score, index = power * log_p[part].double() + transition.T[labels[part]].log(), labels[part, None]
         posterior[part] = score.scatter_add_(1, index, -shifts[part, None].to(score)).softmax(-1)
     return posterior
+
+
+def _smoothed(joint: Tensor, samples: int) -> Tensor:
+    return smoothed_transition(joint, samples, PSEUDO_SAMPLES / len(joint))
 
 
 def _with_rate(joint: Tensor, rate: float) -> Tensor:
