@@ -32,6 +32,7 @@ REASONS = {
     2: "the network predicts another class",
     4: "its neighbors have other labels",
     8: "an exact duplicate has another label",
+    16: "the network is less certain of it than of others",
 }
 
 

@@ -55,7 +55,7 @@ def test_report_agrees_with_text_summary(tmp_path: Path) -> None:
     findings = make_findings(duplicates=((0, 1), (2, 3)))
     facts, page = findings_facts(findings), write_findings_page(tmp_path, findings)[0]
     rate, flagged, *_, last = findings_summary(findings).splitlines()
-    assert flagged.split(":")[0] == "20 of 60 labels are flagged"
+    assert flagged == "20 of 60 labels are flagged; another label is proposed for 20."
     for sentence in (rate, "20 of 60 labels are flagged", last, "permll review run"):
         assert sentence in page.text
     text = "".join(page.text.split())

@@ -12,7 +12,7 @@ from torch import Tensor
 from permll.cleaning.prediction_averaging import PredictionAverager
 from permll.cleaning.similar_samples import conflicting_duplicates, nearest_rows
 from permll.data.dataset import LabeledData
-from permll.findings import Findings
+from permll.findings import DEFAULT_THRESHOLD, Findings
 from permll.functional.label_errors import LabelErrors, find_errors
 from permll.functional.noise_model import (
     conservative_noise_model,
@@ -100,6 +100,7 @@ def find_label_issues(
     is_corrected = torch.zeros(len(rows), dtype=torch.bool)  # held-out rows are not trained on
     is_corrected[: averager.num_train] = corrected.cpu().argmax(1) != trainer.data.labels
     reasons = _reasons(is_corrected[order], averager.log_p[order], labels, neighbors, duplicates)
+    reasons[(findings.label_quality <= DEFAULT_THRESHOLD) & (reasons == 0)] = 16
     return replace(findings, reasons=reasons, neighbors=neighbors), estimates
 
 

@@ -23,7 +23,9 @@ from permll.report.sample_preview import Preview, limit_preview
 from permll.report.text import pluralize, shorten
 
 REPORT_FILE = "report.html"
-REVIEW_FIRST = "For a flagged label another class is more probable. It may still be right: review before changing it."
+REVIEW_FIRST = (
+    "As many labels are flagged as are estimated to be wrong. Each may still be right: review before changing it."
+)
 NO_PROOF = "This does not prove that all labels are right: an error that resembles its class is not detected."
 MAX_CARDS = 100
 MAX_UNFLAGGED_CARDS = 12  # if no label is flagged

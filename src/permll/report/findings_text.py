@@ -26,6 +26,7 @@ def findings_facts(findings: Any) -> dict[str, Any]:
     return {
         "labels": len(findings),
         "flagged": len(flagged),
+        "proposals": len(changed),
         "threshold": findings.threshold,
         "noise": findings.metadata.get("noise"),
         "network": findings.metadata.get("network"),
@@ -52,8 +53,10 @@ def noise_sentence(facts: Mapping[str, Any]) -> str:
     noise = facts["noise"]
     if not noise:
         return ""
-    low, high = 100 * noise["low"], 100 * noise["high"]
-    return f"About {100 * noise['rate']:.1f} % of the labels are wrong ({low:.1f} to {high:.1f} %)."
+    rate, low, high = 100 * noise["rate"], 100 * noise["low"], 100 * noise["high"]
+    if low < rate / 2:  # also if all labels are correct and the network is wrong
+        return f"Up to {rate:.1f} % of the labels may be wrong; {low:.1f} % are certain."
+    return f"About {rate:.1f} % of the labels are wrong ({low:.1f} to {high:.1f} %)."
 
 
 def accuracy_warning(facts: Mapping[str, Any]) -> str:
@@ -73,7 +76,8 @@ def flagged_sentence(facts: Mapping[str, Any]) -> str:
     if not facts["flagged"]:
         return f"None of {facts['labels']:,} labels is more likely wrong than right."
     verb = "labels are" if facts["flagged"] > 1 else "labels is"
-    return f"{facts['flagged']:,} of {facts['labels']:,} {verb} flagged: another class is more probable."
+    proposals = f"another label is proposed for {facts['proposals']:,}"
+    return f"{facts['flagged']:,} of {facts['labels']:,} {verb} flagged; {proposals}."
 
 
 def duplicates_sentence(facts: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from permll.functional.label_errors import LabelErrors, find_errors
 from permll.functional.noise_rate import (
+    fit_joint,
     joint_from_label_probs,
     noise_rate_from_joint,
     noise_rate_from_mixture,
@@ -81,7 +82,7 @@ def estimate_noise(
         source: a finished run or its folder; or out-of-sample probabilities (N, c) of any classifier, such as those of
             a cross-validation.
         labels: (N,) given labels, if ``source`` is probabilities.
-        by: the estimator of a run: ``"held_out"`` (maximum likelihood on validation rows), ``"training"`` (the same on
+        by: the estimator of a run: ``"held_out"`` (from validation rows), ``"training"`` (the same from
             training rows, where none are held out), ``"corrected_labels"`` (the corrected labels of the method) or
             ``"mixture"`` (a two-component mixture of training losses); default the first available.
 
@@ -104,6 +105,13 @@ def estimate_noise(
     if name not in estimates:
         raise ValueError(f"{run.folder} has no estimate by {name!r}: it has {', '.join(estimates)}.")
     return estimates[name]
+
+
+def by_likelihood(log_p: Tensor, labels: Tensor, classes: tuple[str, ...]) -> NoiseEstimate:
+    """Return the estimate under which the labels (N,) are most likely, given log probabilities (N, c)."""
+    fit = fit_joint(log_p, labels)
+    rate = noise_rate_from_joint(fit.joint)
+    return NoiseEstimate(rate, _interval(rate, fit.error), fit.joint, classes, "held_out", len(labels))
 
 
 def from_errors(errors: LabelErrors, classes: tuple[str, ...], by: str, rows: int) -> NoiseEstimate:
