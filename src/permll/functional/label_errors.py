@@ -18,6 +18,7 @@ attributed to the labels (``estimate_rate``). The shift b is chosen so that as m
 to be wrong. A label is proposed if it is the most probable class at the middle between ``low`` and the estimate.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -39,7 +40,7 @@ MIN_PROB = 1e-12
 class LabelErrors(NamedTuple):
     """Result of ``find_errors``."""
 
-    quality: Float[Tensor, " samples"]  # probability that the label is correct; issues are below 1/2
+    quality: Float[Tensor, " samples"]  # probability that the label is correct; at most 1/2 for issues
     posterior: Float[Tensor, "samples classes"]  # for proposals
     rate: float  # estimated fraction of wrong labels
     limits: tuple[float, float]  # of the rate: ``low`` and the estimate, beyond their sampling error of 95 %
@@ -63,8 +64,8 @@ def find_errors(
         >>> log_p = (0.98 * torch.nn.functional.one_hot(labels, 2) + 0.01).log()
         >>> labels[::10] = 1 - labels[::10]
         >>> errors = find_errors(log_p, labels)
-        >>> round(errors.rate, 2), int((errors.quality < 0.5).sum())
-        (0.1, 10)
+        >>> round(errors.rate, 2), int((errors.quality <= 0.5).sum())
+        (0.09, 10)
     """
     has_trained = 0 < num_trained < len(labels)
     outside = slice(num_trained if has_trained else 0, None)
@@ -92,31 +93,50 @@ def find_errors(
 
 
 def fit_power(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
-    """Return the β >= 1 that maximizes Σ log((1 - ε) q[y] + ε (1 - q[y]) / (c - 1)), with q ∝ p^β and the best ε.
+    """Return the power β of the predictions under which the labels are likeliest.
 
-    A fraction ε of the labels is replaced by another one, each equally probable. A classifier that was trained on such
-    labels is less certain of the classes than it could be; β > 1 undoes that.
+    A classifier that was trained on randomly wrong labels is less certain of the classes than it could be: β > 1. It
+    maximizes Σ log((1 - ε) q[y] + ε (1 - q[y]) / (c - 1)), with q ∝ p^β and the best ε, since a transition matrix with
+    many entries would explain errors of the classifier as noise. But to this model, wrong labels that depend on the
+    class look like overconfidence. So if its β is below 1, the β <= 1 is used that is likeliest with T.
 
     Examples:
         >>> generator = torch.Generator().manual_seed(0)
         >>> classes = torch.randint(3, (3000,), generator=generator)
-        >>> labels = torch.where(torch.rand(3000, generator=generator) < 0.4, (classes + 1) % 3, classes)
+        >>> labels = torch.where(torch.rand(3000, generator=generator) < 0.2, (classes + 1) % 3, classes)
         >>> p = 0.6 * torch.nn.functional.one_hot(classes, 3) + 0.4 / 3
         >>> fit_power(p.log(), labels) > 1
         True
     """
     log_p, labels = _subsample(log_p, labels)
-    best, classes, index = (-torch.inf, 1.0), log_p.shape[1], labels[:, None]
-    for power in POWERS:
-        q = (power * log_p).softmax(-1).gather(1, index)[:, 0].clamp_min(MIN_PROB)
-        other = (1 - q) / (classes - 1)
-        low, high = 0.0, 1 - 1 / classes
-        for _ in range(BISECTIONS):  # the likelihood is concave in ε
-            rate = (low + high) / 2
-            slope = float(((other - q) / (q + rate * (other - q))).sum())
-            low, high = (rate, high) if slope > 0 else (low, rate)
-        best = max(best, (float((q + low * (other - q)).log().mean()), power))
-    return max(best[1], 1.0)
+    power = _likeliest(
+        {one: _random_noise_likelihood((one * log_p).softmax(-1), labels) for one in POWERS}, len(labels)
+    )
+    if power >= 1:
+        return power
+    fits = {one: _run_em((one * log_p).softmax(-1), labels)[1] for one in POWERS if one <= 1}
+    return _likeliest(fits, len(labels))
+
+
+def _likeliest(fits: dict[float, float], rows: int) -> float:
+    """Return the power nearest to 1 whose log-likelihood, ``rows`` times its mean, is at most 1 below the largest."""
+    best = max(fits.values())
+    return min(
+        (power for power, fit in fits.items() if rows * (best - fit) <= 1), key=lambda power: abs(math.log(power))
+    )
+
+
+def _random_noise_likelihood(q: Tensor, labels: Tensor) -> float:
+    """Return the mean log-likelihood of the labels with the best ε."""
+    classes = q.shape[1]
+    q = q.gather(1, labels[:, None])[:, 0].clamp_min(MIN_PROB)
+    other = (1 - q) / (classes - 1)
+    low, high = 0.0, 1 - 1 / classes
+    for _ in range(BISECTIONS):  # the likelihood is concave in ε
+        rate = (low + high) / 2
+        slope = float(((other - q) / (q + rate * (other - q))).sum())
+        low, high = (rate, high) if slope > 0 else (low, rate)
+    return float((q + low * (other - q)).log().mean())
 
 
 def fit_transition(
@@ -140,13 +160,18 @@ def fit_transition(
                 [0.1766, 0.8234]], dtype=torch.float64)
     """
     log_p, labels = _subsample(log_p, labels)
-    q, classes = (power * log_p).softmax(-1), log_p.shape[1]
-    transition = initial_transition(classes).to(q.device)
+    return _run_em((power * log_p).softmax(-1), labels)[0]
+
+
+def _run_em(q: Tensor, labels: Tensor) -> tuple[Tensor, float]:
+    """Return T, and the mean log-likelihood of the labels before its last step."""
+    transition, likelihood = initial_transition(q.shape[1]).to(q.device), -torch.inf
     for _ in range(EM_STEPS):
         r = q * transition.T[labels]
-        joint = joint_from_label_probs(r / r.sum(1, keepdim=True).clamp_min(MIN_PROB), labels)
-        transition = _smoothed(joint, len(labels))
-    return transition
+        total = r.sum(1, keepdim=True).clamp_min(MIN_PROB)
+        likelihood = float(total.log().mean())
+        transition = _smoothed(joint_from_label_probs(r / total, labels), len(labels))
+    return transition, likelihood
 
 
 def label_log_odds(

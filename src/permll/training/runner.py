@@ -8,11 +8,12 @@ from torch import Tensor
 
 from permll.evaluation.evaluator import Evaluator
 from permll.findings import Findings
+from permll.functional.label_errors import find_errors
 from permll.training.callbacks import Callback
 from permll.training.checkpoint import Checkpoints
 from permll.training.data_preparation import PreparedData
 from permll.training.model_card import write_model_card
-from permll.training.noise_estimate import by_corrected_labels, by_likelihood, by_mixture, write_noise_estimates
+from permll.training.noise_estimate import by_corrected_labels, by_mixture, from_errors, write_noise_estimates
 from permll.training.recipe import Recipe
 from permll.training.run import Run
 from permll.training.signals import graceful_shutdown
@@ -142,7 +143,8 @@ def save_method_findings(trainer: Trainer, run: Run) -> None:
     estimates = []
     if trainer.validation is not None:
         log_p = trainer.predict(trainer.validation).cpu().clamp_min(_MIN_PROB).log()
-        estimates.append(by_likelihood(log_p, trainer.validation.labels, data.classes))
+        labels = trainer.validation.labels
+        estimates.append(from_errors(find_errors(log_p, labels), data.classes, "held_out", len(labels)))
     estimates.append(by_corrected_labels(corrected, data.labels, data.classes))
     log_p = trainer.predict(data).cpu().clamp_min(_MIN_PROB).log()
     estimates.append(by_mixture(log_p, data.labels, data.classes))
