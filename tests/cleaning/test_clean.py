@@ -69,7 +69,10 @@ def test_clean_finds_wrong_labels_in_every_form(form: str, tmp_path: Path) -> No
     assert len(flagged & rows.wrong) > len(rows.wrong) / 2
     assert len(flagged - rows.wrong) <= 3
     assert len(rows.wrong & set(found.order[: len(rows.wrong)].tolist())) >= 0.9 * len(rows.wrong)
-    assert (found.proposed_labels == rows.true)[sorted(flagged & rows.wrong)].all()
+    proposed = found.proposed_labels[sorted(flagged & rows.wrong)]
+    is_right, is_given = (proposed == labels[sorted(flagged & rows.wrong)] for labels in (rows.true, rows.given))
+    assert (is_right | is_given).all()
+    assert is_right.mean() > 0.8
 
 
 @pytest.mark.parametrize("method", ["ce", "elr"])

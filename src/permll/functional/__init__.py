@@ -12,6 +12,13 @@ Examples:
 import inspect
 
 from permll.functional.contrastive import nt_xent_loss as nt_xent_loss
+from permll.functional.label_errors import LabelErrors as LabelErrors
+from permll.functional.label_errors import estimate_rate as estimate_rate
+from permll.functional.label_errors import find_errors as find_errors
+from permll.functional.label_errors import fit_power as fit_power
+from permll.functional.label_errors import fit_transition as fit_transition
+from permll.functional.label_errors import label_log_odds as label_log_odds
+from permll.functional.label_errors import shift_for_rate as shift_for_rate
 from permll.functional.label_refurbishment import class_prior_divergence as class_prior_divergence
 from permll.functional.label_refurbishment import kl_divergence as kl_divergence
 from permll.functional.label_refurbishment import pencil_compatibility_loss as pencil_compatibility_loss

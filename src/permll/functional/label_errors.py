@@ -119,10 +119,10 @@ def fit_power(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " sam
 
 
 def _likeliest(fits: dict[float, float], rows: int) -> float:
-    """Return the power nearest to 1 whose log-likelihood, ``rows`` times its mean, is at most 1 below the largest."""
+    """Return the power nearest to 1 whose log-likelihood, ``rows`` times its mean, equals the largest to 0.1."""
     best = max(fits.values())
     return min(
-        (power for power, fit in fits.items() if rows * (best - fit) <= 1), key=lambda power: abs(math.log(power))
+        (power for power, fit in fits.items() if rows * (best - fit) <= 0.1), key=lambda power: abs(math.log(power))
     )
 
 

@@ -72,7 +72,7 @@ def findings_page(
     return render(
         "findings.html.j2",
         title=title,
-        headline=flagged_sentence(facts).split(":")[0] if facts["flagged"] else "No label is flagged",
+        headline=flagged_sentence(facts).split(";")[0] if facts["flagged"] else "No label is flagged",
         lead=_lead(facts),
         key_numbers=_key_numbers(facts, len(findings.classes)),
         commands=commands,
