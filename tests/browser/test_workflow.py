@@ -119,7 +119,11 @@ def review(page: Any, folder: Path) -> Verdicts:
     assert current_id(page) == ranked[3].id
     press(page, "a", "g", "*", "a", "]", "*", "a")
     wait_for_text(page, "#progress", f"{REVIEWED} of")
-    verdicts = [("accept", finding.proposed_label) for finding in ranked]
+    # The key for "accept" keeps a label if no other one is proposed.
+    verdicts = [
+        ("keep" if finding.proposed_label == finding.given_label else "accept", finding.proposed_label)
+        for finding in ranked
+    ]
     verdicts[1:3] = [("keep", ranked[1].given_label), ("choose", third_class)]
     expected = dict(zip((finding.id for finding in ranked), verdicts, strict=True))
     assert {id: decision[1:3] for id, decision in decisions.current().items()} == expected
