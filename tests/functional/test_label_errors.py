@@ -116,10 +116,47 @@ def test_power_of_overconfident_classifier_with_noise_by_class(seed: int) -> Non
 def test_rate_is_between_low_and_disagreement(low: float, disagreement: float) -> None:
     rate = estimate_rate(low, disagreement)
     assert min(low, disagreement) <= rate <= disagreement
-    if low <= 0.4 * disagreement:
+    if low <= 0.4 * disagreement <= 0.2:
         assert rate == pytest.approx(disagreement)
     if 0.6 * disagreement <= low <= disagreement:
         assert rate == pytest.approx(low)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_rate_of_weak_classifier_is_lower(low: float, disagreement: float, majority: float) -> None:
+    rate = estimate_rate(low, disagreement, majority)
+    assert min(low, disagreement) <= rate <= estimate_rate(low, disagreement) + 1e-12
+    if 1 - disagreement <= majority:
+        assert rate == pytest.approx(min(low, disagreement))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_classifier_that_knows_nothing_finds_nothing(classes: int) -> None:
+    labels = torch.arange(600) % classes
+    uniform = torch.zeros(600, classes)
+    chance = torch.randn(600, classes, generator=torch.Generator().manual_seed(0)).log_softmax(1)
+    for log_p in (uniform, chance):
+        errors = find_errors(log_p, labels)
+        assert errors.rate == 0
+        assert errors.quality.min() > 0.5
+
+
+@pytest.mark.parametrize("floor", [0.0, 1e-3])
+def test_labels_that_are_all_wrong_have_finite_quality(floor: float) -> None:
+    labels = torch.arange(40) % 2
+    p = torch.nn.functional.one_hot(1 - labels, 2).double().clamp(floor, 1 - floor)
+    errors = find_errors(p.clamp_min(1e-12).log(), labels)
+    assert errors.quality.isfinite().all()
+    assert errors.posterior.isfinite().all()
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.floats(0, 1))
+def test_shift_does_not_separate_equal_values(values: list[int], rate: float) -> None:
+    log_odds = torch.tensor(values, dtype=torch.float64)
+    shifted = log_odds - shift_for_rate(log_odds, rate)
+    assert (shifted != 0).all()
+    count, ties = int((shifted < 0).sum()), max(values.count(value) for value in values)
+    assert abs(count - round(rate * len(values))) <= ties / 2
 
 
 @given(st.lists(st.floats(-20, 20), min_size=1, max_size=30, unique=True), st.floats(0, 1))

@@ -79,7 +79,11 @@ def find_errors(
     log_odds = label_log_odds(log_p, labels, power, transition)
     low = float(torch.sigmoid(-log_odds[outside]).mean())
     disagreement = float((log_p[outside].argmax(1) != labels[outside]).double().mean())
-    low, rate = min(low, disagreement), estimate_rate(low, disagreement)
+    n = len(labels[outside])
+    majority = float(labels[outside].bincount().max()) / n
+    low, rate = min(low, disagreement), estimate_rate(low, disagreement, majority)
+    if 1 - disagreement <= majority + 2 * math.sqrt(majority * (1 - majority) / n):
+        low = rate = 0.0  # predictions that do not depend on the samples say nothing about their labels
     if has_trained:  # T is too small off the diagonal as long as the bias of these rows is not subtracted
         posterior = label_posterior(log_p, labels, power, transition, shifts(rate))
         transition = _smoothed(joint_from_label_probs(posterior, labels), len(labels))
@@ -87,7 +91,7 @@ def find_errors(
     quality = torch.sigmoid(log_odds - shifts(rate))
     posterior = label_posterior(log_p, labels, power, transition, shifts((low + rate) / 2))
     joint = _with_rate(joint_from_label_probs(posterior[outside], labels[outside]), rate)
-    margin = 1.96 * (max(rate * (1 - rate), 0.0) / len(labels[outside])) ** 0.5
+    margin = 1.96 * math.sqrt(rate * (1 - rate) / n)
     limits = max(low - margin, 0.0), min(rate + margin, 1.0)
     return LabelErrors(quality.float(), posterior, rate, limits, transition, joint)
 
@@ -195,40 +199,47 @@ def label_log_odds(
     return torch.cat(parts)
 
 
-def estimate_rate(low: float, disagreement: float) -> float:
+def estimate_rate(low: float, disagreement: float, majority: float = 0.0) -> float:
     """Return the fraction of wrong labels, between its limits.
 
-    It is ``low`` + ρ (``disagreement`` - ``low``). ρ is 1 if T explains at most 40 % of the disagreement, 0 if it
-    explains at least 60 %, and linear between them.
+    It is ``low`` + ρ s (``disagreement`` - ``low``). ρ is 1 if T explains at most 40 % of the disagreement, 0 if it
+    explains at least 60 %, and linear between them. s is 1 if the classifier predicts at least half of the labels that
+    the majority class does not, 0 if none, and linear between them.
 
     Args:
         low: fraction of wrong labels that T explains.
         disagreement: fraction of labels that differ from the prediction.
+        majority: fraction of the most frequent label.
 
     Examples:
         >>> estimate_rate(0.05, 0.2)      # people's mistakes
         0.2
         >>> estimate_rate(0.2, 0.3)       # noise that does not depend on the sample
         0.2
+        >>> round(estimate_rate(0.05, 0.7, majority=0.3), 2)      # no better than the majority class
+        0.05
     """
     if low >= disagreement:
         return disagreement
     weight = min(max(3 - 5 * low / disagreement, 0.0), 1.0)
-    return low + weight * (disagreement - low)
+    skill = max(1 - disagreement - majority, 0.0) / max(1 - majority, MIN_PROB)
+    return low + weight * min(2 * skill, 1.0) * (disagreement - low)
 
 
 def shift_for_rate(log_odds: Float[Tensor, " samples"], rate: float) -> float:
-    """Return b for which a fraction ``rate`` of the labels has negative log-odds.
+    """Return b for which a fraction ``rate`` of the labels has negative log-odds; equal ones are not separated.
 
     Examples:
         >>> shift_for_rate(torch.tensor([3.0, -1.0, 2.0, 4.0]), 0.25)
         0.5
     """
-    count, n = round(rate * len(log_odds)), len(log_odds)
-    first = log_odds.double().topk(min(count + 1, n), largest=False).values
+    values, count = log_odds.double().sort().values, round(rate * len(log_odds))
+    if 0 < count < len(values) and values[count - 1] == values[count]:
+        first, last = (int(torch.searchsorted(values, values[count], right=right)) for right in (False, True))
+        count = last if 2 * count > first + last else first
     if count == 0:
-        return min(float(first[0]), 0.0) - 1
-    return float(first[-2:].mean()) if count < n else float(first[-1]) + 1
+        return min(float(values[0]), 0.0) - 1
+    return float(values[count - 1 : count + 1].mean()) if count < len(values) else float(values[-1]) + 1
 
 
 def label_posterior(
@@ -254,7 +265,7 @@ def label_posterior(
 
 
 def _smoothed(joint: Tensor, samples: int) -> Tensor:
-    return smoothed_transition(joint, samples, PSEUDO_SAMPLES / len(joint))
+    return smoothed_transition(joint, samples, PSEUDO_SAMPLES / len(joint)).clamp_min(MIN_PROB)
 
 
 def _with_rate(joint: Tensor, rate: float) -> Tensor:
