@@ -55,7 +55,7 @@ def noise_sentence(facts: Mapping[str, Any]) -> str:
         return ""
     rate, low, high = 100 * noise["rate"], 100 * noise["low"], 100 * noise["high"]
     if low < rate / 2:  # also if all labels are correct and the network is wrong
-        return f"Up to {rate:.1f} % of the labels may be wrong; {low:.1f} % are certain."
+        return f"Between {low:.1f} and {rate:.1f} % of the labels are wrong."
     return f"About {rate:.1f} % of the labels are wrong ({low:.1f} to {high:.1f} %)."
 
 
