@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from permll.data.readers.raw_data import RowNumbers
 from permll.utils.files import atomic_write, atomic_write_text, to_csv
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ class Finding(NamedTuple):
         proposed_label: the most probable label; often the given one.
         confidence: the probability of the proposed label, in [0, 1].
         label_quality: the probability that the given label is correct, in [0, 1]; low = suspect.
-        conservative_confidence: a lower bound of ``confidence``, under a conservative noise model; automatic changes
-            use it.
+        conservative_confidence: ``confidence`` under assumptions that favor the given label; automatic changes use it.
         rank: 1 for the most suspect label.
         is_issue: whether the given label is considered wrong.
         reason: evidence against the label, in words; empty if there is none.
@@ -74,7 +74,7 @@ class Findings:
         top_classes: (N, k) int32, the k most probable classes, most probable first.
         top_probs: (N, k) float32, their probabilities.
         label_quality: (N,) float32, the probability of the given label.
-        conservative_confidence: (N,) float32, the probability of the proposal under a conservative noise model.
+        conservative_confidence: (N,) float32, that of the proposal under assumptions that favor the given label.
         reasons: (N,) uint8, sums of the keys of ``REASONS``.
         neighbors: (N, m) int32, the nearest samples, nearest first, -1 for none; m may be 0.
         threshold: a label is an issue if its quality is at most this.
@@ -91,7 +91,7 @@ class Findings:
         Findings(2 labels, 1 issue)
     """
 
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     classes: tuple[str, ...]
     given_labels: NDArray[np.int64]
     top_classes: NDArray[np.int32]
@@ -115,7 +115,7 @@ class Findings:
         *,
         top_k: int = 10,
         label_quality: ArrayLike | None = None,
-        conservative: ArrayLike | None = None,
+        conservative_confidence: ArrayLike | None = None,
         reasons: ArrayLike | None = None,
         neighbors: ArrayLike | None = None,
         **fields: Any,
@@ -129,24 +129,23 @@ class Findings:
             posterior: (N, c) probabilities, rows sum to one.
             top_k: number of classes to keep for each sample.
             label_quality: (N,); default the posterior of the given labels.
-            conservative: (N, c) posterior under a conservative noise model; default ``posterior``.
+            conservative_confidence: (N,) see the class; at most that of ``posterior``, which is the default.
             reasons: (N,) see the class.
             neighbors: (N, m) see the class.
             fields: other fields of the class.
         """
         labels, r = np.asarray(given_labels, np.int64), np.asarray(posterior, np.float32)
         rows = np.arange(len(labels))
-        top = np.argsort(-r, axis=1, kind="stable")[:, :top_k].astype(np.int32)
-        best = top[:, 0]
-        lower = r if conservative is None else np.asarray(conservative, np.float32)
+        top, top_probs = _largest(r, top_k)
+        lower = 1 if conservative_confidence is None else np.asarray(conservative_confidence, np.float32)
         return cls(
-            tuple(ids),
+            ids if isinstance(ids, RowNumbers) else tuple(ids),
             tuple(classes),
             labels,
             top,
-            np.take_along_axis(r, top.astype(np.int64), 1),
+            top_probs,
             r[rows, labels] if label_quality is None else np.asarray(label_quality, np.float32),
-            np.minimum(lower[rows, best], r[rows, best]),
+            np.minimum(lower, top_probs[:, 0]),
             np.zeros(len(rows), np.uint8) if reasons is None else np.asarray(reasons, np.uint8),
             np.zeros((len(rows), 0), np.int32) if neighbors is None else np.asarray(neighbors, np.int32),
             **fields,
@@ -294,6 +293,21 @@ class Findings:
             self.is_issue[rows].tolist(),
             [reasons[bits] for bits in self.reasons[rows].tolist()],
         )
+
+
+def _largest(values: NDArray[np.float32], count: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """Return the columns (N, count) with the largest values, the first of equal ones first, and the values."""
+    count = min(count, values.shape[1])
+    columns, largest = np.empty((len(values), count), np.int32), np.empty((len(values), count), np.float32)
+    for start in range(0, len(values), ROWS_PER_WRITE):  # the maximum, again and again: faster than sorting
+        block = slice(start, start + ROWS_PER_WRITE)
+        left = values[block].copy()
+        rows = np.arange(len(left))
+        for k in range(count):
+            column = left.argmax(1)
+            columns[block, k], largest[block, k] = column, left[rows, column]
+            left[rows, column] = -1
+    return columns, largest
 
 
 def is_complete(folder: Path | str) -> bool:

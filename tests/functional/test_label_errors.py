@@ -9,19 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.testing import assert_close
 
-from permll.functional import label_errors
-from permll.functional.label_errors import (
-    EM_STEPS,
-    POWERS,
-    PSEUDO_SAMPLES,
-    estimate_rate,
-    find_errors,
-    fit_power,
-    fit_transition,
-    label_log_odds,
-    label_posterior,
-    shift_for_rate,
-)
+from permll.functional import posterior as posterior_module
+from permll.functional.label_errors import estimate_rate, find_errors
+from permll.functional.posterior import label_log_odds, label_posterior, shift_for_rate
+from permll.functional.transition_fit import EM_STEPS, POWERS, PSEUDO_SAMPLES, fit_power, fit_transition
 
 Matrix = list[list[float]]
 
@@ -242,7 +233,7 @@ def test_renaming_classes_changes_nothing_else(seed: int, order: list[int]) -> N
 def test_chunks_give_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     log_p, labels = random_rows(3, 4, 100)
     whole = find_errors(log_p, labels, 40)
-    monkeypatch.setattr(label_errors, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(posterior_module, "CHUNK_ROWS", 7)
     parts = find_errors(log_p, labels, 40)
     assert_close(parts.quality, whole.quality)
     assert_close(parts.posterior, whole.posterior)

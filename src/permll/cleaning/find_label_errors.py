@@ -3,14 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
 from permll.data.labels import encode_class_numbers, encode_labels
-from permll.data.readers.raw_data import default_ids
+from permll.data.readers.raw_data import RowNumbers
 from permll.findings import DEFAULT_THRESHOLD, Findings
 from permll.functional.label_errors import find_errors
-from permll.functional.noise_model import conservative_noise_model, fit_noise_model, label_posterior
+from permll.functional.posterior import CHUNK_ROWS
+from permll.functional.transition_fit import MIN_PROB
+
+TOP_CLASSES = 5  # whose probabilities are kept for each sample
 
 
 def find_label_errors(
@@ -41,33 +45,46 @@ def find_label_errors(
         >>> find_label_errors(labels, probabilities)
         Findings(100 labels, 10 issues)
     """
-    p = torch.as_tensor(pred_probs).detach().cpu().double()
-    if p.ndim != 2 or p.shape[1] < 2:
-        raise ValueError(f"pred_probs must have shape (N, c) with c >= 2, got {tuple(p.shape)}.")
-    if not bool(p.isfinite().all()) or bool((p < 0).any()) or not bool(((p.sum(1) - 1).abs() < 1e-3).all()):
-        raise ValueError("pred_probs must not be negative and each row must sum to 1; apply softmax to logits first.")
-    given, names = _encode(labels, classes, p.shape[1])
-    if len(given) != len(p):
-        raise ValueError(f"pred_probs has {len(p)} rows, but there are {len(given)} labels: pass one label per row.")
-    log_p = p.clamp_min(1e-12).log()
-    errors = find_errors(log_p, given)
-    conservative = conservative_noise_model(fit_noise_model(log_p, given), log_p, given)
+    shape = np.shape(pred_probs)
+    if len(shape) != 2 or shape[1] < 2:
+        raise ValueError(f"pred_probs must have shape (N, c) with c >= 2, got {shape}.")
+    given, names = _encode(labels, classes, shape[1])
+    if len(given) != shape[0]:
+        raise ValueError(f"pred_probs has {shape[0]} rows, but there are {len(given)} labels: pass one label per row.")
+    errors = find_errors(_log_probs(pred_probs), given)
     low, high = errors.limits
     metadata: dict[str, Any] = {
-        "noise": {"rate": errors.rate, "low": low, "high": high, "rows": len(p), "by": "held_out"},
+        "noise": {"rate": errors.rate, "low": low, "high": high, "rows": len(given), "by": "held_out"},
         "transition": errors.transition.tolist(),
     }
     return Findings.from_posterior(
-        ids or default_ids(len(p)),
+        ids or RowNumbers(len(given)),
         names,
         given,
         errors.posterior,
         label_quality=errors.quality,
-        conservative=label_posterior(log_p, given, conservative),
+        conservative_confidence=errors.confidence,
+        top_k=TOP_CLASSES,
         threshold=threshold,
         issues_have_proposals=False,
         metadata=metadata,
     )
+
+
+def _log_probs(pred_probs: ArrayLike) -> torch.Tensor:
+    """Return log-probabilities (N, c) in float32, block by block, so that an array on disk is not loaded as a whole."""
+    probs: Any = pred_probs.detach().cpu() if isinstance(pred_probs, torch.Tensor) else pred_probs
+    probs = probs if isinstance(probs, torch.Tensor | np.ndarray) else np.asarray(probs)
+    log_p = torch.empty(tuple(probs.shape), dtype=torch.float32)
+    for block in torch.arange(len(log_p)).split(CHUNK_ROWS):
+        rows = slice(int(block[0]), int(block[-1]) + 1)
+        p = log_p[rows].copy_(torch.tensor(np.asarray(probs[rows])))
+        if not bool(p.isfinite().all()) or bool((p < 0).any()) or not bool(((p.sum(1) - 1).abs() < 1e-3).all()):
+            raise ValueError(
+                "pred_probs must not be negative and each row must sum to 1; apply softmax to logits first."
+            )
+        p.clamp_min_(MIN_PROB).log_()
+    return log_p
 
 
 def _encode(

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,12 +14,6 @@ from permll.cleaning.similar_samples import conflicting_duplicates, nearest_rows
 from permll.data.dataset import LabeledData
 from permll.findings import DEFAULT_THRESHOLD, Findings
 from permll.functional.label_errors import LabelErrors, find_errors
-from permll.functional.noise_model import (
-    conservative_noise_model,
-    fit_label_bias,
-    fit_noise_model,
-    label_posterior,
-)
 from permll.methods._features import logits_and_features
 from permll.training.noise_estimate import NoiseEstimate, by_corrected_labels, by_mixture, from_errors
 
@@ -31,37 +25,18 @@ NUM_NEIGHBORS = 8
 MAX_ROWS_WITH_NEIGHBORS = 10_000  # the most suspect rows; more are hardly ever reviewed
 
 
-class LabelPosterior(NamedTuple):
-    """Errors in the labels of N samples, and the posterior (N, c) under a conservative noise model."""
-
-    errors: LabelErrors
-    conservative: Tensor
-
-
-def estimate_posterior(averager: PredictionAverager) -> LabelPosterior:
+def estimate_errors(averager: PredictionAverager) -> LabelErrors:
     """Return the errors in the labels of N samples; without held-out rows, no bias of training rows is corrected."""
-    log_p, labels, n = averager.log_p, averager.labels, averager.num_train
-    fitted = averager.rows_of_noise_model
-    conservative = conservative_noise_model(
-        fit_noise_model(log_p[fitted], labels[fitted]), log_p[fitted], labels[fitted]
-    )
-    if n == len(labels):
-        return LabelPosterior(find_errors(log_p, labels), label_posterior(log_p, labels, conservative))
-    bias = fit_label_bias(log_p[:n], labels[:n], conservative)
-    train = label_posterior(log_p[:n], labels[:n], conservative, bias)
-    posterior = torch.cat([train, label_posterior(log_p[n:], labels[n:], conservative)])
-    return LabelPosterior(find_errors(log_p, labels, n), posterior)
+    return find_errors(averager.log_p, averager.labels, averager.num_train)
 
 
-def noise_estimates(
-    averager: PredictionAverager, fitted: LabelPosterior, classes: tuple[str, ...]
-) -> list[NoiseEstimate]:
+def noise_estimates(averager: PredictionAverager, errors: LabelErrors, classes: tuple[str, ...]) -> list[NoiseEstimate]:
     """Return the noise estimates of mean predictions, the default first: that of the noise model."""
     log_p, labels, n = averager.log_p, averager.labels, averager.num_train
     rows, by = (len(labels) - n, "held_out") if n < len(labels) else (n, "training")
     return [
-        from_errors(fitted.errors, classes, by, rows),
-        by_corrected_labels(fitted.errors.posterior, labels, classes),
+        from_errors(errors, classes, by, rows),
+        by_corrected_labels(errors.posterior, labels, classes),
         by_mixture(log_p[:n], labels[:n], classes),
     ]
 
@@ -73,8 +48,8 @@ def find_label_issues(
 
     ``averager`` has the predictions of all epochs, and ``data`` all samples as they were read, in any order.
     """
-    fitted = estimate_posterior(averager)
-    estimates = noise_estimates(averager, fitted, data.classes)
+    errors = estimate_errors(averager)
+    estimates = noise_estimates(averager, errors, data.classes)
     corrected, _ = trainer.method.labels_and_quality(trainer.predict_logits)
     with averager.use_best_weights(trainer):
         features = _features(trainer)
@@ -88,13 +63,13 @@ def find_label_issues(
         known.ids,
         known.classes,
         labels,
-        fitted.errors.posterior[order],
-        label_quality=fitted.errors.quality[order],
-        conservative=fitted.conservative[order],
+        errors.posterior[order],
+        label_quality=errors.quality[order],
+        conservative_confidence=errors.confidence[order],
         threshold=threshold,
         issues_have_proposals=False,
         duplicates=duplicates,
-        metadata=_metadata(run, known, fitted.errors, averager, estimates[0]),
+        metadata=_metadata(run, known, errors, averager, estimates[0]),
     )
     neighbors = _neighbors(features[order], findings)
     is_corrected = torch.zeros(len(rows), dtype=torch.bool)  # held-out rows are not trained on
@@ -156,7 +131,7 @@ def _metadata(
 
 def _held_out_accuracy(averager: PredictionAverager) -> dict[str, float]:
     """Return the accuracy on held-out labels, that of the majority class, and its standard error."""
-    rows = averager.rows_of_noise_model
+    rows = averager.held_out_rows
     predicted, given = averager.log_p[rows].argmax(1), averager.labels[rows]
     majority = given.bincount().max().item() / len(given)
     error = math.sqrt(majority * (1 - majority) / len(given))

@@ -78,7 +78,7 @@ class PredictionAverager:
         return self._best_mean.clamp_min(_TINY).log()
 
     @property
-    def rows_of_noise_model(self) -> slice:
+    def held_out_rows(self) -> slice:
         """The held-out rows; without any, the training rows."""
         return slice(self.num_train if self.num_train < len(self.labels) else 0, None)
 

@@ -68,7 +68,16 @@ def encode_labels(
         >>> encode_labels([5, 1], classes=["1", "5"])
         (tensor([1, 0]), ('1', '5'))
     """
-    names, values = _check_class_names(classes), to_list(values)
+    names = _check_class_names(classes)
+    if (
+        names is None
+        and isinstance(values, np.ndarray)
+        and values.ndim == 1
+        and values.dtype.kind in "iu"
+        and values.size
+    ):
+        return _encode_integers(values)  # in milliseconds; a million Python integers take seconds
+    values = to_list(values)
     refs = RowRefs(range(len(values)) if ids is None else ids, noun)
     labels = _to_text_or_integers(values, refs)
     if isinstance(labels, list):
@@ -80,8 +89,7 @@ def encode_labels(
         return _encode_text(texts, names, refs)
     if names is not None:
         return encode_class_numbers(values, names, ids=ids, noun=noun)
-    unique, encoded = np.unique(labels, return_inverse=True)
-    return torch.from_numpy(encoded.astype(np.int64)), tuple(str(value) for value in unique.tolist())
+    return _encode_integers(labels)
 
 
 def encode_class_numbers(
@@ -184,6 +192,18 @@ def _to_text_or_integers(values: list[Any], refs: RowRefs) -> list[str] | NDArra
             raise ValueError(f"labels must be classes, got fractions or huge numbers in {refs.format_list(bad)}.")
         array = array.astype(np.int64)
     return array
+
+
+def _encode_integers(labels: NDArray[Any]) -> EncodedLabels:
+    """Return the positions of integers (N,) among their sorted values, and these values as text."""
+    low, high = int(labels.min()), int(labels.max())
+    if high - low <= len(labels):  # then counting is faster than sorting
+        offsets = (labels - labels.dtype.type(low)).astype(np.int64)
+        is_present = np.bincount(offsets) > 0
+        unique, encoded = np.flatnonzero(is_present) + low, (is_present.cumsum() - 1)[offsets]
+    else:
+        unique, encoded = np.unique(labels, return_inverse=True)
+    return torch.from_numpy(encoded.astype(np.int64)), tuple(str(value) for value in unique.tolist())
 
 
 def _kind(value: object) -> str:

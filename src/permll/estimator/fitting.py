@@ -7,7 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from permll.cleaning.label_issues import estimate_posterior
+from permll.cleaning.label_issues import estimate_errors
 from permll.cleaning.prediction_averaging import PredictionAverager
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
@@ -52,7 +52,7 @@ def fit(
             _load_weights(trainer, weights)
         averager = PredictionAverager(trainer)
         _train(trainer, averager, callbacks)
-    errors, _ = estimate_posterior(averager)
+    errors = estimate_errors(averager)
     order = torch.tensor([int(name) for name in averager.ids]).argsort()
     findings = Findings.from_posterior(
         data.ids,

@@ -11,14 +11,12 @@ Examples:
 
 import inspect
 
+from permll.functional.conservative import class_confusion as class_confusion
+from permll.functional.conservative import conservative_confidence as conservative_confidence
 from permll.functional.contrastive import nt_xent_loss as nt_xent_loss
 from permll.functional.label_errors import LabelErrors as LabelErrors
 from permll.functional.label_errors import estimate_rate as estimate_rate
 from permll.functional.label_errors import find_errors as find_errors
-from permll.functional.label_errors import fit_power as fit_power
-from permll.functional.label_errors import fit_transition as fit_transition
-from permll.functional.label_errors import label_log_odds as label_log_odds
-from permll.functional.label_errors import shift_for_rate as shift_for_rate
 from permll.functional.label_refurbishment import class_prior_divergence as class_prior_divergence
 from permll.functional.label_refurbishment import kl_divergence as kl_divergence
 from permll.functional.label_refurbishment import pencil_compatibility_loss as pencil_compatibility_loss
@@ -56,19 +54,10 @@ from permll.functional.noise_adaptation import noise_layer_posterior as noise_la
 from permll.functional.noise_adaptation import project_to_stochastic as project_to_stochastic
 from permll.functional.noise_adaptation import relationship_graph as relationship_graph
 from permll.functional.noise_adaptation import top_k_per_row as top_k_per_row
-from permll.functional.noise_model import NoiseModel as NoiseModel
-from permll.functional.noise_model import calibrated_class_probs as calibrated_class_probs
-from permll.functional.noise_model import confusion_prior as confusion_prior
-from permll.functional.noise_model import conservative_noise_model as conservative_noise_model
-from permll.functional.noise_model import fit_label_bias as fit_label_bias
-from permll.functional.noise_model import fit_noise_model as fit_noise_model
-from permll.functional.noise_model import label_posterior as label_posterior
-from permll.functional.noise_rate import JointFit as JointFit
 from permll.functional.noise_rate import WarmFit as WarmFit
 from permll.functional.noise_rate import conservative_noise_rate as conservative_noise_rate
 from permll.functional.noise_rate import estimate_noise_rate as estimate_noise_rate
 from permll.functional.noise_rate import fit_joint as fit_joint
-from permll.functional.noise_rate import fit_joint_from_probs as fit_joint_from_probs
 from permll.functional.noise_rate import initial_transition as initial_transition
 from permll.functional.noise_rate import joint_from_label_probs as joint_from_label_probs
 from permll.functional.noise_rate import noise_rate_from_joint as noise_rate_from_joint
@@ -119,3 +108,8 @@ from permll.functional.transition import importance_weights as importance_weight
 from permll.functional.transition import inverse_transition as inverse_transition
 
 __all__ = sorted(name for name, value in globals().items() if name[0] != "_" and not inspect.ismodule(value))
+from permll.functional.posterior import label_log_odds as label_log_odds
+from permll.functional.posterior import label_posterior as label_posterior
+from permll.functional.posterior import shift_for_rate as shift_for_rate
+from permll.functional.transition_fit import fit_power as fit_power
+from permll.functional.transition_fit import fit_transition as fit_transition

@@ -25,16 +25,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from permll.functional.noise_rate import initial_transition, joint_from_label_probs, smoothed_transition
-from permll.utils.indexing import subsample_rows
-
-POWERS = tuple(2 ** (step / 4) for step in range(-6, 11))  # of p, 0.35 to 5.7
-MAX_ROWS = 10_000  # rows that β and T are fitted to; they determine a rate to half a percent
-PSEUDO_SAMPLES = 100  # per class, with symmetric noise, that smooth T
-EM_STEPS = 10
-BISECTIONS = 40
-CHUNK_ROWS = 100_000  # rows per float64 chunk
-MIN_PROB = 1e-12
+from permll.functional.conservative import conservative_confidence
+from permll.functional.noise_rate import joint_from_label_probs
+from permll.functional.posterior import label_log_odds, label_posterior, shift_for_rate
+from permll.functional.transition_fit import MIN_PROB, fit_power, fit_transition, smoothed
 
 
 class LabelErrors(NamedTuple):
@@ -42,6 +36,7 @@ class LabelErrors(NamedTuple):
 
     quality: Float[Tensor, " samples"]  # probability that the label is correct; at most 1/2 for issues
     posterior: Float[Tensor, "samples classes"]  # for proposals
+    confidence: Float[Tensor, " samples"]  # of the proposals, under assumptions that favor the given labels
     rate: float  # estimated fraction of wrong labels
     limits: tuple[float, float]  # of the rate: ``low`` and the estimate, beyond their sampling error of 95 %
     transition: Float[Tensor, "classes classes"]  # T
@@ -67,9 +62,9 @@ def find_errors(
         >>> round(errors.rate, 2), int((errors.quality <= 0.5).sum())
         (0.09, 10)
     """
-    has_trained = 0 < num_trained < len(labels)
-    outside = slice(num_trained if has_trained else 0, None)
-    groups = [slice(0, num_trained), outside] if has_trained else [outside]
+    num_trained = num_trained if num_trained < len(labels) else 0
+    groups = [slice(0, num_trained), slice(num_trained, None)] if num_trained else [slice(None)]
+    outside = groups[-1]
 
     def shifts(value: float) -> Tensor:
         return torch.cat([torch.full_like(part := log_odds[group], shift_for_rate(part, value)) for group in groups])
@@ -84,119 +79,22 @@ def find_errors(
     low, rate = min(low, disagreement), estimate_rate(low, disagreement, majority)
     if 1 - disagreement <= majority + 2 * math.sqrt(majority * (1 - majority) / n):
         low = rate = 0.0  # predictions that do not depend on the samples say nothing about their labels
-    if has_trained:  # T is too small off the diagonal as long as the bias of these rows is not subtracted
-        posterior = label_posterior(log_p, labels, power, transition, shifts(rate))
-        transition = _smoothed(joint_from_label_probs(posterior, labels), len(labels))
+    if num_trained:  # T is too small off the diagonal as long as the bias of these rows is not subtracted
+        posterior = label_posterior(log_p, labels, power, transition, shifts((low + rate) / 2))
+        transition = smoothed(joint_from_label_probs(posterior, labels), len(labels))
         log_odds = label_log_odds(log_p, labels, power, transition)
-    quality = torch.sigmoid(log_odds - shifts(rate))
     posterior = label_posterior(log_p, labels, power, transition, shifts((low + rate) / 2))
     joint = _with_rate(joint_from_label_probs(posterior[outside], labels[outside]), rate)
     margin = 1.96 * math.sqrt(rate * (1 - rate) / n)
-    limits = max(low - margin, 0.0), min(rate + margin, 1.0)
-    return LabelErrors(quality.float(), posterior, rate, limits, transition, joint)
-
-
-def fit_power(log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
-    """Return the power β of the predictions under which the labels are likeliest.
-
-    A classifier that was trained on randomly wrong labels is less certain of the classes than it could be: β > 1. It
-    maximizes Σ log((1 - ε) q[y] + ε (1 - q[y]) / (c - 1)), with q ∝ p^β and the best ε, since a transition matrix with
-    many entries would explain errors of the classifier as noise. But to this model, wrong labels that depend on the
-    class look like overconfidence. So if its β is below 1, the β <= 1 is used that is likeliest with T.
-
-    Examples:
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> classes = torch.randint(3, (3000,), generator=generator)
-        >>> labels = torch.where(torch.rand(3000, generator=generator) < 0.2, (classes + 1) % 3, classes)
-        >>> p = 0.6 * torch.nn.functional.one_hot(classes, 3) + 0.4 / 3
-        >>> fit_power(p.log(), labels) > 1
-        True
-    """
-    log_p, labels = _subsample(log_p, labels)
-    power = _likeliest(
-        {one: _random_noise_likelihood((one * log_p).softmax(-1), labels) for one in POWERS}, len(labels)
+    return LabelErrors(
+        torch.sigmoid(log_odds - shifts(rate)).float(),
+        posterior,
+        conservative_confidence(log_p, labels, posterior.argmax(1), power, num_trained),
+        rate,
+        (max(low - margin, 0.0), min(rate + margin, 1.0)),
+        transition,
+        joint,
     )
-    if power >= 1:
-        return power
-    fits = {one: _run_em((one * log_p).softmax(-1), labels)[1] for one in POWERS if one <= 1}
-    return _likeliest(fits, len(labels))
-
-
-def _likeliest(fits: dict[float, float], rows: int) -> float:
-    """Return the power nearest to 1 whose log-likelihood, ``rows`` times its mean, equals the largest to 0.1."""
-    best = max(fits.values())
-    return min(
-        (power for power, fit in fits.items() if rows * (best - fit) <= 0.1), key=lambda power: abs(math.log(power))
-    )
-
-
-def _random_noise_likelihood(q: Tensor, labels: Tensor) -> float:
-    """Return the mean log-likelihood of the labels with the best ε."""
-    classes = q.shape[1]
-    q = q.gather(1, labels[:, None])[:, 0].clamp_min(MIN_PROB)
-    other = (1 - q) / (classes - 1)
-    low, high = 0.0, 1 - 1 / classes
-    for _ in range(BISECTIONS):  # the likelihood is concave in ε
-        rate = (low + high) / 2
-        slope = float(((other - q) / (q + rate * (other - q))).sum())
-        low, high = (rate, high) if slope > 0 else (low, rate)
-    return float((q + low * (other - q)).log().mean())
-
-
-def fit_transition(
-    log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], power: float
-) -> Float[Tensor, "classes classes"]:
-    """Return T by ten steps of the EM algorithm, smoothed by 100 samples of symmetric noise for each class.
-
-    With r[k] ∝ p[k]^β T[k, y] for each sample, T[k, y] is the fraction of the weight of class k that has the label y.
-
-    Args:
-        log_p: logarithms of probabilities.
-        labels: given labels.
-        power: β.
-
-    Examples:
-        >>> classes = torch.tensor([0, 1]).repeat(500)
-        >>> log_p = (0.98 * torch.nn.functional.one_hot(classes, 2) + 0.01).log()
-        >>> labels = classes.where(torch.arange(1000) % 5 > 0, 0)        # every fifth label is 0
-        >>> fit_transition(log_p, labels, 1.0)
-        tensor([[0.9840, 0.0160],
-                [0.1766, 0.8234]], dtype=torch.float64)
-    """
-    log_p, labels = _subsample(log_p, labels)
-    return _run_em((power * log_p).softmax(-1), labels)[0]
-
-
-def _run_em(q: Tensor, labels: Tensor) -> tuple[Tensor, float]:
-    """Return T, and the mean log-likelihood of the labels before its last step."""
-    transition, likelihood = initial_transition(q.shape[1]).to(q.device), -torch.inf
-    for _ in range(EM_STEPS):
-        r = q * transition.T[labels]
-        total = r.sum(1, keepdim=True).clamp_min(MIN_PROB)
-        likelihood = float(total.log().mean())
-        transition = _smoothed(joint_from_label_probs(r / total, labels), len(labels))
-    return transition, likelihood
-
-
-def label_log_odds(
-    log_p: Float[Tensor, "samples classes"],
-    labels: Int[Tensor, " samples"],
-    power: float,
-    transition: Float[Tensor, "classes classes"],
-) -> Float[Tensor, " samples"]:
-    """Return log(r[y] / (1 - r[y])) with b = 0, in float64.
-
-    Examples:
-        >>> transition = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
-        >>> odds = label_log_odds(torch.tensor([[0.6, 0.4]]).log(), torch.tensor([1]), 1.0, transition)
-        >>> torch.allclose(odds.exp(), torch.tensor([0.4 * 0.8 / (0.6 * 0.1)]).double())
-        True
-    """
-    parts = []
-    for p, y in zip(log_p.split(CHUNK_ROWS), labels.split(CHUNK_ROWS), strict=True):
-        score, index = power * p.double() + transition.T[y].log(), y[:, None]
-        parts.append(score.gather(1, index)[:, 0] - score.scatter_(1, index, -torch.inf).logsumexp(1))
-    return torch.cat(parts)
 
 
 def estimate_rate(low: float, disagreement: float, majority: float = 0.0) -> float:
@@ -226,48 +124,6 @@ def estimate_rate(low: float, disagreement: float, majority: float = 0.0) -> flo
     return low + weight * min(2 * skill, 1.0) * (disagreement - low)
 
 
-def shift_for_rate(log_odds: Float[Tensor, " samples"], rate: float) -> float:
-    """Return b for which a fraction ``rate`` of the labels has negative log-odds; equal ones are not separated.
-
-    Examples:
-        >>> shift_for_rate(torch.tensor([3.0, -1.0, 2.0, 4.0]), 0.25)
-        0.5
-    """
-    values, count = log_odds.double().sort().values, round(rate * len(log_odds))
-    if 0 < count < len(values) and values[count - 1] == values[count]:
-        first, last = (int(torch.searchsorted(values, values[count], right=right)) for right in (False, True))
-        count = last if 2 * count > first + last else first
-    if count == 0:
-        return min(float(values[0]), 0.0) - 1
-    return float(values[count - 1 : count + 1].mean()) if count < len(values) else float(values[-1]) + 1
-
-
-def label_posterior(
-    log_p: Float[Tensor, "samples classes"],
-    labels: Int[Tensor, " samples"],
-    power: float,
-    transition: Float[Tensor, "classes classes"],
-    shifts: Float[Tensor, " samples"],
-) -> Float[Tensor, "samples classes"]:
-    """Return r (N, c), in float32, with a shift b for each sample.
-
-    Examples:
-        >>> transition = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
-        >>> label_posterior(torch.tensor([[0.6, 0.4]]).log(), torch.tensor([1]), 1.0, transition, torch.zeros(1))
-        tensor([[0.1579, 0.8421]])
-    """
-    posterior = torch.empty(log_p.shape, dtype=torch.float32, device=log_p.device)
-    for rows in torch.arange(len(labels)).split(CHUNK_ROWS):
-        part = slice(int(rows[0]), int(rows[-1]) + 1)
-        score, index = power * log_p[part].double() + transition.T[labels[part]].log(), labels[part, None]
-        posterior[part] = score.scatter_add_(1, index, -shifts[part, None].to(score)).softmax(-1)
-    return posterior
-
-
-def _smoothed(joint: Tensor, samples: int) -> Tensor:
-    return smoothed_transition(joint, samples, PSEUDO_SAMPLES / len(joint)).clamp_min(MIN_PROB)
-
-
 def _with_rate(joint: Tensor, rate: float) -> Tensor:
     """Return J with off-diagonal entries that sum to ``rate``, and the same frequencies of labels."""
     diagonal = joint.diagonal().diag()
@@ -275,10 +131,3 @@ def _with_rate(joint: Tensor, rate: float) -> Tensor:
     total = float(wrong.sum())
     wrong = wrong * (rate / total) if total > 0 else wrong
     return wrong + (joint.sum(0) - wrong.sum(0)).clamp_min(0).diag()
-
-
-def _subsample(log_p: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    if len(labels) > MAX_ROWS:
-        rows = subsample_rows(len(labels), MAX_ROWS).to(labels.device)
-        log_p, labels = log_p[rows], labels[rows]
-    return log_p.double(), labels

@@ -35,7 +35,7 @@ def estimate_noise_rate(logits: Float[Tensor, "samples classes"], labels: Int[Te
         >>> round(estimate_noise_rate(logits, labels), 2)
         0.2
     """
-    return noise_rate_from_joint(fit_joint(logits, labels, groups=0).joint)
+    return noise_rate_from_joint(fit_joint(logits, labels))
 
 
 def conservative_noise_rate(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
@@ -146,21 +146,9 @@ def smoothed_transition(
     return counts / counts.sum(1, keepdim=True)
 
 
-class JointFit(NamedTuple):
-    """Result of ``fit_joint``."""
-
-    joint: Float[Tensor, "classes classes"]
-    temperature: float
-    error: float  # standard error of the noise rate from sampling
-
-
 def fit_joint(
-    logits: Float[Tensor, "samples classes"],
-    labels: Int[Tensor, " samples"],
-    *,
-    groups: int = 20,
-    smoothing: float = 1.0,
-) -> JointFit:
+    logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], *, smoothing: float = 1.0
+) -> Float[Tensor, "classes classes"]:
     """Return the joint distribution for the T and the temperature τ that maximize Σ_n log Σ_i p_n[i] T[i, y_n].
 
     Here p_n = softmax(z_n / τ), of the logits z_n. Confidence separates noise from errors of the network: noise is
@@ -171,29 +159,25 @@ def fit_joint(
     Args:
         logits: (N, c) network outputs, best of held-out rows.
         labels: (N,) given labels.
-        groups: number of jackknife groups for the standard error; below 2 the error is not estimated, and is 1.
         smoothing: see ``smoothed_transition``; 0 for the maximum likelihood estimate.
 
     Examples:
         >>> logits = 6 * torch.eye(2).repeat(50, 1)
         >>> labels = torch.tensor([0, 1]).repeat(50)
         >>> labels[::10] = 1 - labels[::10]
-        >>> fit = fit_joint(logits, labels)
-        >>> round(noise_rate_from_joint(fit.joint), 2), round(fit.error, 2)
-        (0.1, 0.03)
+        >>> round(noise_rate_from_joint(fit_joint(logits, labels)), 2)
+        0.1
     """
     logits, labels = subsample(logits, labels)
-    _, joint, temperature = _fit_temperature_and_joint(logits, labels, smoothing)
-    groups = min(groups, len(labels))
-    if groups < 2:
-        return JointFit(joint, temperature, error=1.0)
-    scaled, start = logits.double() / temperature, smoothed_transition(joint, len(labels), smoothing)
-    # Random groups, the same at every call: rows are often sorted by label.
-    group = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0)) % groups
-    fits = [_run_em(scaled[group != g], labels[group != g], start, smoothing) for g in range(groups)]
-    rates = torch.tensor([noise_rate_from_joint(without_group) for _, without_group in fits], dtype=torch.float64)
-    error = ((groups - 1) * rates.var(unbiased=False)).sqrt().item()
-    return JointFit(joint, temperature, error)
+    start = initial_transition(logits.shape[1]).to(logits.device)
+    fits: dict[int, tuple[float, Tensor]] = {}
+    candidates: Iterable[int] = range(0, len(TEMPERATURES), 4)
+    for distance in (2, 1, 0):  # coarse to fine
+        for i in set(candidates) - set(fits):
+            fits[i] = _run_em(logits.double() / TEMPERATURES[i], labels, start, smoothing)
+        best = max(fits, key=lambda i: fits[i][0])
+        candidates = {best - distance, best + distance} & set(range(len(TEMPERATURES)))
+    return fits[best][1]
 
 
 def initial_transition(classes: int) -> Float[Tensor, "classes classes"]:
@@ -204,25 +188,6 @@ def initial_transition(classes: int) -> Float[Tensor, "classes classes"]:
         tensor([0.8000, 0.1000, 0.1000], dtype=torch.float64)
     """
     return 0.3 / classes + 0.7 * torch.eye(classes, dtype=torch.float64)
-
-
-def fit_joint_from_probs(
-    p: Float[Tensor, "samples classes"],
-    labels: Int[Tensor, " samples"],
-    start: Float[Tensor, "classes classes"],
-    smoothing: float = 1.0,
-) -> Float[Tensor, "classes classes"]:
-    """Return the joint distribution of ``fit_joint`` for calibrated probabilities, by EM from a transition matrix.
-
-    Examples:
-        >>> p = (0.98 * torch.eye(2) + 0.01).repeat(50, 1)
-        >>> labels = torch.tensor([0, 1]).repeat(50)
-        >>> labels[::10] = 1 - labels[::10]
-        >>> round(noise_rate_from_joint(fit_joint_from_probs(p, labels, torch.tensor([[0.7, 0.3], [0.3, 0.7]]))), 2)
-        0.1
-    """
-    p, labels = subsample(p, labels)
-    return _run_em(p.double().log(), labels, start.double(), smoothing)[1]
 
 
 class WarmFit(NamedTuple):
@@ -260,19 +225,6 @@ def warm_fit(
     best = max(fits, key=lambda i: fits[i][0])
     likelihood, joint = fits[best]
     return WarmFit(likelihood, smoothed_transition(joint, len(labels)), best)
-
-
-def _fit_temperature_and_joint(logits: Tensor, labels: Tensor, smoothing: float) -> tuple[float, Tensor, float]:
-    """Return the best fit over the temperatures, searched coarse to fine."""
-    start = initial_transition(logits.shape[1]).to(logits.device)
-    fits: dict[int, tuple[float, Tensor]] = {}
-    candidates: Iterable[int] = range(0, len(TEMPERATURES), 4)
-    for distance in (2, 1, 0):
-        for i in set(candidates) - set(fits):
-            fits[i] = _run_em(logits.double() / TEMPERATURES[i], labels, start, smoothing)
-        best = max(fits, key=lambda i: fits[i][0])
-        candidates = {best - distance, best + distance} & set(range(len(TEMPERATURES)))
-    return (*fits[best], TEMPERATURES[best])
 
 
 def _run_em(

@@ -1,5 +1,7 @@
 """Index helpers: split a batch index into groups without repeats, draw fixed random subsets."""
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
@@ -43,6 +45,7 @@ def stratified_order(labels: Tensor) -> Tensor:
     return by_label[((ranks + 0.5) / counts[labels[by_label]]).argsort(stable=True)]
 
 
+@lru_cache(maxsize=8)
 def subsample_rows(total: int, max_rows: int) -> Tensor:
     """Return at most ``max_rows`` of ``total`` row numbers in ascending order; the same rows at every call.
 

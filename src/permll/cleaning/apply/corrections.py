@@ -11,7 +11,7 @@ from permll.findings import Findings
 from permll.utils.files import to_csv
 from permll.utils.messages import format_list
 
-DEFAULT_MIN_PROBABILITY = 0.95
+DEFAULT_MIN_PROBABILITY = 0.85  # conservative, see ``permll.functional.conservative``
 LabelSource = Literal["given", "kept", "accepted", "chosen", "unsure", "auto"]
 LABEL_SOURCES: tuple[LabelSource, ...] = get_args(LabelSource)
 _VERDICT_SOURCES: Mapping[str, LabelSource] = {
@@ -81,7 +81,8 @@ def select_corrections(
     _check_decisions(findings, decisions)
     selected = np.array([name in decisions for name in findings.ids], dtype=bool)
     if auto:
-        selected |= findings.is_issue & (findings.conservative_confidence >= np.float32(min_probability))
+        is_proposed = findings.is_issue & (findings.proposed_labels != findings.given_labels)
+        selected |= is_proposed & (findings.conservative_confidence >= np.float32(min_probability))
     return [_correction(findings, row, decisions.get(findings.ids[row])) for row in np.flatnonzero(selected).tolist()]
 
 

@@ -1,6 +1,6 @@
 """``RawData``, the result of a reader, and helpers for its metadata."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,3 +63,26 @@ def pluralize(number: int, noun: str) -> str:
 def default_ids(count: int) -> tuple[str, ...]:
     """Return the ids of samples without names: "0", "1", ..."""
     return tuple(map(str, range(count)))
+
+
+class RowNumbers(Sequence[str]):
+    """``default_ids``, each made when it is needed: a million ids would take more memory than their predictions.
+
+    Examples:
+        >>> ids = RowNumbers(3)
+        >>> ids[1], ids[-2:], list(ids)
+        ('1', ('1', '2'), ['0', '1', '2'])
+    """
+
+    def __init__(self, count: int) -> None:
+        self._rows = range(count)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the id at a position, or a tuple of those of a slice."""
+        return tuple(map(str, self._rows[index])) if isinstance(index, slice) else str(self._rows[index])
+
+    def __iter__(self) -> Iterator[str]:
+        return map(str, self._rows)
