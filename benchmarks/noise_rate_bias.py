@@ -46,7 +46,7 @@ def main() -> None:
         errors = []
         for seed in SEEDS:
             logits, labels, truth = simulate(classes, samples, noise, seed)
-            rate = noise_rate_from_joint(fit_joint(logits, labels, smoothing=smoothing))
+            rate = noise_rate_from_joint(fit_joint(logits, labels, smoothing=smoothing).joint)
             errors.append(100 * (rate - truth))
             fields = {"classes": classes, "rows": samples, "noise": noise, "caution": f"{smoothing:g}", "seed": seed}
             rows.append(fields | {"truth": f"{truth:.4f}", "rate": f"{rate:.4f}"})

@@ -26,6 +26,7 @@ from permll.noise.annotators import has_answer, majority_vote, sample_answer
 from permll.noise.instance import part_dependent
 
 MAX_ROWS = 10_000  # of Fashion-MNIST and CIFAR-10, to train in seconds
+MAX_CIFAR100_ROWS = 20_000
 MAX_TEST_ROWS = 5_000
 MIN_CLASS_SIZE = 5  # one sample per fold of the cross-validation
 KINDS = {"sym": "sym", "asym": "asym_fashion_mnist", "pair": "pair"}
@@ -67,6 +68,7 @@ def load_noisy_dataset(name: str, seed: int, files: Mapping[str, Path], half: in
         return _take_half(_REAL[name](files, seed), half)
     data, kind, percent = name.split("-")
     x, y, x_test, y_test, *raw = _CLEAN[data](files)
+    x, y = x[:MAX_CIFAR100_ROWS], y[:MAX_CIFAR100_ROWS]
     num_classes, rate = int(y.max()) + 1, int(percent) / 100
     if rate == 0:
         given = y
@@ -144,7 +146,7 @@ def _load_annotated(path: Path, seed: int) -> NoisyDataset:
 
 
 def _load_cifar100n(files: Files, _: int) -> NoisyDataset:
-    x, _, x_test, y_test = _cifar100(files)
+    x, _clean, x_test, y_test = _cifar100(files)
     with np.load(files["cifar100n"]) as labels:
         return NoisyDataset(x, labels["noisy"].astype(np.int64), labels["clean"].astype(np.int64), x_test, y_test)
 

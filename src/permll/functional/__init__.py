@@ -15,7 +15,7 @@ from permll.functional.conservative import class_confusion as class_confusion
 from permll.functional.conservative import conservative_confidence as conservative_confidence
 from permll.functional.contrastive import nt_xent_loss as nt_xent_loss
 from permll.functional.label_errors import LabelErrors as LabelErrors
-from permll.functional.label_errors import estimate_rate as estimate_rate
+from permll.functional.label_errors import disagreement_weight as disagreement_weight
 from permll.functional.label_errors import find_errors as find_errors
 from permll.functional.label_refurbishment import class_prior_divergence as class_prior_divergence
 from permll.functional.label_refurbishment import kl_divergence as kl_divergence
@@ -54,6 +54,7 @@ from permll.functional.noise_adaptation import noise_layer_posterior as noise_la
 from permll.functional.noise_adaptation import project_to_stochastic as project_to_stochastic
 from permll.functional.noise_adaptation import relationship_graph as relationship_graph
 from permll.functional.noise_adaptation import top_k_per_row as top_k_per_row
+from permll.functional.noise_rate import JointFit as JointFit
 from permll.functional.noise_rate import WarmFit as WarmFit
 from permll.functional.noise_rate import conservative_noise_rate as conservative_noise_rate
 from permll.functional.noise_rate import estimate_noise_rate as estimate_noise_rate

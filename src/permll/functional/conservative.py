@@ -1,4 +1,4 @@
-"""How certain a proposed label is under assumptions that favor the given one; for changes that nobody reviews.
+"""How certain a proposed label is under assumptions that favor the given one; for changes that are not reviewed.
 
 Labels alone cannot tell noise between two similar classes from a classifier that confuses them. So the classifier is
 assumed to be wrong more often than it says. With p' ∝ p^(1.25 β), n out-of-sample rows, and C[k, j] the mean of p'[j]

@@ -10,12 +10,13 @@ others. How many are wrong is not identified: a classifier that predicts noisy l
 any error, so labels cannot tell mistakes from ambiguous samples. The fraction is known up to an interval:
 
 - At least the fraction that T explains is wrong, ``low``: the mean of 1 - r[y] with b = 0.
-- At most as many labels are wrong as differ from the prediction, if the classifier is right about them.
+- At most as many labels are issues as differ from the prediction, if the classifier is right about them.
 
 If T explains most of the disagreement, the noise depends on the class but not on the sample, and the rest is attributed
 to the classifier. Otherwise the mistakes are where samples are hard, as people make them, and the disagreement is
-attributed to the labels (``estimate_rate``). The shift b is chosen so that as many labels are issues as are estimated
-to be wrong. A label is proposed if it is the most probable class at the middle between ``low`` and the estimate.
+attributed to the labels. So the fraction of issues is between these limits (``disagreement_weight``), and b is chosen
+for it. The noise rate has the same weight between ``low`` and the mean of 1 - r[y] with this b. A label is proposed if
+it is the most probable class at the middle between ``low`` and the fraction of issues.
 """
 
 import math
@@ -38,7 +39,7 @@ class LabelErrors(NamedTuple):
     posterior: Float[Tensor, "samples classes"]  # for proposals
     confidence: Float[Tensor, " samples"]  # of the proposals, under assumptions that favor the given labels
     rate: float  # estimated fraction of wrong labels
-    limits: tuple[float, float]  # of the rate: ``low`` and the estimate, beyond their sampling error of 95 %
+    limits: tuple[float, float]  # of the rate: ``low`` and the rate, beyond their sampling error of 95 %
     transition: Float[Tensor, "classes classes"]  # T
     joint: Float[Tensor, "classes classes"]  # J[k, y] = P(class k, label y), with this rate
 
@@ -76,18 +77,22 @@ def find_errors(
     disagreement = float((log_p[outside].argmax(1) != labels[outside]).double().mean())
     n = len(labels[outside])
     majority = float(labels[outside].bincount().max()) / n
-    low, rate = min(low, disagreement), estimate_rate(low, disagreement, majority)
+    low = min(low, disagreement)
+    weight = disagreement_weight(low, disagreement, majority)
+    issues = low + weight * (disagreement - low)
     if 1 - disagreement <= majority + 2 * math.sqrt(majority * (1 - majority) / n):
-        low = rate = 0.0  # predictions that do not depend on the samples say nothing about their labels
+        low = issues = 0.0  # predictions that do not depend on the samples say nothing about their labels
     if num_trained:  # T is too small off the diagonal as long as the bias of these rows is not subtracted
-        posterior = label_posterior(log_p, labels, power, transition, shifts((low + rate) / 2))
+        posterior = label_posterior(log_p, labels, power, transition, shifts((low + issues) / 2))
         transition = smoothed(joint_from_label_probs(posterior, labels), len(labels))
         log_odds = label_log_odds(log_p, labels, power, transition)
-    posterior = label_posterior(log_p, labels, power, transition, shifts((low + rate) / 2))
+    posterior = label_posterior(log_p, labels, power, transition, shifts((low + issues) / 2))
+    quality = torch.sigmoid(log_odds - shifts(issues)).float()
+    rate = low + weight * (float((1 - quality[outside]).double().mean()) - low) if issues else 0.0
     joint = _with_rate(joint_from_label_probs(posterior[outside], labels[outside]), rate)
     margin = 1.96 * math.sqrt(rate * (1 - rate) / n)
     return LabelErrors(
-        torch.sigmoid(log_odds - shifts(rate)).float(),
+        quality,
         posterior,
         conservative_confidence(log_p, labels, posterior.argmax(1), power, num_trained),
         rate,
@@ -97,12 +102,12 @@ def find_errors(
     )
 
 
-def estimate_rate(low: float, disagreement: float, majority: float = 0.0) -> float:
-    """Return the fraction of wrong labels, between its limits.
+def disagreement_weight(low: float, disagreement: float, majority: float = 0.0) -> float:
+    """Return ρ s, the weight of the disagreement that T does not explain.
 
-    It is ``low`` + ρ s (``disagreement`` - ``low``). ρ is 1 if T explains at most 40 % of the disagreement, 0 if it
-    explains at least 60 %, and linear between them. s is 1 if the classifier predicts at least half of the labels that
-    the majority class does not, 0 if none, and linear between them.
+    ρ is 1 if T explains at most 40 % of the disagreement, 0 if it explains at least 60 %, and linear between them. s is
+    1 if the classifier predicts at least half of the labels that the majority class does not, 0 if none, and linear
+    between them.
 
     Args:
         low: fraction of wrong labels that T explains.
@@ -110,18 +115,18 @@ def estimate_rate(low: float, disagreement: float, majority: float = 0.0) -> flo
         majority: fraction of the most frequent label.
 
     Examples:
-        >>> estimate_rate(0.05, 0.2)      # people's mistakes
-        0.2
-        >>> estimate_rate(0.2, 0.3)       # noise that does not depend on the sample
-        0.2
-        >>> round(estimate_rate(0.05, 0.7, majority=0.3), 2)      # no better than the majority class
-        0.05
+        >>> disagreement_weight(0.05, 0.2)      # people's mistakes
+        1.0
+        >>> disagreement_weight(0.2, 0.3)       # noise that does not depend on the sample
+        0.0
+        >>> disagreement_weight(0.05, 0.7, majority=0.4)      # no better than the majority class
+        0.0
     """
     if low >= disagreement:
-        return disagreement
-    weight = min(max(3 - 5 * low / disagreement, 0.0), 1.0)
+        return 0.0
+    unexplained = min(max(3 - 5 * low / disagreement, 0.0), 1.0)
     skill = max(1 - disagreement - majority, 0.0) / max(1 - majority, MIN_PROB)
-    return low + weight * min(2 * skill, 1.0) * (disagreement - low)
+    return unexplained * min(2 * skill, 1.0)
 
 
 def _with_rate(joint: Tensor, rate: float) -> Tensor:

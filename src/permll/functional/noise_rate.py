@@ -35,7 +35,7 @@ def estimate_noise_rate(logits: Float[Tensor, "samples classes"], labels: Int[Te
         >>> round(estimate_noise_rate(logits, labels), 2)
         0.2
     """
-    return noise_rate_from_joint(fit_joint(logits, labels))
+    return noise_rate_from_joint(fit_joint(logits, labels).joint)
 
 
 def conservative_noise_rate(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
@@ -146,9 +146,16 @@ def smoothed_transition(
     return counts / counts.sum(1, keepdim=True)
 
 
+class JointFit(NamedTuple):
+    """Result of ``fit_joint``."""
+
+    joint: Float[Tensor, "classes classes"]
+    temperature: float
+
+
 def fit_joint(
     logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], *, smoothing: float = 1.0
-) -> Float[Tensor, "classes classes"]:
+) -> JointFit:
     """Return the joint distribution for the T and the temperature τ that maximize Σ_n log Σ_i p_n[i] T[i, y_n].
 
     Here p_n = softmax(z_n / τ), of the logits z_n. Confidence separates noise from errors of the network: noise is
@@ -165,7 +172,7 @@ def fit_joint(
         >>> logits = 6 * torch.eye(2).repeat(50, 1)
         >>> labels = torch.tensor([0, 1]).repeat(50)
         >>> labels[::10] = 1 - labels[::10]
-        >>> round(noise_rate_from_joint(fit_joint(logits, labels)), 2)
+        >>> round(noise_rate_from_joint(fit_joint(logits, labels).joint), 2)
         0.1
     """
     logits, labels = subsample(logits, labels)
@@ -177,7 +184,7 @@ def fit_joint(
             fits[i] = _run_em(logits.double() / TEMPERATURES[i], labels, start, smoothing)
         best = max(fits, key=lambda i: fits[i][0])
         candidates = {best - distance, best + distance} & set(range(len(TEMPERATURES)))
-    return fits[best][1]
+    return JointFit(fits[best][1], TEMPERATURES[best])
 
 
 def initial_transition(classes: int) -> Float[Tensor, "classes classes"]:
