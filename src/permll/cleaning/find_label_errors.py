@@ -11,6 +11,7 @@ from permll.data.labels import encode_class_numbers, encode_labels
 from permll.data.readers.raw_data import RowNumbers
 from permll.findings import DEFAULT_THRESHOLD, Findings
 from permll.functional.label_errors import find_errors
+from permll.functional.neighbors import add_votes, neighbor_votes
 from permll.functional.posterior import CHUNK_ROWS
 from permll.functional.transition_fit import MIN_PROB
 
@@ -21,6 +22,7 @@ def find_label_errors(
     labels: ArrayLike | Sequence[object],
     pred_probs: ArrayLike,
     *,
+    features: ArrayLike | None = None,
     classes: Sequence[str] | None = None,
     ids: Sequence[str] | None = None,
     threshold: float = DEFAULT_THRESHOLD,
@@ -32,6 +34,7 @@ def find_label_errors(
     Args:
         labels: N given labels: integers from 0 to c - 1, or class names.
         pred_probs: (N, c), one column for each class, in sorted order or in that of ``classes``.
+        features: (N, d) vectors of the samples, such as embeddings; the labels of the nearest ones then count, too.
         classes: c class names, in the order of the columns.
         ids: N sample ids; default the row numbers.
         threshold: a label is an issue if it is correct with at most this probability and another class is more
@@ -51,7 +54,10 @@ def find_label_errors(
     given, names = _encode(labels, classes, shape[1])
     if len(given) != shape[0]:
         raise ValueError(f"pred_probs has {shape[0]} rows, but there are {len(given)} labels: pass one label per row.")
-    errors = find_errors(_log_probs(pred_probs), given)
+    log_p = _log_probs(pred_probs)
+    if features is not None:
+        log_p = add_votes(log_p, neighbor_votes(_features(features, len(given)), given, shape[1]), given)
+    errors = find_errors(log_p, given)
     low, high = errors.limits
     metadata: dict[str, Any] = {
         "noise": {"rate": errors.rate, "low": low, "high": high, "rows": len(given), "by": "held_out"},
@@ -85,6 +91,13 @@ def _log_probs(pred_probs: ArrayLike) -> torch.Tensor:
             )
         p.clamp_min_(MIN_PROB).log_()
     return log_p
+
+
+def _features(features: ArrayLike, rows: int) -> torch.Tensor:
+    x = torch.tensor(np.asarray(features), dtype=torch.float32)
+    if x.ndim != 2 or len(x) != rows or not bool(x.isfinite().all()):
+        raise ValueError(f"features must be finite numbers of shape ({rows}, d), got shape {tuple(x.shape)}.")
+    return x
 
 
 def _encode(

@@ -12,8 +12,10 @@ from torch import Tensor
 from permll.cleaning.prediction_averaging import PredictionAverager
 from permll.cleaning.similar_samples import conflicting_duplicates, nearest_rows
 from permll.data.dataset import LabeledData
+from permll.data.inputs import Vectors
 from permll.findings import DEFAULT_THRESHOLD, Findings
 from permll.functional.label_errors import LabelErrors, find_errors
+from permll.functional.neighbors import add_votes, neighbor_votes
 from permll.methods._features import logits_and_features
 from permll.training.noise_estimate import NoiseEstimate, by_corrected_labels, by_mixture, from_errors
 
@@ -25,9 +27,17 @@ NUM_NEIGHBORS = 8
 MAX_ROWS_WITH_NEIGHBORS = 10_000  # the most suspect rows; more are hardly ever reviewed
 
 
-def estimate_errors(averager: PredictionAverager) -> LabelErrors:
-    """Return the errors in the labels of N samples; without held-out rows, no bias of training rows is corrected."""
-    return find_errors(averager.log_p, averager.labels, averager.num_train)
+def estimate_errors(trainer: "Trainer", averager: PredictionAverager) -> LabelErrors:
+    """Return the errors in the labels of N samples; a collective call.
+
+    If the samples are vectors, the labels of the nearest ones count, too. Without held-out rows, no bias of training
+    rows is corrected.
+    """
+    log_p, labels = averager.log_p, averager.labels
+    if isinstance(trainer.data.inputs, Vectors):
+        x = torch.cat([trainer.evaluate(lambda x: x, part) for part in _parts(trainer)])
+        log_p = add_votes(log_p, neighbor_votes(x, labels, log_p.shape[1]), labels)
+    return find_errors(log_p, labels, averager.num_train)
 
 
 def noise_estimates(averager: PredictionAverager, errors: LabelErrors, classes: tuple[str, ...]) -> list[NoiseEstimate]:
@@ -48,7 +58,7 @@ def find_label_issues(
 
     ``averager`` has the predictions of all epochs, and ``data`` all samples as they were read, in any order.
     """
-    errors = estimate_errors(averager)
+    errors = estimate_errors(trainer, averager)
     estimates = noise_estimates(averager, errors, data.classes)
     corrected, _ = trainer.method.labels_and_quality(trainer.predict_logits)
     with averager.use_best_weights(trainer):
@@ -82,8 +92,12 @@ def find_label_issues(
 def _features(trainer: "Trainer") -> Tensor:
     """Return the inputs of the first network's last layer for training rows, then held-out rows."""
     network = next(iter(trainer.method.networks.values()))
-    parts = [trainer.data] if trainer.validation is None else [trainer.data, trainer.validation]
-    return torch.cat([trainer.evaluate(lambda x: logits_and_features(network, x)[1], part) for part in parts])
+    return torch.cat([trainer.evaluate(lambda x: logits_and_features(network, x)[1], part) for part in _parts(trainer)])
+
+
+def _parts(trainer: "Trainer") -> list[LabeledData]:
+    """Return the training rows, and the held-out ones if there are any."""
+    return [trainer.data] if trainer.validation is None else [trainer.data, trainer.validation]
 
 
 def _neighbors(features: Tensor, findings: Findings) -> NDArray[np.int32]:

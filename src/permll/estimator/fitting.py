@@ -52,7 +52,7 @@ def fit(
             _load_weights(trainer, weights)
         averager = PredictionAverager(trainer)
         _train(trainer, averager, callbacks)
-    errors = estimate_errors(averager)
+    errors = estimate_errors(trainer, averager)
     order = torch.tensor([int(name) for name in averager.ids]).argsort()
     findings = Findings.from_posterior(
         data.ids,

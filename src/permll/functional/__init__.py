@@ -47,6 +47,8 @@ from permll.functional.negative_learning import negative_learning_loss as negati
 from permll.functional.negative_learning import negative_learning_plus_loss as negative_learning_plus_loss
 from permll.functional.negative_learning import only_top_above_chance as only_top_above_chance
 from permll.functional.negative_learning import positive_learning_plus_loss as positive_learning_plus_loss
+from permll.functional.neighbors import add_votes as add_votes
+from permll.functional.neighbors import neighbor_votes as neighbor_votes
 from permll.functional.noise_adaptation import conditional_transition_columns as conditional_transition_columns
 from permll.functional.noise_adaptation import log_transition_columns as log_transition_columns
 from permll.functional.noise_adaptation import noise_layer_loss as noise_layer_loss
