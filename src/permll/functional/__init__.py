@@ -68,6 +68,9 @@ from permll.functional.noise_rate import noise_rate_from_mixture as noise_rate_f
 from permll.functional.noise_rate import smoothed_transition as smoothed_transition
 from permll.functional.noise_rate import transition_from_joint as transition_from_joint
 from permll.functional.noise_rate import warm_fit as warm_fit
+from permll.functional.posterior import label_log_odds as label_log_odds
+from permll.functional.posterior import label_posterior as label_posterior
+from permll.functional.posterior import shift_for_rate as shift_for_rate
 from permll.functional.prediction_memory import elr_regularizer as elr_regularizer
 from permll.functional.prediction_memory import elr_reweighted_labels as elr_reweighted_labels
 from permll.functional.prediction_memory import elr_target as elr_target
@@ -109,10 +112,7 @@ from permll.functional.transition import forward_correction_loss as forward_corr
 from permll.functional.transition import gold_transition as gold_transition
 from permll.functional.transition import importance_weights as importance_weights
 from permll.functional.transition import inverse_transition as inverse_transition
-
-__all__ = sorted(name for name, value in globals().items() if name[0] != "_" and not inspect.ismodule(value))
-from permll.functional.posterior import label_log_odds as label_log_odds
-from permll.functional.posterior import label_posterior as label_posterior
-from permll.functional.posterior import shift_for_rate as shift_for_rate
 from permll.functional.transition_fit import fit_power as fit_power
 from permll.functional.transition_fit import fit_transition as fit_transition
+
+__all__ = sorted(name for name, value in globals().items() if name[0] != "_" and not inspect.ismodule(value))
