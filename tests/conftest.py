@@ -1,8 +1,12 @@
+import os
 import signal
 
 import pytest
 import torch
 from hypothesis import settings
+
+# Pretrained networks are not downloaded by default; tests that use one name it.
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 # The test runner uses all cores already; a second thread for each would only wait.
 torch.set_num_threads(1)

@@ -180,6 +180,11 @@ class Findings:
         is_suspect: NDArray[np.bool_] = self.label_quality <= self.threshold
         return is_suspect & (self.proposed_labels != self.given_labels) if self.issues_have_proposals else is_suspect
 
+    @property
+    def has_proposal(self) -> NDArray[np.bool_]:
+        """(N,) which issues have another label as proposal."""
+        return self.is_issue & (self.proposed_labels != self.given_labels)
+
     @cached_property
     def order(self) -> NDArray[np.int64]:
         """(N,) all rows, most suspect first: issues, then the others, each by label quality."""

@@ -1,9 +1,12 @@
 """Encoders of images and texts: the choice, its message, the cache, and inference."""
 
+import importlib
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from PIL import Image
@@ -20,7 +23,7 @@ from permll.training.export.export_model import export_model
 from permll.training.predictor import load_predictor
 from permll.training.recipe_files import load_recipe
 from permll.training.train import train
-from tests.helpers.tiny_encoders import TINY, block_downloads, tiny_sentence_model, write_weights
+from tests.helpers.tiny_encoders import TINY, block_downloads, need_timm, tiny_sentence_model, write_weights
 from tests.helpers.toy_training import run_bytes
 
 DOWNSCALED = (
@@ -186,6 +189,52 @@ def counted_images(folder: Path, limit: int = 10_000) -> tuple[LabeledData, Inte
     return data.with_inputs(LazyImages(files_, data.inputs.rows)), files_
 
 
+@pytest.mark.usefixtures("no_downloads")
+def test_download_that_fails_falls_back_to_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("permll.networks.pretrained_files._failed", set())
+    folder, messages = write_images(tmp_path / "photos"), Messages()
+    run = train(recipe=auto_recipe(data__source=str(folder)), out=tmp_path / "run", callbacks=[messages])
+    assert messages.lines == [
+        "downloading timm:vit_small_patch16_224.augreg_in21k_ft_in1k (88 MB, once); --backbone none trains on pixels "
+        "instead",
+        f"24 images, median size 91 x 70: {DOWNSCALED}",
+    ]
+    assert run.recipe.data.pixels == 64
+
+
+@pytest.mark.usefixtures("no_downloads")
+def test_backbone_none_trains_on_pixels(tmp_path: Path) -> None:
+    write_cached_resnet(tmp_path)
+    folder, messages = write_images(tmp_path / "photos"), Messages()
+    recipe = auto_recipe(data__source=str(folder), data__backbone="none")
+    run = train(recipe=recipe, out=tmp_path / "run", callbacks=[messages])
+    assert (run.recipe.data.backbone, run.recipe.data.pixels, run.recipe.network.name) == (None, 64, "resnet8")
+    assert train(recipe=recipe, out=run.folder).finished, "the same recipe has the same choices"
+
+
+def write_cached_resnet(folder: Path) -> None:
+    """Put random weights of a ResNet-18 into torch's cache in a folder."""
+    need_timm()
+    path = folder / "torch" / "hub" / "checkpoints" / "resnet18-f37072fd.pth"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    torch.save(importlib.import_module("timm").create_model("resnet18").state_dict(), path)
+
+
+@pytest.mark.usefixtures("no_downloads")
+def test_few_small_color_images_are_encoded_by_the_default_backbone(tmp_path: Path) -> None:
+    write_cached_resnet(tmp_path)
+    pixels = torch.randint(256, (24, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    pixels[::2, 0] //= 4
+    messages = Messages()
+    found = clean(pixels, [0, 1] * 12, out=tmp_path / "run", epochs=1, callbacks=[messages])
+    assert len(found) == 24
+    assert messages.lines == ["24 images, median size 16 x 16: a small network on features of timm:resnet18.tv_in1k"]
+    run = Run(tmp_path / "run")
+    assert (run.recipe.data.backbone, run.recipe.network.name) == ("timm:resnet18.tv_in1k", "mlp")
+    assert load_predictor(run).predict(Images(pixels)).shape == (24, 2)
+
+
 def test_cached_features_survive_an_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     weights = write_weights(tmp_path / "w.safetensors")
     folder = write_images(tmp_path / "photos")
@@ -249,8 +298,23 @@ def test_sentence_encoder_embeds_texts(tmp_path: Path) -> None:
     assert sum(map(len, keys)) == 4, "equal texts are encoded once"
     folder.rename(tmp_path / "moved")
     assert predictor.predict(texts).shape == (24, 2), "cached"
-    with pytest.raises(ValueError, match="a folder with a sentence model"):
+    with pytest.raises(ValueError, match="not a folder of a sentence model"):
         predictor.predict(Texts(("a new text",)))
+
+
+def test_default_sentence_encoder_is_read_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_sentence_model(tmp_path / "tiny")
+    repository = tmp_path / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2"
+    shutil.copytree(model, repository / "snapshots" / "0")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr("transformers.utils.hub.TRANSFORMERS_CACHE", str(tmp_path / "hub"), raising=False)
+    data = {"text": ["good film", "bad film", "this film is good", "this label is bad"] * 6, "label": ["+", "-"] * 12}
+    messages = Messages()
+    clean(pl.DataFrame(data), text="text", label="label", out=tmp_path / "run", epochs=1, callbacks=[messages])
+    assert messages.lines == ["24 texts: a small network on embeddings of all-MiniLM-L6-v2"]
+    assert Run(tmp_path / "run").recipe.data.encoder == "all-MiniLM-L6-v2"
 
 
 def test_texts_are_tf_idf_by_default(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Recipe settings that depend on the data: held-out fraction, number of epochs, warm-up."""
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 from permll.data.dataset import LabeledData
 from permll.data.readers.input_spec import input_kind
@@ -14,16 +14,19 @@ MIN_EPOCHS = 5
 PIXEL_WARM_UP = 0.3  # fraction of the epochs: without it, PermLL corrects labels faster than a CNN learns the classes
 
 
-def adapt_recipe(recipe: Recipe, data: LabeledData, fixed: Container[str] = ()) -> Recipe:
+def adapt_recipe(
+    recipe: Recipe, data: LabeledData, fixed: Container[str] = (), notify: Callable[[str], None] | None = None
+) -> Recipe:
     """Return the recipe adapted to the number of samples and, for PermLL on pixels, with a warm-up.
 
     Args:
         recipe: to adapt.
         data: the samples.
         fixed: dotted names of settings that stay: "data.validation", "training.epochs", "method.warm_up".
+        notify: called with a sentence before a pretrained network is downloaded.
     """
     recipe = adapt_recipe_to_size(recipe, len(data), data.num_classes, fixed)
-    on_pixels = input_kind(data.inputs) == "images" and not resolve_features(recipe, data.inputs).backbone
+    on_pixels = input_kind(data.inputs) == "images" and not resolve_features(recipe, data.inputs, notify).backbone
     return _with_warm_up(recipe, PIXEL_WARM_UP, fixed) if on_pixels else recipe
 
 

@@ -11,6 +11,7 @@ from permll.cleaning.label_issues import find_label_issues
 from permll.cleaning.prediction_averaging import AveragePredictions
 from permll.cleaning.source import load_source
 from permll.data.dataset import LabeledData
+from permll.data.decoding import ShrinkTo
 from permll.data.loading import load
 from permll.data.readers.options import ReadKeywords, check_keywords
 from permll.distributed.process_group import is_main_process
@@ -22,7 +23,7 @@ from permll.training.progress import default_callbacks
 from permll.training.recipe import Recipe
 from permll.training.recipe_files import resolve_recipe
 from permll.training.run import Run, default_folder
-from permll.training.train import train_recipe
+from permll.training.train import notify_callbacks, train_recipe
 
 if TYPE_CHECKING:
     from permll.training.trainer import Trainer
@@ -61,10 +62,11 @@ def clean(
         threshold: a label is an issue if it is correct with at most this probability and another class is more
             probable.
         backbone: pretrained network that embeds images, "timm:resnet50" (``permll[vision]``); downloaded if necessary.
-            By default one that is already on this machine, or else a small network on downsized images.
+            By default one that is already on this machine, or else a downloaded one. "none", or no network connection:
+            a small network is trained on pixels.
         weights: file with the weights of the backbone.
-        encoder: sentence-transformers model that embeds texts, "all-MiniLM-L6-v2" or its folder (``permll[text]``). By
-            default bag-of-words features.
+        encoder: sentence-transformers model that embeds texts (``permll[text]``), a name or a folder. By default
+            "all-MiniLM-L6-v2", downloaded if necessary. "tfidf", or no network connection: tf-idf features.
         callbacks: see ``Callback``; default: a progress bar on a terminal or in a notebook.
         overrides: any other setting of the recipe by its dotted name, ``{"optimizer.lr": 0.1}``.
         reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``.
@@ -93,12 +95,15 @@ def clean(
         changes |= {"data.source": str(data)} | {f"data.options.{name}": value for name, value in options.items()}
     recipe = resolve_recipe(RECIPE, changes)
     run = Run(out or default_folder(data if is_path else None, recipe))
+    watchers = default_callbacks() if callbacks is None else list(callbacks)
+    notify = notify_callbacks(watchers)
     if run.exists:
         recipe = adapt_recipe_like(recipe, run.recipe, changes)
-    samples = None if is_path and run.finished else _load(data, labels, recipe, options)
+    shrink_to = small_image_size(recipe, notify)
+    samples = None if is_path and run.finished else _load(data, labels, recipe, options, shrink_to)
     if not run.exists:
         assert samples is not None
-        recipe = adapt_recipe(recipe, samples, changes)
+        recipe = adapt_recipe(recipe, samples, changes, notify)
     average = AveragePredictions()
 
     def save_findings(trainer: "Trainer", run: Run) -> None:
@@ -108,7 +113,6 @@ def clean(
             write_noise_estimates(run.folder, estimates)
             findings.save(run.folder, make_report(run, findings, samples))
 
-    watchers = default_callbacks() if callbacks is None else list(callbacks)
     train_recipe(recipe, run, samples, callbacks=[*watchers, average], save_findings=save_findings)
     findings = Findings.load(run.folder)
     if (findings.threshold != threshold or not is_complete(run.folder)) and is_main_process():
@@ -117,8 +121,8 @@ def clean(
     return replace(findings, threshold=threshold)
 
 
-def _load(data: Any, labels: Any, recipe: Recipe, options: Mapping[str, Any]) -> LabeledData:
+def _load(data: Any, labels: Any, recipe: Recipe, options: Mapping[str, Any], shrink_to: ShrinkTo) -> LabeledData:
     if isinstance(data, LabeledData):
         return data
     more = {} if labels is None else {"labels": labels}
-    return load(data, root=recipe.data.root, shrink_to=small_image_size(recipe), **more, **options)
+    return load(data, root=recipe.data.root, shrink_to=shrink_to, **more, **options)

@@ -76,6 +76,7 @@ def preview(planned: "Plan") -> Iterator[str]:
 def summary(planned: "Plan", applied: "ApplyResult") -> Iterator[str]:
     """Yield the lines after writing: counts, changes by class pair, paths, and the command to train on the result."""
     yield from _counts(planned, ".")
+    yield from _left_proposals(planned)
     yield from applied.notes
     yield f"Written: {applied.path}; changes: {applied.changes_path}"
     if applied.commands:
@@ -95,6 +96,18 @@ def _counts(planned: "Plan", end: str) -> Iterator[str]:
     width = max(map(len, counts), default=0)
     for pair, count in counts.items():
         yield f"  {pair:<{width}}  {count:,}"
+
+
+def _left_proposals(planned: "Plan") -> Iterator[str]:
+    """Yield a sentence about the proposals that are not certain enough, if labels were changed automatically."""
+    has_auto = any(correction.source == "auto" for correction in planned.corrections)
+    decided = {correction.row for correction in planned.corrections}
+    left = len(set(planned.findings.has_proposal.nonzero()[0].tolist()) - decided)
+    if has_auto and left:
+        yield (
+            f"{left:,} other proposals are less certain, since the network may confuse these classes. Review them: "
+            f"permll review {planned.run.folder}"
+        )
 
 
 def _export(run: Path, out: Path, tool: str, limit: int | None) -> None:

@@ -32,10 +32,14 @@ def clean(
         float, Option(help="Flag labels whose probability of being correct is at most this.", min=0, max=1)
     ] = 0.5,
     backbone: Annotated[
-        str | None, Option(help="Pretrained network for image features, timm:NAME; downloaded if necessary.")
+        str | None,
+        Option(help="Pretrained network for image features, timm:NAME, or none. Default: one of timm, if installed."),
     ] = None,
     weights: Annotated[Path | None, Option(help="File of the backbone's weights.")] = None,
-    encoder: Annotated[str | None, Option(help="Sentence embedding model for texts: name or folder.")] = None,
+    encoder: Annotated[
+        str | None,
+        Option(help="Sentence encoder for texts, name or folder, or tfidf. Default: all-MiniLM-L6-v2, if installed."),
+    ] = None,
     root: Root = None,
     skip_unreadable: Annotated[bool, Option("--skip-unreadable", help="Skip damaged images.")] = False,
     set_: Overrides = None,

@@ -17,6 +17,8 @@ from permll.data.inputs import Fit, Images, LazyImages
 from permll.utils.messages import format_list
 from permll.utils.progress_bar import progress
 
+ShrinkTo = int | Callable[[], int | None] | None  # side of downscaled images, or a function that returns it
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -131,7 +133,7 @@ def decode_images(
     images: LazyImages,
     size: int | None = None,
     *,
-    shrink_to: int | None = None,
+    shrink_to: ShrinkTo = None,
     max_side: int = SMALL_IMAGE_SIZE,
     max_bytes: int = MAX_BYTES,
     stop_early: bool = False,
@@ -141,7 +143,8 @@ def decode_images(
     Args:
         images: N images; their ``fit`` is used.
         size: side to resize to; default the original size.
-        shrink_to: side to resize to if ``size`` is None, unless all images are small and of one size.
+        shrink_to: side to resize to if ``size`` is None, unless all images are small and of one size; or a function
+            that returns it, called only if it matters.
         max_side: largest side of images whose pixels are kept.
         max_bytes: largest total size of the pixels that are kept.
         stop_early: stop as soon as it is known that the pixels cannot be kept.
@@ -151,8 +154,10 @@ def decode_images(
     errors: dict[int, str] = {}
     pixels: NDArray[np.uint8] | None = None
     can_keep, lock = max_side > 0, threading.Lock()
-    is_shrunk = size is None and shrink_to is not None and not _are_small(images)
-    size = shrink_to if is_shrunk else size
+    is_shrunk = False
+    if size is None and shrink_to is not None and not _are_small(images):
+        size = shrink_to() if callable(shrink_to) else shrink_to
+        is_shrunk = size is not None
 
     def decode(start: int) -> None:
         for row in range(start, min(start + _CHUNK, count)):

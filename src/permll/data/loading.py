@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from permll.data.dataset import LabeledData
+from permll.data.decoding import ShrinkTo
 from permll.utils.messages import did_you_mean
 
 
@@ -15,7 +16,7 @@ def load(
     *,
     root: Path | str | None = None,
     split: str | None = None,
-    shrink_to: int | None = None,
+    shrink_to: ShrinkTo = None,
     **options: Any,
 ) -> LabeledData:
     """Load a dataset.

@@ -1,11 +1,8 @@
-"""Image features of a frozen pretrained network.
-
-Weights are downloaded only for a backbone that is named; ``find_cached_backbone`` searches local caches only.
-"""
+"""Image features of a frozen pretrained network: one that is named, one in a local cache, or a downloaded default."""
 
 import importlib.util
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +15,7 @@ from torch import Tensor, nn
 
 from permll.data.encoding import Arrays, json_to_array
 from permll.data.inputs import Images, Inputs, LazyImages, Vectors
+from permll.networks.pretrained_files import download
 from permll.networks.timm_torchvision import import_library, unknown_model
 from permll.networks.weights import load_weights, read_weights
 from permll.utils.messages import first_line
@@ -34,6 +32,7 @@ PREFERRED_BACKBONES = (  # in this order: good features in a short time
     "efficientnet_b0.ra_in1k",
     "mobilenetv3_large_100.ra_in1k",
 )
+DOWNLOAD_MB = 88  # of the first one
 _TORCHVISION_FILES = {  # the same weights in torchvision's cache
     "resnet50.tv_in1k": "resnet50-0676ba61.pth",
     "resnet50.tv2_in1k": "resnet50-11ad3fa6.pth",
@@ -135,6 +134,21 @@ class Backbone:
             if key.startswith("weights/")
         }
         return cls(about["name"], weights, about["size"], tuple(about["mean"]), tuple(about["std"]))
+
+
+def default_backbone(notify: Callable[[str], None] | None = None) -> str | None:
+    """Return ``find_cached_backbone``; else the first of ``PREFERRED_BACKBONES``, downloaded once; else None.
+
+    Args:
+        notify: called with a sentence before a download.
+    """
+    if found := find_cached_backbone():
+        return found
+    if importlib.util.find_spec("timm") is None:
+        return None
+    model = PREFERRED_BACKBONES[0]
+    about = f"{PREFIX}{model} ({DOWNLOAD_MB} MB, once); --backbone none trains on pixels instead"
+    return find_cached_backbone() if download(f"timm/{model}", ["model.safetensors"], about, notify) else None
 
 
 def find_cached_backbone() -> str | None:

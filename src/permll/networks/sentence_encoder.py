@@ -3,7 +3,7 @@
 import importlib
 import importlib.util
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 
 from permll.data.encoding import Arrays, json_to_array
 from permll.data.inputs import Inputs, Texts, Vectors
+from permll.networks.pretrained_files import download
 from permll.utils.messages import first_line
 
+DEFAULT_ENCODER = "all-MiniLM-L6-v2"
+DOWNLOAD_MB = 91
+_REPOSITORY = f"sentence-transformers/{DEFAULT_ENCODER}"
+_FILES = ("*.json", "vocab.txt", "model.safetensors")
 _SENTENCE = "The label of this sentence is wrong."
 
 
@@ -73,6 +78,29 @@ class SentenceEncoder:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "SentenceEncoder":
         """Return the encoder that ``to_arrays`` saved."""
         return cls(json.loads(arrays["about"].tobytes())["name"], np.asarray(arrays["sample"]))
+
+
+def default_encoder(notify: Callable[[str], None] | None = None) -> str | None:
+    """Return ``DEFAULT_ENCODER``, downloaded once; None without sentence-transformers or a network.
+
+    Args:
+        notify: called with a sentence before a download.
+    """
+    if importlib.util.find_spec("sentence_transformers") is None:
+        return None
+    from huggingface_hub import try_to_load_from_cache  # comes with sentence-transformers
+
+    cached = all(
+        isinstance(try_to_load_from_cache(_REPOSITORY, name), str) for name in ("modules.json", "model.safetensors")
+    )
+    about = f"{DEFAULT_ENCODER} ({DOWNLOAD_MB} MB, once); --encoder tfidf needs no download"
+    if not cached and not download(_REPOSITORY, _FILES, about, notify):
+        return None
+    try:
+        importlib.import_module("sentence_transformers")
+    except (ImportError, RuntimeError):  # torchvision was built for another torch
+        return None
+    return DEFAULT_ENCODER
 
 
 def _load_model(name: str) -> Any:

@@ -14,6 +14,7 @@ from permll.distributed.launch import launch_fabric
 from permll.methods._registry import find_method
 from permll.networks import build_network
 from permll.training.data_preparation import PreparedData
+from permll.training.feature_cache import NONE, TFIDF
 from permll.training.recipe import AUTO, USER_NETWORK, Recipe, recipe_diff
 from permll.training.run import Run
 from permll.training.stages import NetworkFactory
@@ -46,10 +47,12 @@ def match_run(recipe: Recipe, run: Run) -> Recipe:
     saved = run.recipe
     if recipe.network.name == AUTO and not saved.network.name.startswith(USER_NETWORK):
         recipe = recipe.model_copy(update={"network": saved.network})
-        if not (recipe.data.backbone or recipe.data.pixels):
+        if recipe.data.backbone in (None, "", NONE) and not recipe.data.pixels:
             recipe = recipe.with_data(
                 pixels=saved.data.pixels, backbone=saved.data.backbone, weights=saved.data.weights
             )
+        if recipe.data.encoder in (None, "", TFIDF):
+            recipe = recipe.with_data(encoder=saved.data.encoder)
     if recipe.training.batch_size == AUTO:
         recipe = recipe.with_training(batch_size=saved.training.batch_size)
     if recipe.hash != saved.hash:

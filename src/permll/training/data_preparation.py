@@ -16,9 +16,15 @@ from permll.data.registry import DATASETS
 from permll.data.splits import stratified_split
 from permll.noise.apply_noise import with_noise
 from permll.noise.corruption import Corruption
-from permll.training.feature_cache import load_encoder, resolve_features, small_image_size, with_cache
+from permll.training.feature_cache import (
+    describe_features,
+    load_encoder,
+    resolve_features,
+    small_image_size,
+    with_cache,
+)
 from permll.training.model_card import read_encoder
-from permll.training.recipe import DataSection, Recipe
+from permll.training.recipe import AUTO, DataSection, Recipe
 from permll.training.run import GivenLabels, Run
 from permll.utils.messages import format_list
 
@@ -60,8 +66,10 @@ def prepare_data(
         raise ValueError("the recipe names no data: pass some, in Python permll.train(data, ...).")
     samples = data
     if samples is None:
-        samples = load(section.source, root=section.root, shrink_to=small_image_size(recipe), **section.options)
+        samples = load(section.source, root=section.root, shrink_to=small_image_size(recipe, notify), **section.options)
     section = resolve_features(recipe, samples.inputs, notify)
+    if notify is not None and recipe.network.name == AUTO and (about := describe_features(section, samples.inputs)):
+        notify(about)
     samples = _resize(samples, recipe, section)
     if run is not None and run.exists:
         train, validation = _split_again(samples, section, run.labels)

@@ -1,8 +1,9 @@
 """Encoders of images and texts: which one is used, and a cache of the features that it computes.
 
-Small images, vectors and tables need no pretrained encoder. Large images are encoded by a pretrained backbone if the
-recipe names one or its weights are on this machine; otherwise they are downscaled. Texts are encoded by tf-idf, or by a
-sentence encoder that the recipe names.
+With the extra ``vision`` or ``text``, color images and texts are encoded by a pretrained network, which is downloaded
+once, unless the recipe names another one or none. Otherwise, and without a network connection, large images are
+downscaled and texts are encoded by tf-idf. Vectors, tables, small gray images and many small color images need no
+pretrained encoder.
 """
 
 import hashlib
@@ -16,13 +17,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from permll.data.decoding import ShrinkTo
 from permll.data.encoding import Arrays, Encoder, from_arrays
-from permll.data.inputs import Inputs, LazyImages, Texts, Vectors
+from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
 from permll.data.readers.image_files import SMALL_IMAGE_SIZE
 from permll.data.readers.input_spec import describe_inputs, input_kind
 from permll.data.sample_digests import sample_digests
-from permll.networks.backbone import Backbone, find_cached_backbone
-from permll.networks.sentence_encoder import SentenceEncoder
+from permll.networks.backbone import Backbone, default_backbone
+from permll.networks.sentence_encoder import SentenceEncoder, default_encoder
 from permll.training.recipe import AUTO, DataSection, Recipe
 from permll.training.run import Run
 from permll.utils.files import atomic_write
@@ -31,41 +33,57 @@ from permll.utils.progress_bar import progress
 FEATURES_FOLDER = "features"  # of a run
 BLOCK_ROWS = 256  # features in a file of the cache
 MAX_SIZES = 100  # images whose size is read for the median
+NONE, TFIDF = "none", "tfidf"  # instead of a pretrained backbone or sentence encoder
+MAX_SMALL_IMAGES = 20_000  # from more small images, a network learns good features itself
+Notify = Callable[[str], None]
 
 
-def resolve_features(recipe: Recipe, inputs: Inputs, notify: Callable[[str], None] | None = None) -> DataSection:
-    """Return the data section of a recipe with a backbone or an image size, where both are left to the data.
+def resolve_features(recipe: Recipe, inputs: Inputs, notify: Notify | None = None) -> DataSection:
+    """Return the data section of a recipe with the backbone, image size or encoder that it leaves to the data.
 
     Args:
         recipe: the recipe; if it names a network, image files stay as they are.
         inputs: samples as they were read.
-        notify: called with a sentence about the data and the chosen encoder.
+        notify: called with a sentence before a pretrained network is downloaded.
     """
     section = recipe.data
     if section.weights and not section.backbone:
         raise ValueError(f"the weights {section.weights} need the name of their network: --backbone timm:NAME.")
     for name, takes in ((section.backbone, "images"), (section.encoder, "texts")):
-        if name and input_kind(inputs) != takes:
+        if name not in (None, "", NONE, TFIDF) and input_kind(inputs) != takes:
             raise ValueError(f"{name} encodes {takes}, but the data are {describe_inputs(inputs)}: remove this option.")
-    if isinstance(inputs, LazyImages) and _is_open(recipe):
-        backbone = find_cached_backbone()
-        section = section.model_copy(update={"backbone": backbone} if backbone else {"pixels": SMALL_IMAGE_SIZE})
-    if notify is not None and recipe.network.name == AUTO and isinstance(inputs, LazyImages | Texts):
-        notify(_describe_choice(section, inputs))
+    if _is_open(recipe) and _needs_backbone(inputs):
+        backbone = None if section.backbone == NONE else default_backbone(notify)
+        pixels = SMALL_IMAGE_SIZE if isinstance(inputs, LazyImages) and not backbone else None
+        section = section.model_copy(update={"backbone": backbone, "pixels": pixels})
+    elif isinstance(inputs, Texts) and recipe.network.name == AUTO and not section.encoder:
+        section = section.model_copy(update={"encoder": default_encoder(notify)})
+    if section.backbone == NONE or section.encoder == TFIDF:
+        section = section.model_copy(update={"backbone": None, "encoder": None})
     return section
 
 
-def small_image_size(recipe: Recipe) -> int | None:
-    """Return the side to which ``resolve_features`` will downscale large images, known before they are read."""
+def _needs_backbone(inputs: Inputs) -> bool:
+    """Return whether images are in files, or small color images that are too few to learn features from."""
+    is_color = isinstance(inputs, Images) and inputs.pixels.shape[1] == 3
+    return isinstance(inputs, LazyImages) or (is_color and len(inputs) <= MAX_SMALL_IMAGES)
+
+
+def small_image_size(recipe: Recipe, notify: Notify | None = None) -> ShrinkTo:
+    """Return the side to which ``resolve_features`` will downscale large images, needed when they are decoded."""
     if not _is_open(recipe):
         return recipe.data.pixels
-    return None if find_cached_backbone() else SMALL_IMAGE_SIZE
+    if recipe.data.backbone == NONE:
+        return SMALL_IMAGE_SIZE
+    return lambda: None if default_backbone(notify) else SMALL_IMAGE_SIZE
 
 
 def _is_open(recipe: Recipe) -> bool:
     """Return whether the recipe leaves backbone and image size to the data."""
     section = recipe.data
-    return recipe.network.name == AUTO and not (section.backbone or section.pixels or recipe.views.resize)
+    return recipe.network.name == AUTO and not (
+        section.backbone not in (None, "", NONE) or section.pixels or recipe.views.resize
+    )
 
 
 def load_encoder(section: DataSection) -> Backbone | SentenceEncoder | None:
@@ -153,13 +171,15 @@ class CachedEncoder:
             np.savez(file, keys=np.frombuffer(b"".join(keys), np.uint8).reshape(len(keys), -1), values=values)
 
 
-def _describe_choice(section: DataSection, inputs: LazyImages | Texts) -> str:
-    """Return a sentence about images in files or texts, and how they are encoded."""
+def describe_features(section: DataSection, inputs: Inputs) -> str:
+    """Return a sentence about images or texts and how they are encoded; "" for other data and pixels in memory."""
     if isinstance(inputs, Texts):
         features = (
             f"embeddings of {section.encoder}" if section.encoder else "tf-idf features; --encoder NAME uses embeddings"
         )
         return f"{len(inputs):,} texts: a small network on {features}"
+    if not isinstance(inputs, LazyImages) and not (isinstance(inputs, Images) and section.backbone):
+        return ""
     if section.backbone:
         choice = f"a small network on features of {section.backbone}"
     elif section.pixels == SMALL_IMAGE_SIZE:
@@ -169,12 +189,15 @@ def _describe_choice(section: DataSection, inputs: LazyImages | Texts) -> str:
             f"timm:NAME uses better features{extra}"
         )
     else:
+        assert isinstance(inputs, LazyImages)
         choice = f"a network on images of {section.pixels or inputs.size} pixels"
     return f"{len(inputs):,} images, median size {_median_size(inputs)}: {choice}"
 
 
-def _median_size(images: LazyImages) -> str:
+def _median_size(images: LazyImages | Images) -> str:
     """Return the median of width and height over at most ``MAX_SIZES`` images, as "640 x 480"."""
+    if isinstance(images, Images):
+        return f"{images.pixels.shape[3]} x {images.pixels.shape[2]}"
     sizes = []
     for row in range(0, len(images), -(-len(images) // MAX_SIZES)):
         with images.open(int(images.rows[row])) as image:

@@ -1,6 +1,6 @@
 """``train``: train a method on data as a recipe says, in a run folder that resumes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Unpack
@@ -92,8 +92,9 @@ def train(
         name = class_name(network if isinstance(network, nn.Module) else network())
         resolved = resolved.model_copy(update={"network": ComponentSection(name=f"{USER_NETWORK}{name}")})
     run = Run(out or default_folder(recipe, resolved))
-    train_data = None if data is None or is_source else _to_data(data, resolved)
-    test_data = None if test is None else _to_data(test, resolved)
+    notify = notify_callbacks(active)
+    train_data = None if data is None or is_source else _to_data(data, resolved, notify)
+    test_data = None if test is None else _to_data(test, resolved, notify)
     return train_recipe(resolved, run, train_data, test=test_data, network=network, callbacks=active)
 
 
@@ -119,11 +120,7 @@ def train_recipe(
         save_findings: writes the findings at the end of training.
     """
     active = check_callbacks(callbacks)
-
-    def notify(text: str) -> None:
-        for callback in active:
-            callback.on_message(text)
-
+    notify = notify_callbacks(active)
     if run.exists:
         recipe = match_run(recipe, run)
     if run.finished and data is None:
@@ -143,7 +140,17 @@ def train_recipe(
     return run
 
 
-def _to_data(data: Any, recipe: Recipe) -> LabeledData:
+def notify_callbacks(callbacks: Iterable[Callback]) -> Callable[[str], None]:
+    """Return a function that passes a message to callbacks."""
+
+    def notify(text: str) -> None:
+        for callback in callbacks:
+            callback.on_message(text)
+
+    return notify
+
+
+def _to_data(data: Any, recipe: Recipe, notify: Callable[[str], None]) -> LabeledData:
     if isinstance(data, LabeledData):
         return data
-    return load(data, shrink_to=small_image_size(recipe), **recipe.data.options)
+    return load(data, shrink_to=small_image_size(recipe, notify), **recipe.data.options)

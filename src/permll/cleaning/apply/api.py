@@ -121,11 +121,11 @@ def plan(run: Run | Path | str, *, auto: bool = False, min_probability: float = 
         )
     corrections = select_corrections(findings, decisions, auto, min_probability)
     if not corrections:
-        proposals = findings.conservative_confidence[findings.is_issue]
-        highest = f"the highest of {len(proposals):,} is {proposals.max():.4g}" if len(proposals) else "no label issues"
+        proposals = findings.conservative_confidence[findings.has_proposal]
+        highest = f"the highest of {len(proposals):,} is {proposals.max():.4g}" if len(proposals) else "no proposals"
         raise ValueError(
-            f"no proposal of {run.folder} has a probability of {min_probability} or more ({highest}): lower "
-            "--min-probability, or decide with permll review."
+            f"no proposal of {run.folder} has a probability of {min_probability} or more if the network is assumed to "
+            f"be confidently wrong now and then ({highest}): lower --min-probability, or decide with permll review."
         )
     return Plan(run, findings, corrections, open_source(run, findings))
 

@@ -81,8 +81,7 @@ def select_corrections(
     _check_decisions(findings, decisions)
     selected = np.array([name in decisions for name in findings.ids], dtype=bool)
     if auto:
-        is_proposed = findings.is_issue & (findings.proposed_labels != findings.given_labels)
-        selected |= is_proposed & (findings.conservative_confidence >= np.float32(min_probability))
+        selected |= findings.has_proposal & (findings.conservative_confidence >= np.float32(min_probability))
     return [_correction(findings, row, decisions.get(findings.ids[row])) for row in np.flatnonzero(selected).tolist()]
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from permll.data.dataset import LabeledData
-from permll.data.decoding import DecodedImages, decode_images
+from permll.data.decoding import DecodedImages, ShrinkTo, decode_images
 from permll.data.inputs import LazyImages
 from permll.data.labels import (
     EncodedLabels,
@@ -27,7 +27,7 @@ from permll.data.readers.raw_data import RawData, default_ids, left_out_entry, p
 from permll.utils.messages import format_list
 
 
-def assemble(raw: RawData, options: ReadOptions, shrink_to: int | None = None) -> LabeledData:
+def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> LabeledData:
     """Return the labeled rows with readable images; raise unless there are two classes or more, none too rare."""
     if options.labels is not None:
         raw = with_labels(raw, options.labels)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import torch
 
 from permll.data.decoding import SMALL_IMAGE_SIZE as SMALL_IMAGE_SIZE
-from permll.data.decoding import DecodedImages, FileOpener, decode_images, format_reasons
+from permll.data.decoding import DecodedImages, FileOpener, ShrinkTo, decode_images, format_reasons
 from permll.data.inputs import Images, LazyImages
 from permll.utils.messages import format_list
 
@@ -32,7 +32,7 @@ def check_readable(decoded: DecodedImages, names: Sequence[str], *, skip: bool) 
 
 
 def load_small_images(
-    images: LazyImages, names: Sequence[str], size: int | None = None, shrink_to: int | None = None
+    images: LazyImages, names: Sequence[str], size: int | None = None, shrink_to: ShrinkTo = None
 ) -> Images | LazyImages:
     """Return images in memory if all have one size of at most 64 x 64, or are resized to it; otherwise ``images``.
 

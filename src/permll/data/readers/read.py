@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from permll.data.dataset import LabeledData
+from permll.data.decoding import ShrinkTo
 from permll.data.readers.arrays import open_arrays, read_array, read_arrays
 from permll.data.readers.assemble import assemble
 from permll.data.readers.image_files import SUFFIXES
@@ -37,7 +38,7 @@ def read(
     source: object,
     *,
     labels: ArrayLike | Sequence[object] | None = None,
-    shrink_to: int | None = None,
+    shrink_to: ShrinkTo = None,
     **options: Unpack[ReadKeywords],
 ) -> LabeledData:
     """Read user data; ``metadata`` of the result says how it was read and what was left out.
