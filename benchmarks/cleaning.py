@@ -384,7 +384,7 @@ def main() -> None:
     args = parse_args(__doc__, *FILES)
     torch.set_num_threads(1)
     files = {name: path for name in FILES if (path := getattr(args, name)) is not None}
-    names = [name for name in SETS if args.only_render or all(file in files for file in _needed(name))]
+    names = [name for name in SETS if args.only_render or all(file in files for file in needed_files(name))]
     cases = [(name, seed) for seed in SEEDS for name in names]
     rows = update_csv("cleaning", args, cases, lambda missing: measure_all(missing, files))
     (RESULTS / "cleaning.md").write_text(table(rows, NUMBERS))
@@ -393,7 +393,8 @@ def main() -> None:
     print(table(rows, SHORT_NUMBERS))
 
 
-def _needed(name: str) -> tuple[str, ...]:
+def needed_files(name: str) -> tuple[str, ...]:
+    """Return the files that a set needs."""
     return NEEDED.get(name, NEEDED.get(name.partition("-")[0], () if "-" in name else (name,)))
 
 

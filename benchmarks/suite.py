@@ -26,6 +26,7 @@ BENCHMARKS = {
     "sample_state": "",
     "multi_process": "",
     "clean_memory": "",
+    "label_errors": "",
     "input": "root",
     "training": "root",
 }

@@ -135,7 +135,6 @@ class Findings:
             fields: other fields of the class.
         """
         labels, r = np.asarray(given_labels, np.int64), np.asarray(posterior, np.float32)
-        rows = np.arange(len(labels))
         top, top_probs = _largest(r, top_k)
         lower = 1 if conservative_confidence is None else np.asarray(conservative_confidence, np.float32)
         return cls(
@@ -144,10 +143,10 @@ class Findings:
             labels,
             top,
             top_probs,
-            r[rows, labels] if label_quality is None else np.asarray(label_quality, np.float32),
+            r[np.arange(len(labels)), labels] if label_quality is None else np.asarray(label_quality, np.float32),
             np.minimum(lower, top_probs[:, 0]),
-            np.zeros(len(rows), np.uint8) if reasons is None else np.asarray(reasons, np.uint8),
-            np.zeros((len(rows), 0), np.int32) if neighbors is None else np.asarray(neighbors, np.int32),
+            np.zeros(len(labels), np.uint8) if reasons is None else np.asarray(reasons, np.uint8),
+            np.zeros((len(labels), 0), np.int32) if neighbors is None else np.asarray(neighbors, np.int32),
             **fields,
         )
 

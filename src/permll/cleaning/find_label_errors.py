@@ -58,6 +58,7 @@ def find_label_errors(
     if features is not None:
         log_p = add_votes(log_p, neighbor_votes(_features(features, len(given)), given, shape[1]), given)
     errors = find_errors(log_p, given)
+    del log_p  # a million rows take much memory
     low, high = errors.limits
     metadata: dict[str, Any] = {
         "noise": {"rate": errors.rate, "low": low, "high": high, "rows": len(given), "by": "held_out"},

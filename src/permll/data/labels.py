@@ -198,12 +198,12 @@ def _encode_integers(labels: NDArray[Any]) -> EncodedLabels:
     """Return the positions of integers (N,) among their sorted values, and these values as text."""
     low, high = int(labels.min()), int(labels.max())
     if high - low <= len(labels):  # then counting is faster than sorting
-        offsets = (labels - labels.dtype.type(low)).astype(np.int64)
+        offsets = (labels - labels.dtype.type(low)).astype(np.int64, copy=False)
         is_present = np.bincount(offsets) > 0
         unique, encoded = np.flatnonzero(is_present) + low, (is_present.cumsum() - 1)[offsets]
     else:
         unique, encoded = np.unique(labels, return_inverse=True)
-    return torch.from_numpy(encoded.astype(np.int64)), tuple(str(value) for value in unique.tolist())
+    return torch.from_numpy(encoded.astype(np.int64, copy=False)), tuple(str(value) for value in unique.tolist())
 
 
 def _kind(value: object) -> str:

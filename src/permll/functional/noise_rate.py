@@ -22,6 +22,7 @@ from permll.utils.indexing import subsample_rows
 TEMPERATURES = tuple(2 ** (step / 4) for step in range(-8, 13))  # 1/4 to 8
 MAX_EM_STEPS = 100
 WARM_TOLERANCE = 1e-4  # nats per label; smaller differences do not separate epochs
+CHUNK_ROWS = 50_000  # converted to float64 at a time
 MAX_ROWS = 20_000  # determine a rate to half a percent; more rows only take longer
 
 
@@ -107,7 +108,9 @@ def joint_from_label_probs(
                 [0.0000, 0.2500]], dtype=torch.float64)
     """
     joint = label_probs.new_zeros(label_probs.shape[1], label_probs.shape[1], dtype=torch.float64)
-    return joint.index_add_(0, labels, label_probs.double()).T / len(labels)
+    for q, y in zip(label_probs.split(CHUNK_ROWS), labels.split(CHUNK_ROWS), strict=True):
+        joint.index_add_(0, y, q.double())
+    return joint.T / len(labels)
 
 
 def noise_rate_from_mixture(logits: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"]) -> float:
