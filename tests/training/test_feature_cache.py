@@ -198,6 +198,7 @@ def test_download_that_fails_falls_back_to_pixels(tmp_path: Path, monkeypatch: p
     assert messages.lines == [
         "downloading timm:vit_small_patch16_224.augreg_in21k_ft_in1k (88 MB, once); --backbone none trains on pixels "
         "instead",
+        "timm/vit_small_patch16_224.augreg_in21k_ft_in1k cannot be downloaded (network access)",
         f"24 images, median size 91 x 70: {DOWNSCALED}",
     ]
     assert run.recipe.data.pixels == 64

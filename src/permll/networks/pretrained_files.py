@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from permll.utils.messages import first_line
+
 _failed: set[str] = set()  # repositories; a failure takes seconds, so it is not repeated
 
 
@@ -22,7 +24,9 @@ def download(repository: str, files: Sequence[str], about: str, notify: Callable
         notify(f"downloading {about}")
     try:
         snapshot_download(repository, allow_patterns=list(files), etag_timeout=5)
-    except Exception:  # of any library underneath: without a network there is a fallback
+    except Exception as error:  # of any library underneath: without a network there is a fallback
         _failed.add(repository)
+        if notify is not None:
+            notify(f"{repository} cannot be downloaded ({first_line(error)})")
         return False
     return True

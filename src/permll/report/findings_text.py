@@ -49,9 +49,9 @@ def findings_summary(findings: Any) -> str:
 
 
 def noise_sentence(facts: Mapping[str, Any]) -> str:
-    """Return the estimated noise rate; "" without an estimate."""
+    """Return the estimated noise rate; "" without an estimate, or if the network knows nothing."""
     noise = facts["noise"]
-    if not noise:
+    if not noise or _is_useless(facts["network"]):
         return ""
     rate, low, high = 100 * noise["rate"], 100 * noise["low"], 100 * noise["high"]
     if low < rate / 2:  # also if all labels are correct and the network is wrong
@@ -60,22 +60,26 @@ def noise_sentence(facts: Mapping[str, Any]) -> str:
 
 
 def accuracy_warning(facts: Mapping[str, Any]) -> str:
-    """Return a warning if the network is not more accurate than the majority class; otherwise ""."""
+    """Return a warning if the network predicts less than half of what the majority class does not; otherwise ""."""
     network = facts["network"]
     if not network:
         return ""
     accuracy, majority = 100 * network["accuracy"], 100 * network["majority"]
-    if network["accuracy"] <= network["majority"] + 2 * network["error"]:
+    if _is_useless(network):
         return (
-            f"Warning: held-out accuracy ({accuracy:.0f} %) is not above the majority class ({majority:.0f} %). Train "
-            "longer (--epochs) or use other features."
+            f"Warning: held-out accuracy ({accuracy:.0f} %) is not above the majority class ({majority:.0f} %), so "
+            "wrong labels cannot be found. Train longer (--epochs) or use other features."
         )
-    if accuracy - majority >= 50 - majority / 2:  # half of the labels that the majority class does not predict
+    if accuracy - majority >= (100 - majority) / 2:
         return ""
     return (
         f"Warning: the network predicts only {accuracy:.0f} % of the held-out labels; flags can be its own errors. "
         "Better features help (--backbone, --encoder), or longer training (--epochs)."
     )
+
+
+def _is_useless(network: Mapping[str, float] | None) -> bool:
+    return network is not None and network["accuracy"] <= network["majority"] + 2 * network["error"]
 
 
 def flagged_sentence(facts: Mapping[str, Any]) -> str:
