@@ -1,9 +1,14 @@
 """``find_label_errors``: label issues from predicted probabilities."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 
 from permll.cleaning.find_label_errors import find_label_errors
+from permll.data.labels import encode_labels
+from permll.evaluation.detection import average_precision
 
 
 def noisy(rows: int = 600, classes: int = 3, rate: float = 0.1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -37,6 +42,38 @@ def test_find_label_errors_takes_class_without_labels() -> None:
     labels[labels == 2] = 0
     found = find_label_errors(labels, p)
     assert found.classes == ("0", "1", "2")
+
+
+def test_find_label_errors_reads_an_array_on_disk(tmp_path: Path) -> None:
+    labels, p, _ = noisy()
+    np.save(tmp_path / "p.npy", p.astype(np.float32))
+    on_disk = np.load(tmp_path / "p.npy", mmap_mode="r")
+    found, expected = find_label_errors(labels, on_disk), find_label_errors(labels, p.astype(np.float32))
+    assert np.array_equal(found.label_quality, expected.label_quality)
+    assert np.array_equal(found.conservative_confidence, expected.conservative_confidence)
+
+
+def test_find_label_errors_counts_the_labels_of_neighbors() -> None:
+    labels, p, wrong = noisy()
+    truth = p.argmax(1)
+    rng = np.random.default_rng(1)
+    weak = rng.dirichlet(np.ones(3), len(p)) * 0.8 + 0.2 * np.eye(3)[truth]
+    features = np.eye(3)[truth] + 0.3 * rng.normal(size=(len(p), 3))
+    alone, found = find_label_errors(labels, weak), find_label_errors(labels, weak, features=features)
+    wrong_ = torch.from_numpy(wrong)
+    precision = [average_precision(torch.from_numpy(one.label_quality), wrong_) for one in (alone, found)]
+    assert precision[1] > precision[0] + 0.1
+    with pytest.raises(ValueError, match=r"features must be finite numbers of shape \(600, d\), got shape \(3, 3\)"):
+        find_label_errors(labels, weak, features=np.eye(3))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int16])
+@pytest.mark.parametrize("offset", [0, 7])
+def test_integer_labels_are_encoded_like_python_integers(dtype: type, offset: int) -> None:
+    labels = np.array([3, 0, 3, 100], dtype) + dtype(offset)
+    fast, slow = encode_labels(labels), encode_labels(labels.tolist())
+    assert torch.equal(fast[0], slow[0])
+    assert fast[1] == slow[1]
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_apply_refuses_without_corrections(run: Run, tmp_path: Path) -> None:
     before = names(tmp_path)
     with pytest.raises(ValueError, match=r"has no review decisions: .* permll review .* with --auto\."):
         apply(run, tmp_path / "new.csv")
-    with pytest.raises(ValueError, match=r"0\.999 or more if the network .* \(the highest of 3 is 0\.99\): lower --min"):
+    with pytest.raises(ValueError, match=r"0\.999 or more .* \(the highest of 3 is 0\.99\): lower --min"):
         apply(run, tmp_path / "new.csv", auto=True, min_probability=0.999)
     assert names(tmp_path) == before
     assert not (run.folder / DECISIONS_FILE).exists()
