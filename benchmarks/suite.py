@@ -81,7 +81,7 @@ def _cleaning_verdict() -> Verdict:
     worst = max(means["permll", name] / means["cleanlab", name] for name in {row["set"] for row in rows})
     return (
         "cleaning",
-        "processor time of permll clean / cleanlab, the worst of seven sets",
+        "processor time of permll clean / cleanlab, the worst set",
         worst,
         "<= 0.333",
         worst <= 1 / 3,
