@@ -140,7 +140,7 @@ def check_workflow(name: str, run: Callable[..., str], review_run: Callable[[Pat
 
     run("clean", kind.data, *kind.reading, "--epochs", "8", "--out", "run")
     decided = review_run(Path("run"))
-    output = run("apply", "run", "--auto", "--min-probability", "0.5", "--out", kind.new)
+    output = run("apply", "run", "--auto", "--min-probability", "0.05", "--out", kind.new)
     assert read_files(Path(kind.data)) == before
 
     command = shlex.split(output.splitlines()[-1])[1:]
