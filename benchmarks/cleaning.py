@@ -15,8 +15,7 @@ Network, optimizer, epochs and batch size are those of the recipe auto/clean for
 
 Where real labels are wrong, one fixed half of the rows is used; the other half served development, as did the noise
 seeds 11 to 13. Each measurement is a separate process with one thread. Requires cleanlab and the packages of
-benchmarks/embeddings.py. Writes results/cleaning.csv, results/cleaning.md, results/cleaning.short.md and
-docs/images/calibration.png.
+benchmarks/embeddings.py. Writes results/cleaning.csv, results/cleaning.md and docs/images/calibration.png.
 """
 
 import resource
@@ -310,7 +309,7 @@ def measure_all(cases: Iterable[tuple[str, int]], files: dict[str, Path], num_wo
                 yield from job.result()
 
 
-def table(rows: Iterable[Row], numbers: Iterable[str], tools: Iterable[str] = TOOLS) -> str:
+def table(rows: Iterable[Row], numbers: Iterable[str] = NUMBERS, tools: Iterable[str] = TOOLS) -> str:
     """Return means and standard deviations as Markdown; the best tool of each set is bold."""
     rows, numbers, tools = list(rows), list(numbers), list(tools)
     lines = ["| data | | " + " | ".join(NUMBERS[key] for key in numbers) + " |", "|---|---|" + "---:|" * len(numbers)]
@@ -387,8 +386,7 @@ def main() -> None:
     names = [name for name in SETS if args.only_render or all(file in files for file in needed_files(name))]
     cases = [(name, seed) for seed in SEEDS for name in names]
     rows = update_csv("cleaning", args, cases, lambda missing: measure_all(missing, files))
-    (RESULTS / "cleaning.md").write_text(table(rows, NUMBERS))
-    (RESULTS / "cleaning.short.md").write_text(table(rows, SHORT_NUMBERS))
+    (RESULTS / "cleaning.md").write_text(table(rows))
     draw_calibration(rows, ROOT / "docs" / "images")
     print(table(rows, SHORT_NUMBERS))
 

@@ -301,16 +301,17 @@ class Findings:
 
 def _largest(values: NDArray[np.float32], count: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Return the columns (N, count) with the largest values, the first of equal ones first, and the values."""
+    import torch
+
     count = min(count, values.shape[1])
     columns, largest = np.empty((len(values), count), np.int32), np.empty((len(values), count), np.float32)
     for start in range(0, len(values), ROWS_PER_WRITE):  # the maximum, again and again: faster than sorting
         block = slice(start, start + ROWS_PER_WRITE)
-        left = values[block].copy()
-        rows = np.arange(len(left))
+        left = torch.tensor(values[block])
         for k in range(count):
-            column = left.argmax(1)
-            columns[block, k], largest[block, k] = column, left[rows, column]
-            left[rows, column] = -1
+            column = left.argmax(1, keepdim=True)  # the first one
+            columns[block, k], largest[block, k] = column[:, 0].numpy(), left.gather(1, column)[:, 0].numpy()
+            left.scatter_(1, column, -1.0)
     return columns, largest
 
 

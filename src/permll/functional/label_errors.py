@@ -87,7 +87,7 @@ def find_errors(
         transition = smoothed(joint_from_label_probs(posterior, labels), len(labels))
         log_odds = label_log_odds(log_p, labels, power, transition)
     posterior = label_posterior(log_p, labels, power, transition, shifts((low + issues) / 2))
-    quality = (log_odds - shifts(issues)).sigmoid_().float()
+    quality = log_odds.sub_(shifts(issues)).sigmoid_().float()
     rate = low + weight * (float((1 - quality[outside]).double().mean()) - low) if issues else 0.0
     joint = _with_rate(joint_from_label_probs(posterior[outside], labels[outside]), rate)
     margin = 1.96 * math.sqrt(rate * (1 - rate) / n)
