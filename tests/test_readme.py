@@ -16,6 +16,7 @@ from benchmarks import (
     safety,
     scales,
     suite,
+    verdict_ablation,
 )
 from benchmarks.timing import read_csv
 
@@ -269,7 +270,9 @@ def test_docs_tables(name: str) -> None:
     assert (RESULTS / name).read_text() == render_tables(rows, table=table, format="markdown")
 
 
-@pytest.mark.parametrize("script", [cleaning, cleaning_ablation, auto_apply_safety, holdout_settings, scales])
+@pytest.mark.parametrize(
+    "script", [cleaning, cleaning_ablation, auto_apply_safety, holdout_settings, scales, verdict_ablation]
+)
 def test_results_tables(script: Any) -> None:
     name = script.__name__.rpartition(".")[2]
     assert (RESULTS / f"{name}.md").read_text() == script.table(read_csv(name))
