@@ -63,8 +63,11 @@ def test_find_label_errors_counts_the_labels_of_neighbors() -> None:
     wrong_ = torch.from_numpy(wrong)
     precision = [average_precision(torch.from_numpy(one.label_quality), wrong_) for one in (alone, found)]
     assert precision[1] > precision[0] + 0.1
-    with pytest.raises(ValueError, match=r"features must be finite numbers of shape \(600, d\), got shape \(3, 3\)"):
+    with pytest.raises(ValueError, match=r"features must have shape \(600, d\), one row per label; got \(3, 3\)\.$"):
         find_label_errors(labels, weak, features=np.eye(3))
+    features[7] = np.nan
+    with pytest.raises(ValueError, match="features of row 7 are NaN or infinite"):
+        find_label_errors(labels, weak, features=features)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint8, np.int16])
@@ -74,6 +77,13 @@ def test_integer_labels_are_encoded_like_python_integers(dtype: type, offset: in
     fast, slow = encode_labels(labels), encode_labels(labels.tolist())
     assert torch.equal(fast[0], slow[0])
     assert fast[1] == slow[1]
+
+
+@pytest.mark.parametrize("labels", [np.arange(-128, 128, dtype=np.int8), np.array([2**63 + 1, 2**63], np.uint64)])
+def test_extreme_integer_labels_are_encoded(labels: np.ndarray) -> None:
+    encoded, names = encode_labels(labels)
+    assert names == tuple(str(value) for value in sorted(labels.tolist()))
+    assert [int(names[k]) for k in encoded] == labels.tolist()
 
 
 @pytest.mark.parametrize(

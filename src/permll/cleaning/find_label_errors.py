@@ -96,8 +96,11 @@ def _log_probs(pred_probs: ArrayLike) -> torch.Tensor:
 
 def _features(features: ArrayLike, rows: int) -> torch.Tensor:
     x = torch.tensor(np.asarray(features), dtype=torch.float32)
-    if x.ndim != 2 or len(x) != rows or not bool(x.isfinite().all()):
-        raise ValueError(f"features must be finite numbers of shape ({rows}, d), got shape {tuple(x.shape)}.")
+    if x.ndim != 2 or len(x) != rows:
+        raise ValueError(f"features must have shape ({rows}, d), one row per label; got {tuple(x.shape)}.")
+    if not bool(x.isfinite().all()):
+        row = int((~x.isfinite()).any(1).nonzero()[0])
+        raise ValueError(f"features of row {row} are NaN or infinite: fill them in, or remove the row.")
     return x
 
 

@@ -197,8 +197,8 @@ def _to_text_or_integers(values: list[Any], refs: RowRefs) -> list[str] | NDArra
 def _encode_integers(labels: NDArray[Any]) -> EncodedLabels:
     """Return the positions of integers (N,) among their sorted values, and these values as text."""
     low, high = int(labels.min()), int(labels.max())
-    if high - low <= len(labels):  # then counting is faster than sorting
-        offsets = (labels - labels.dtype.type(low)).astype(np.int64, copy=False)
+    if high - low <= len(labels) and high < 2**63:  # then counting is faster than sorting
+        offsets = labels.astype(np.int64) - low  # in eight bits the difference could overflow
         is_present = np.bincount(offsets) > 0
         unique, encoded = np.flatnonzero(is_present) + low, (is_present.cumsum() - 1)[offsets]
     else:
