@@ -1,4 +1,4 @@
-"""Tiny encoders with random weights: a timm network and a sentence-transformers model."""
+"""Encoders with random weights: networks of timm and torchvision, and a sentence-transformers model."""
 
 import importlib
 import importlib.util
@@ -42,6 +42,19 @@ def write_weights(path: Path, name: str = "test_resnet", seed: int = 0) -> Path:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         save_file(importlib.import_module("timm").create_model(name).state_dict(), path)
+    return path
+
+
+def cache_torchvision_weights(folder: Path, model: str, version: str = "DEFAULT", seed: int = 0) -> Path:
+    """Write random weights of a torchvision network to the cache that ``block_downloads`` sets; return the file."""
+    need_timm()
+    models = importlib.import_module("torchvision.models")
+    url = getattr(models.get_model_weights(model), version).url
+    path: Path = folder / "torch" / "hub" / "checkpoints" / url.rpartition("/")[2]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        torch.save(models.get_model(model, weights=None).state_dict(), path)
     return path
 
 

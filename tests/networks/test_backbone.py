@@ -1,6 +1,7 @@
 """Image features of pretrained networks: values, saving, caches and error messages."""
 
 import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from torch.nn.functional import interpolate
 from permll.data import Images, LazyImages, Texts
 from permll.data.decoding import FileOpener
 from permll.networks.backbone import PREFERRED_BACKBONES, Backbone, find_cached_backbone
-from tests.helpers.tiny_encoders import TINY, block_downloads, need_timm, write_weights
+from permll.networks.weights import load_weights
+from tests.helpers.tiny_encoders import TINY, block_downloads, cache_torchvision_weights, need_timm, write_weights
 
 
 @pytest.fixture
@@ -51,15 +53,43 @@ def test_backbone_features_match_timm(weights: Path, tmp_path: Path) -> None:
     assert features.std(0).max() > 0.001
 
 
-def test_backbone_is_restored_from_arrays(weights: Path, tmp_path: Path) -> None:
-    images = write_images(tmp_path / "images")
-    backbone = Backbone.load(TINY, weights)
-    np.savez(tmp_path / "encoder.npz", **backbone.to_arrays())
+@pytest.mark.parametrize(("model", "head"), [("mobilenet_v2", "classifier.1"), ("resnet18", "fc"), ("swin_t", "head")])
+def test_backbone_features_match_torchvision(model: str, head: str, empty_caches: Path) -> None:
+    images = write_images(empty_caches / "images")
+    cache_torchvision_weights(empty_caches, model)
+    published = importlib.import_module("torchvision.models").get_model_weights(model).DEFAULT
+    net = importlib.import_module("torchvision.models").get_model(model, weights=published).eval()
+    expected: list[torch.Tensor] = []
+    net.get_submodule(head).register_forward_pre_hook(lambda _, inputs: expected.extend(inputs))
+    preprocess = published.transforms()
+    x = images.resize(224).batch(torch.arange(3)) / 255
+    with torch.no_grad():
+        net((x - torch.tensor(preprocess.mean)[:, None, None]) / torch.tensor(preprocess.std)[:, None, None])
+    features = Backbone.load(f"torchvision:{model}")(images).values
+    assert features.shape == (3, net.get_submodule(head).in_features)
+    spread = features.std(0).max()  # tiny with random weights
+    assert spread > 0
+    assert torch.allclose(features / spread, expected[0] / spread, atol=0.01)
+
+
+@pytest.mark.parametrize("name", [TINY, "torchvision:mobilenet_v3_small"])
+def test_backbone_is_restored_from_arrays(name: str, empty_caches: Path) -> None:
+    images, library = write_images(empty_caches / "images"), name.partition(":")[0]
+    if library == "timm":
+        weights = write_weights(empty_caches / "w.safetensors")
+    else:
+        weights = cache_torchvision_weights(empty_caches, "mobilenet_v3_small")
+    backbone = Backbone.load(name, weights)
+    np.savez(empty_caches / "encoder.npz", **backbone.to_arrays())
     weights.unlink()
-    with np.load(tmp_path / "encoder.npz", allow_pickle=False) as arrays:
+    with np.load(empty_caches / "encoder.npz", allow_pickle=False) as arrays:
         again = Backbone.from_arrays(dict(arrays))
     assert torch.equal(again(images).values, backbone(images).values)
-    assert repr(again) == "Backbone timm:test_resnet"
+    assert repr(again) == f"Backbone {name}"
+    del again.weights[next(iter(again.weights))]  # type: ignore[attr-defined]
+    again.__dict__.pop("_network")
+    with pytest.raises(ValueError, match=f"{name} has other layers in this version of {library}: install the version"):
+        again(images)
 
 
 def test_backbone_resizes_grayscale_images(weights: Path) -> None:
@@ -89,27 +119,95 @@ def test_find_cached_backbone_searches_caches(empty_caches: Path) -> None:
     assert find_cached_backbone() == "timm:efficientnet_b0.ra_in1k"
 
 
-def test_preferred_backbones_exist_in_timm() -> None:
+def test_find_cached_backbone_uses_torchvision_after_timm(empty_caches: Path) -> None:
+    cache_torchvision_weights(empty_caches, "mobilenet_v3_small")
+    assert find_cached_backbone() is None, "not among the preferred ones"
+    cache_torchvision_weights(empty_caches, "mobilenet_v2")
+    assert find_cached_backbone() == "torchvision:mobilenet_v2"
+    cache_torchvision_weights(empty_caches, "efficientnet_b0")
+    assert find_cached_backbone() == "torchvision:efficientnet_b0"
+    cache_torchvision_weights(empty_caches, "resnet18")
+    assert find_cached_backbone() == "timm:resnet18.tv_in1k"
+
+
+def test_torchvision_backbone_uses_newest_cached_weights(empty_caches: Path) -> None:
+    first_tensor = "features.0.0.weight"
+    for seed, version in enumerate(["IMAGENET1K_V1", "IMAGENET1K_V2"]):
+        file = cache_torchvision_weights(empty_caches, "mobilenet_v2", version, seed)
+        loaded = Backbone.load("torchvision:mobilenet_v2").weights[first_tensor]
+        assert torch.equal(loaded, torch.load(file)[first_tensor])
+    other = cache_torchvision_weights(empty_caches / "other", "mobilenet_v2", seed=2)
+    loaded = Backbone.load("torchvision:mobilenet_v2", other).weights[first_tensor]
+    assert torch.equal(loaded, torch.load(other)[first_tensor]), "a file that is named comes first"
+
+
+def test_published_densenet_is_read_as_by_torchvision(empty_caches: Path) -> None:
+    file = cache_torchvision_weights(empty_caches, "densenet121")
+    state = {name: value for name, value in torch.load(file).items() if not name.endswith("num_batches_tracked")}
+    old_names = {re.sub(r"(denselayer\d+\.(?:norm|conv))([12])", r"\1.\2", name): state[name] for name in state}
+    assert old_names.keys() != state.keys()
+    torch.save(old_names, file)
+    net = importlib.import_module("torchvision.models").densenet121(weights="DEFAULT")
+    weights = Backbone.load("torchvision:densenet121").weights
+    assert weights.keys() == {name for name in net.state_dict() if not name.startswith("classifier.")}
+    assert all(torch.equal(weights[name], net.state_dict()[name]) for name in weights)
+
+
+def test_published_vision_transformer_is_read_as_by_torchvision() -> None:
     need_timm()
-    timm = importlib.import_module("timm")
-    for model in PREFERRED_BACKBONES:
-        assert timm.get_pretrained_cfg(model).hf_hub_id == f"timm/{model}"
+    transformer = importlib.import_module("torchvision.models").VisionTransformer
+    size = {"image_size": 8, "patch_size": 4, "num_layers": 2, "num_heads": 1, "hidden_dim": 6, "mlp_dim": 7}
+    donor, expected, net = (transformer(**size, num_classes=5) for _ in range(3))
+    state = {
+        name.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2."): value
+        for name, value in donor.state_dict().items()
+    }
+    assert state.keys() != donor.state_dict().keys()
+    expected.load_state_dict(dict(state))
+    load_weights(net, state, 5, "old file")
+    assert all(torch.equal(net.state_dict()[name], value) for name, value in expected.state_dict().items())
+
+
+def test_preferred_backbones_exist() -> None:
+    need_timm()
+    timm, models = importlib.import_module("timm"), importlib.import_module("torchvision.models")
+    for library, _, model in (name.partition(":") for name in PREFERRED_BACKBONES):
+        if library == "timm":
+            assert timm.get_pretrained_cfg(model).hf_hub_id == f"timm/{model}"
+        else:
+            # The cache is searched for files that start with the model's name.
+            assert all(one.url.rpartition("/")[2].startswith(model) for one in models.get_model_weights(model))
 
 
 def test_backbone_rejects_invalid_arguments(empty_caches: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = write_weights(empty_caches / "other.safetensors", "test_vit")
+    damaged = cache_torchvision_weights(empty_caches, "resnet34")
+    damaged.write_bytes(damaged.read_bytes()[:1000])
     messages = {
-        ("resnet18", None): r"the name of a backbone must be timm:NAME, such as timm:resnet50; got 'resnet18'\.$",
+        ("resnet18", None): r"named timm:NAME or torchvision:NAME, such as timm:resnet50; got 'resnet18'\.$",
+        ("torchvision:", None): r"such as timm:resnet50; got 'torchvision:'\.$",
         ("timm:resnt18", None): r"timm has no classifier 'resnt18', did you mean resnet18\?$",
         ("timm:test_resnet.me", None): r"timm has no weights 'test_resnet.me'; choose from test_resnet.r160_in1k\.$",
         (TINY, "nowhere.pt"): r"no weights file at nowhere.pt: pass a .safetensors file",
         (TINY, str(other)): r"other.safetensors does not match this network: .* missing; .* unexpected\.$",
         (TINY, None): r"timm:test_resnet are not cached and cannot be downloaded \(.*--weights FILE\.$",
+        ("torchvision:resnt18", None): r"torchvision has no classifier 'resnt18', did you mean resnet18\?$",
+        ("torchvision:inception_v3", None): r"use a network of timm, e\.g\. timm:inception_v3\.$",
+        ("torchvision:resnet18", None): r"torchvision:resnet18 are not cached .*\(network access\).*--weights FILE\.$",
+        ("torchvision:resnet34", None): rf"{damaged} cannot be read as weights: pass a \.safetensors file",
+        ("torchvision:resnet18", str(other)): r"other.safetensors does not match this network: .* unexpected\.$",
     }
     for (name, file), message in messages.items():
         with pytest.raises((ValueError, FileNotFoundError), match=message):
             Backbone.load(name, file)
-    monkeypatch.setitem(sys.modules, "timm", None)
-    assert find_cached_backbone() is None
-    with pytest.raises(ImportError, match=r"pip install 'permll\[vision\]'"):
-        Backbone.load(TINY)
+    damaged.unlink()
+    cache_torchvision_weights(empty_caches, "mobilenet_v2")
+    assert find_cached_backbone() == "torchvision:mobilenet_v2"
+    libraries = {"timm": TINY, "torchvision": "torchvision:resnet18"}
+    for library, found in zip(libraries, ("torchvision:mobilenet_v2", None), strict=True):
+        monkeypatch.setitem(sys.modules, library, None)
+        monkeypatch.setitem(sys.modules, f"{library}.models", None)
+        assert find_cached_backbone() == found
+    for name in libraries.values():
+        with pytest.raises(ImportError, match=r"pip install 'permll\[vision\]'"):
+            Backbone.load(name)

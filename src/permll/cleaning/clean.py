@@ -61,9 +61,9 @@ def clean(
         seed: seed of initial weights, sampling order and held-out rows.
         threshold: a label is an issue if it is correct with at most this probability and another class is more
             probable.
-        backbone: pretrained network that embeds images, "timm:resnet50" (``permll[vision]``); downloaded if necessary.
-            By default one that is already on this machine, or else a downloaded one. "none", or no network connection:
-            a small network is trained on pixels.
+        backbone: pretrained network that embeds images, "timm:resnet50" or "torchvision:resnet50"
+            (``permll[vision]``); downloaded if necessary. By default one that is already on this machine, or else a
+            downloaded one. "none", or no network connection: a small network is trained on pixels.
         weights: file with the weights of the backbone.
         encoder: sentence-transformers model that embeds texts (``permll[text]``), a name or a folder. By default
             "all-MiniLM-L6-v2", downloaded if necessary. "tfidf", or no network connection: tf-idf features.

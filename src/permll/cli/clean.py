@@ -33,7 +33,10 @@ def clean(
     ] = 0.5,
     backbone: Annotated[
         str | None,
-        Option(help="Pretrained network for image features, timm:NAME, or none. Default: one of timm, if installed."),
+        Option(
+            help="Pretrained network for image features, timm:NAME or torchvision:NAME, or none. Default: a cached "
+            "one, or one of timm, if installed."
+        ),
     ] = None,
     weights: Annotated[Path | None, Option(help="File of the backbone's weights.")] = None,
     encoder: Annotated[

@@ -16,28 +16,28 @@ from torch import Tensor, nn
 from permll.data.encoding import Arrays, json_to_array
 from permll.data.inputs import Images, Inputs, LazyImages, Vectors
 from permll.networks.pretrained_files import download
-from permll.networks.timm_torchvision import import_library, unknown_model
+from permll.networks.published_weights import find_published_weights, is_cached
+from permll.networks.timm_torchvision import build_vision_network, remove_head
 from permll.networks.weights import load_weights, read_weights
-from permll.utils.messages import first_line
 
-PREFIX = "timm:"
 PREFERRED_BACKBONES = (  # in this order: good features in a short time
-    "vit_small_patch16_224.augreg_in21k_ft_in1k",
-    "convnext_tiny.in12k_ft_in1k",
-    "resnet50.tv_in1k",
-    "resnet50.tv2_in1k",
-    "resnet50.a1_in1k",
-    "resnet18.tv_in1k",
-    "resnet18.a1_in1k",
-    "efficientnet_b0.ra_in1k",
-    "mobilenetv3_large_100.ra_in1k",
+    "timm:vit_small_patch16_224.augreg_in21k_ft_in1k",
+    "timm:convnext_tiny.in12k_ft_in1k",
+    "timm:resnet50.tv_in1k",
+    "timm:resnet50.tv2_in1k",
+    "timm:resnet50.a1_in1k",
+    "timm:resnet18.tv_in1k",
+    "timm:resnet18.a1_in1k",
+    "timm:efficientnet_b0.ra_in1k",
+    "timm:mobilenetv3_large_100.ra_in1k",
+    "torchvision:convnext_tiny",
+    "torchvision:resnet101",
+    "torchvision:resnet34",
+    "torchvision:efficientnet_b0",
+    "torchvision:mobilenet_v3_large",
+    "torchvision:mobilenet_v2",
 )
 DOWNLOAD_MB = 88  # of the first one
-_TORCHVISION_FILES = {  # the same weights in torchvision's cache
-    "resnet50.tv_in1k": "resnet50-0676ba61.pth",
-    "resnet50.tv2_in1k": "resnet50-11ad3fa6.pth",
-    "resnet18.tv_in1k": "resnet18-f37072fd.pth",
-}
 _BATCH_SIZE = 32
 _NUM_CLASSES = 2  # of the temporary head while weights are loaded
 
@@ -47,7 +47,7 @@ class Backbone:
     """Encoder from images to ``Vectors``: the inputs of the head of a pretrained network.
 
     Args:
-        name: "timm:NAME".
+        name: "timm:NAME" or "torchvision:NAME".
         weights: name -> tensor, without the head.
         size: height and width of the network's inputs; images are resized to it, without keeping their aspect ratio.
         mean: mean of each channel, of values in [0, 1].
@@ -70,36 +70,25 @@ class Backbone:
         """Return a backbone with the weights of a file; default the published weights, downloaded if necessary.
 
         Args:
-            name: "timm:NAME", NAME as in ``timm.list_pretrained()``, or without the part after the dot.
+            name: "timm:NAME", NAME as in ``timm.list_pretrained()``, or without the part after the dot; or
+                "torchvision:NAME", NAME as in ``torchvision.models.list_models()``.
             weights: .safetensors file, or a saved state dict; its head is not used.
         """
-        model = name.removeprefix(PREFIX)
-        if not name.startswith(PREFIX) or not model:
-            raise ValueError(f"the name of a backbone must be timm:NAME, such as timm:resnet50; got {name!r}.")
-        timm = import_library("timm")
-        if not timm.is_model(model):
-            raise unknown_model(name, timm.list_models())
-        try:
-            published = timm.get_pretrained_cfg(model)
-        except RuntimeError:
-            known = ", ".join(timm.list_pretrained(f"{model.partition('.')[0]}.*"))
-            raise ValueError(f"timm has no weights {model!r}; choose from {known}.") from None
-        file = weights or _cached_file(getattr(published, "hf_hub_id", None) or "", model)
-        net = timm.create_model(model, num_classes=_NUM_CLASSES) if file else _download(timm, name)
-        if file:
-            load_weights(net, read_weights(file), _NUM_CLASSES, str(file))
-        net.reset_classifier(0)
-        config = net.pretrained_cfg
-        return cls(name, net.state_dict(), config["input_size"][-1], tuple(config["mean"]), tuple(config["std"]))
+        published = find_published_weights(name)
+        file = weights or published.file
+        net = _build(name, published.size)
+        load_weights(net, read_weights(file) if file else published.download(), _NUM_CLASSES, str(file or name))
+        return cls(name, remove_head(net).state_dict(), published.size, published.mean, published.std)
 
     @cached_property
     def _network(self) -> nn.Module:
-        net: nn.Module = import_library("timm").create_model(self.name.removeprefix(PREFIX), num_classes=0)
+        net = remove_head(_build(self.name, self.size))
         try:
             net.load_state_dict(self.weights)
         except RuntimeError:
+            library = self.name.partition(":")[0]
             raise ValueError(
-                f"{self.name} has other layers in this version of timm: install the version that the run used."
+                f"{self.name} has other layers in this version of {library}: install the version that the run used."
             ) from None
         return net.eval().requires_grad_(False)
 
@@ -146,44 +135,19 @@ def default_backbone(notify: Callable[[str], None] | None = None) -> str | None:
         return found
     if importlib.util.find_spec("timm") is None:
         return None
-    model = PREFERRED_BACKBONES[0]
-    about = f"{PREFIX}{model} ({DOWNLOAD_MB} MB, once); --backbone none trains on pixels instead"
-    return find_cached_backbone() if download(f"timm/{model}", ["model.safetensors"], about, notify) else None
+    name = PREFERRED_BACKBONES[0]
+    about = f"{name} ({DOWNLOAD_MB} MB, once); --backbone none trains on pixels instead"
+    downloaded = download(name.replace(":", "/"), ["model.safetensors"], about, notify)
+    return find_cached_backbone() if downloaded else None
 
 
 def find_cached_backbone() -> str | None:
-    """Return the first of ``PREFERRED_BACKBONES`` with cached weights, as "timm:NAME", or None.
-
-    The caches of Hugging Face and torchvision are searched; nothing is downloaded.
-    """
-    if importlib.util.find_spec("timm") is None:
-        return None
-    model = next((model for model in PREFERRED_BACKBONES if _cached_file(f"timm/{model}", model)), None)
-    try:
-        return PREFIX + model if model and import_library("timm").is_model(model) else None
-    except ImportError:  # torchvision was built for another torch
-        return None
+    """Return the first of ``PREFERRED_BACKBONES`` with weights in the caches of Hugging Face and torch.hub, or None."""
+    return next((name for name in PREFERRED_BACKBONES if is_cached(name)), None)
 
 
-def _cached_file(repository: str, model: str) -> Path | None:
-    """Return the cached weights file, if there is one."""
-    from huggingface_hub import try_to_load_from_cache  # comes with timm
-
-    cached = try_to_load_from_cache(repository, "model.safetensors") if repository else None
-    if isinstance(cached, str):
-        return Path(cached)
-    file = Path(torch.hub.get_dir()) / "checkpoints" / _TORCHVISION_FILES.get(model, "")
-    return file if file.is_file() else None
-
-
-def _download(timm: Any, name: str) -> Any:
-    try:
-        return timm.create_model(name.removeprefix(PREFIX), pretrained=True)
-    except Exception as error:  # of any library underneath
-        raise ValueError(
-            f"the weights of {name} are not cached and cannot be downloaded ({first_line(error)}): pass a weights "
-            "file, weights=... or --weights FILE."
-        ) from error
+def _build(name: str, size: int) -> nn.Module:
+    return build_vision_network(name, (3, size, size), _NUM_CLASSES, pretrained=False, options={})
 
 
 def _pixels(inputs: Images | LazyImages, rows: Tensor, size: int) -> Tensor:

@@ -53,21 +53,14 @@ def build_vision_network(
 
 
 def _build_timm(name: str, shape: Shape, num_classes: int, pretrained: bool, options: Mapping[str, Any]) -> nn.Module:
-    timm, model = import_library("timm"), name.partition(":")[2]
-    if not timm.is_model(model):
-        raise unknown_model(name, timm.list_models())
+    timm, model = require_timm(name), name.partition(":")[2]
     return timm.create_model(model, pretrained=pretrained, num_classes=num_classes, in_chans=shape[0], **options)
 
 
 def _build_torchvision(
     name: str, shape: Shape, num_classes: int, pretrained: bool, options: Mapping[str, Any]
 ) -> nn.Module:
-    models, model = import_library("torchvision.models"), name.partition(":")[2]
-    classifiers = models.list_models(module=models)  # models of other tasks are in submodules
-    if model not in classifiers:
-        raise unknown_model(name, classifiers)
-    if model in ("googlenet", "inception_v3"):
-        raise ValueError(f"{name} returns more than logits in training: use a network of timm, e.g. timm:inception_v3.")
+    models, model = require_torchvision(name), name.partition(":")[2]
     if shape[0] != 3:
         raise ValueError(f"{name} takes images with 3 channels, not {shape[0]}: use a network of timm.")
     net = models.get_model(model, weights=None, num_classes=num_classes, **options)
@@ -78,7 +71,35 @@ def _build_torchvision(
     return net
 
 
-def import_library(module: str) -> Any:
+def remove_head(net: nn.Module) -> nn.Module:
+    """Replace the last linear layer by the identity, in place, so that the network returns the inputs of its head."""
+    if callable(reset := getattr(net, "reset_classifier", None)):  # of timm
+        reset(0)
+    else:  # the head has the last tensor of every classifier of torchvision
+        net.set_submodule([*net.state_dict()][-1].rpartition(".")[0], nn.Identity())
+    return net
+
+
+def require_timm(name: str) -> Any:
+    """Return the package timm; raise an error if it cannot be imported or does not have the network "timm:NAME"."""
+    timm = _import_library("timm")
+    if not timm.is_model(name.partition(":")[2]):
+        raise _unknown_model(name, timm.list_models())
+    return timm
+
+
+def require_torchvision(name: str) -> Any:
+    """Return torchvision.models; raise an error if it cannot be imported or "torchvision:NAME" is not usable."""
+    models, model = _import_library("torchvision.models"), name.partition(":")[2]
+    classifiers = models.list_models(module=models)  # models of other tasks are in submodules
+    if model not in classifiers:
+        raise _unknown_model(name, classifiers)
+    if model in ("googlenet", "inception_v3"):
+        raise ValueError(f"{name} returns more than logits in training: use a network of timm, e.g. timm:inception_v3.")
+    return models
+
+
+def _import_library(module: str) -> Any:
     """Import timm or torchvision; raise ImportError with the remedy if this fails."""
     library = module.partition(".")[0]
     try:
@@ -91,8 +112,7 @@ def import_library(module: str) -> Any:
         ) from error
 
 
-def unknown_model(name: str, known: Iterable[str]) -> ValueError:
-    """Return the error for a model that a library does not have."""
+def _unknown_model(name: str, known: Iterable[str]) -> ValueError:
     library, _, model = name.partition(":")
     return ValueError(f"{library} has no classifier {model!r}{did_you_mean(model, known) or '.'}")
 

@@ -1,5 +1,6 @@
 """Pretrained weights: reading files without running code, and loading with a new head."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,12 @@ from torch import Tensor, nn
 from permll.utils.messages import format_list
 
 Shapes = Mapping[str, tuple[int, ...]]
+# Names in published files of torchvision's DenseNets and vision transformers, and in its networks.
+_RENAMED = (
+    (re.compile(r"(denselayer\d+\.(?:norm|conv))\.(?=[12]\.)"), r"\1"),
+    (re.compile(r"\.mlp\.linear_1\."), ".mlp.0."),
+    (re.compile(r"\.mlp\.linear_2\."), ".mlp.3."),
+)
 
 
 def find_new_head(expected: Shapes, given: Shapes, num_classes: int) -> set[str]:
@@ -51,6 +58,7 @@ def load_weights(net: nn.Module, state: Mapping[str, Tensor], num_classes: int, 
     """
     tensors = net.state_dict()
     expected = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    state = {name if name in expected else _current_name(name): tensor for name, tensor in state.items()}
     given = {name: tuple(tensor.shape) for name, tensor in state.items()}
     head = find_new_head(expected, given, num_classes)
     mismatched = {name for name in expected.keys() & given.keys() if expected[name] != given[name]}
@@ -93,6 +101,12 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     if all(name.startswith("module.") for name in state):
         return {name.removeprefix("module."): tensor for name, tensor in state.items()}
     return dict(state)
+
+
+def _current_name(name: str) -> str:
+    for pattern, replacement in _RENAMED:
+        name = pattern.sub(replacement, name)
+    return name
 
 
 def _missing(expected: Shapes, given: Shapes) -> set[str]:

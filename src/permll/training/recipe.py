@@ -67,7 +67,7 @@ class DataSection(Section):
         noise_seed: seed of the noise.
         pixels: size to which image files are decoded once; images up to 64 pixels are kept in memory if they fit.
             Default: 64 if network and backbone are chosen by the data.
-        backbone: frozen pretrained network that encodes images, "timm:NAME".
+        backbone: frozen pretrained network that encodes images, "timm:NAME" or "torchvision:NAME".
         weights: file with the weights of the backbone; default: the published ones.
         encoder: sentence-transformers model that encodes texts, a name or a folder; default: tf-idf.
     """
