@@ -105,7 +105,7 @@ def find_errors(
 def disagreement_weight(low: float, disagreement: float, majority: float = 0.0) -> float:
     """Return ρ s, the weight of the disagreement that T does not explain.
 
-    ρ is 1 if T explains at most 40 % of the disagreement, 0 if it explains at least 60 %, and linear between them. s is
+    ρ is 1 if T explains at most 30 % of the disagreement, 0 if it explains at least 60 %, and linear between them. s is
     1 if the classifier predicts at least half of the labels that the majority class does not, 0 if none, and linear
     between them.
 
@@ -124,7 +124,7 @@ def disagreement_weight(low: float, disagreement: float, majority: float = 0.0) 
     """
     if low >= disagreement:
         return 0.0
-    unexplained = min(max(3 - 5 * low / disagreement, 0.0), 1.0)
+    unexplained = min(max(2 - low / (0.3 * disagreement), 0.0), 1.0)
     skill = max(1 - disagreement - majority, 0.0) / max(1 - majority, MIN_PROB)
     return unexplained * min(2 * skill, 1.0)
 

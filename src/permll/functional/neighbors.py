@@ -3,10 +3,10 @@
 With v[k] the weighted fraction of neighbors with the label k, and π[k] the frequency of the label, a prediction p
 becomes proportional to
 
-    p[k] ((10 v[k] + π[k]) / (11 π[k]))^(1/3).
+    p[k] ((10 v[k] + π[k]) / (11 π[k]))^(1/2).
 
 Neighbors drawn at random have v = π and change nothing. The network has learned from the same labels, so the evidence
-of neighbors counts a third. A sample's own label is not among its neighbors.
+of neighbors counts half. A sample's own label is not among its neighbors.
 """
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from permll.utils.indexing import subsample_rows
 
 NUM_NEIGHBORS = 10
-WEIGHT = 1 / 3
+WEIGHT = 1 / 2
 MAX_REFERENCES = 20_000  # samples among which neighbors are searched
 BLOCK_SIZE = 2**25  # similarities computed at a time
 
@@ -55,7 +55,7 @@ def add_votes(
     Examples:
         >>> log_p, votes = torch.full((2, 2), 0.5).log(), torch.tensor([[1.0, 0.0], [0.5, 0.5]])
         >>> add_votes(log_p, votes, torch.tensor([0, 1])).exp()
-        tensor([[0.7340, 0.2660],
+        tensor([[0.8209, 0.1791],
                 [0.5000, 0.5000]])
     """
     prior = labels.bincount(minlength=log_p.shape[1]).to(log_p) / len(labels)

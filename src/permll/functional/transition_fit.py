@@ -13,7 +13,7 @@ from torch import Tensor
 from permll.functional.noise_rate import initial_transition, joint_from_label_probs, smoothed_transition
 from permll.utils.indexing import subsample_rows
 
-POWERS = tuple(2 ** (step / 4) for step in range(-6, 11))  # of p, 0.35 to 5.7
+POWERS = tuple(2 ** (step / 8) for step in range(-12, 21))  # of p, 0.35 to 5.7
 MAX_ROWS = 10_000  # determine a rate to half a percent
 PSEUDO_SAMPLES = 100  # per class, with symmetric noise, that smooth T
 EM_STEPS = 10
