@@ -15,8 +15,8 @@ from permll.data import load
 from permll.evaluation.detection import measure_detection
 from permll.networks.sentence_encoder import DEFAULT_ENCODER
 from permll.noise import corrupt, named_noise
-from tests.helpers.real_data import real_cifar
 from tests.helpers.reader_files import shared
+from tests.helpers.real_data import real_cifar
 from tests.helpers.tiny_encoders import block_downloads, import_torchvision
 
 pytestmark = pytest.mark.slow
