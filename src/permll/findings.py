@@ -34,7 +34,9 @@ REASONS = {
     4: "its neighbors have other labels",
     8: "an exact duplicate has another label",
     16: "the network is less certain of it than of others",
+    32: "a person reviewed it",
 }
+REVIEWED = 32
 
 
 class Finding(NamedTuple):
@@ -49,7 +51,7 @@ class Finding(NamedTuple):
         conservative_confidence: ``confidence`` under assumptions that favor the given label; automatic changes use it.
         rank: 1 for the most suspect label.
         is_issue: whether the given label is considered wrong.
-        reason: evidence against the label, in words; empty if there is none.
+        reason: evidence against the label, in words, or that a person reviewed it; empty if there is none.
     """
 
     id: str
@@ -173,10 +175,15 @@ class Findings:
         noise = self.metadata.get("noise")
         return float(noise["rate"]) if noise else None
 
+    @property
+    def is_reviewed(self) -> NDArray[np.bool_]:
+        """(N,) which labels a person reviewed before this estimate; these are never issues."""
+        return (self.reasons & REVIEWED) > 0
+
     @cached_property
     def is_issue(self) -> NDArray[np.bool_]:
         """(N,) which labels are considered wrong."""
-        is_suspect: NDArray[np.bool_] = self.label_quality <= self.threshold
+        is_suspect: NDArray[np.bool_] = (self.label_quality <= self.threshold) & ~self.is_reviewed
         return is_suspect & (self.proposed_labels != self.given_labels) if self.issues_have_proposals else is_suspect
 
     @property
@@ -186,8 +193,8 @@ class Findings:
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
-        """(N,) all rows, most suspect first: issues, then the others, each by label quality."""
-        return np.lexsort((self.label_quality, ~self.is_issue))
+        """(N,) all rows, most suspect first: issues, then the others, then reviewed ones, each by label quality."""
+        return np.lexsort((self.label_quality, self.is_reviewed, ~self.is_issue))
 
     @cached_property
     def rank(self) -> NDArray[np.int64]:

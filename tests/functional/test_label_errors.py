@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from permll.functional import posterior as posterior_module
-from permll.functional.label_errors import disagreement_weight, find_errors
+from permll.functional.label_errors import RateInterval, disagreement_weight, find_errors
 from permll.functional.posterior import label_log_odds, label_posterior, shift_for_rate
 from permll.functional.transition_fit import EM_STEPS, POWERS, PSEUDO_SAMPLES, fit_power, fit_transition
 
@@ -109,8 +109,8 @@ def test_weight_of_disagreement(low: float, disagreement: float, majority: float
     assert 0 <= weight <= disagreement_weight(low, disagreement) <= 1
     if 1 - disagreement <= majority or low >= 0.6 * disagreement:
         assert weight == pytest.approx(0, abs=1e-9)
-    if low <= 0.4 * disagreement <= 0.2:
-        assert disagreement_weight(low, disagreement) == pytest.approx(float(low < disagreement))
+    if low <= 0.3 * disagreement and 0 < disagreement <= 0.5:
+        assert disagreement_weight(low, disagreement) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
@@ -228,3 +228,26 @@ def test_chunks_give_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = find_errors(log_p, labels, 40)
     assert_close(parts.quality, whole.quality)
     assert_close(parts.posterior, whole.posterior)
+
+
+def test_trusted_labels_are_correct_and_no_evidence_about_others() -> None:
+    log_p, labels, _ = simulate("people", 0)
+    trusted = torch.zeros(len(labels), dtype=torch.bool)
+    trusted[find_errors(log_p, labels).quality.argsort()[:200]] = True
+    errors, rest = find_errors(log_p, labels, trusted=trusted), find_errors(log_p[~trusted], labels[~trusted])
+    assert bool((errors.quality[trusted] == 1).all())
+    assert torch.equal(errors.posterior[trusted].argmax(1), labels[trusted])
+    assert torch.equal(errors.quality[~trusted], rest.quality)
+    assert torch.equal(errors.confidence[~trusted], rest.confidence)
+    part = float((~trusted).double().mean())
+    assert errors.rate == pytest.approx(part * rest.rate)
+    assert 1 - float(errors.joint.trace()) == pytest.approx(errors.rate, abs=1e-6)
+    assert float(errors.joint.sum()) == pytest.approx(1)
+
+
+def test_known_rate_determines_the_issues() -> None:
+    log_p, labels, _ = simulate("people", 0)
+    for rate in (0.0, 0.05, 0.4):
+        errors = find_errors(log_p, labels, known=RateInterval(rate, rate / 2, 2 * rate))
+        assert float((errors.quality <= 0.5).double().mean()) == pytest.approx(rate, abs=0.01)
+        assert (errors.rate, errors.limits) == (rate, (rate / 2, 2 * rate))

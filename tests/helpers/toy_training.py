@@ -53,9 +53,13 @@ def build_trainer(
     held_out: LabeledData | bool = True,
     fabric: Any = None,
     dropout: float = 0.1,
+    trusted: Tensor | None = None,
     **more: Any,
 ) -> Trainer:
-    """Return a trainer of a registered method on vectors; held-out rows are other points, those passed, or none."""
+    """Return a trainer of a registered method on vectors; held-out rows are other points, those passed, or none.
+
+    A method that needs trusted samples has some by default.
+    """
     from lightning_fabric import Fabric
 
     from permll.data.transforms import default_views
@@ -63,7 +67,10 @@ def build_trainer(
     if held_out is True:
         held_out = points(30, data.num_classes, seed=2)
     torch.manual_seed(5)
-    method: Method = find_method(name).build(**(settings or {}))
+    info = find_method(name)
+    method: Method = info.build(**(settings or {}))
+    if "trusted" in info.needs and trusted is None:
+        trusted = torch.arange(len(data)) % 5 < 2
     width = data.inputs.batch(torch.arange(1)).shape[1]
     for number, network in enumerate(method.network_names):
         method.networks[network] = small_net(width, data.num_classes, number, dropout)
@@ -77,7 +84,7 @@ def build_trainer(
         epochs=epochs,
         batch_size=batch_size,
         validation=held_out or None,
-        trusted=torch.arange(len(data)) % 5 < 2,
+        trusted=trusted,
         **more,
     )
 

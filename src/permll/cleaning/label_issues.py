@@ -13,8 +13,8 @@ from permll.cleaning.prediction_averaging import PredictionAverager
 from permll.cleaning.similar_samples import conflicting_duplicates, nearest_rows
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
-from permll.findings import DEFAULT_THRESHOLD, Findings
-from permll.functional.label_errors import LabelErrors, find_errors
+from permll.findings import DEFAULT_THRESHOLD, REVIEWED, Findings
+from permll.functional.label_errors import LabelErrors, RateInterval, find_errors
 from permll.functional.neighbors import add_votes, neighbor_votes
 from permll.methods._features import logits_and_features
 from permll.training.noise_estimate import NoiseEstimate, by_corrected_labels, by_mixture, from_errors
@@ -27,17 +27,25 @@ NUM_NEIGHBORS = 8
 MAX_ROWS_WITH_NEIGHBORS = 10_000  # the most suspect rows; more are hardly ever reviewed
 
 
-def estimate_errors(trainer: "Trainer", averager: PredictionAverager) -> LabelErrors:
+def estimate_errors(trainer: "Trainer", averager: PredictionAverager, known: RateInterval | None = None) -> LabelErrors:
     """Return the errors in the labels of N samples; a collective call.
 
     If the samples are vectors, the labels of the nearest ones count, too. Without held-out rows, no bias of training
-    rows is corrected.
+    rows is corrected. ``known`` is the fraction of wrong labels among the samples that are not trusted.
     """
     log_p, labels = averager.log_p, averager.labels
     if isinstance(trainer.data.inputs, Vectors):
         x = torch.cat([trainer.evaluate(lambda x: x, part) for part in _parts(trainer)])
         log_p = add_votes(log_p, neighbor_votes(x, labels, log_p.shape[1]), labels)
-    return find_errors(log_p, labels, averager.num_train)
+    return find_errors(log_p, labels, averager.num_train, _trusted(trainer), known)
+
+
+def _trusted(trainer: "Trainer") -> Tensor:
+    """Return (N,) which samples are trusted."""
+    masks = [
+        torch.zeros(len(part), dtype=torch.bool) if part.trusted is None else part.trusted for part in _parts(trainer)
+    ]
+    return torch.cat(masks)
 
 
 def noise_estimates(averager: PredictionAverager, errors: LabelErrors, classes: tuple[str, ...]) -> list[NoiseEstimate]:
@@ -52,13 +60,19 @@ def noise_estimates(averager: PredictionAverager, errors: LabelErrors, classes: 
 
 
 def find_label_issues(
-    trainer: "Trainer", run: "Run", averager: PredictionAverager, data: LabeledData, threshold: float
+    trainer: "Trainer",
+    run: "Run",
+    averager: PredictionAverager,
+    data: LabeledData,
+    threshold: float,
+    known: RateInterval | None = None,
 ) -> tuple[Findings, list[NoiseEstimate]]:
     """Return the findings and noise estimates at the end of a training; a collective call.
 
-    ``averager`` has the predictions of all epochs, and ``data`` all samples as they were read, in any order.
+    ``averager`` has the predictions of all epochs, and ``data`` all samples as they were read, in any order: labels
+    that were reviewed in an earlier round are those before the review.
     """
-    errors = estimate_errors(trainer, averager)
+    errors = estimate_errors(trainer, averager, known)
     estimates = noise_estimates(averager, errors, data.classes)
     corrected, _ = trainer.method.labels_and_quality(trainer.predict_logits)
     with averager.use_best_weights(trainer):
@@ -66,26 +80,28 @@ def find_label_issues(
     position = {name: row for row, name in enumerate(data.ids)}
     rows = torch.tensor([position[name] for name in averager.ids])
     order = rows.argsort()  # of the predictions, in the order of the data
-    known = data.take(rows[order])
-    labels = averager.labels[order]
-    duplicates = conflicting_duplicates(known.inputs, labels)
+    known_data = data.take(rows[order])
+    labels, trusted = averager.labels[order], _trusted(trainer)[order]
+    is_refuted = trusted & (known_data.labels != labels)  # by a reviewer
+    duplicates = conflicting_duplicates(known_data.inputs, labels)
     findings = Findings.from_posterior(
-        known.ids,
-        known.classes,
-        labels,
+        known_data.ids,
+        known_data.classes,
+        known_data.labels,
         errors.posterior[order],
-        label_quality=errors.quality[order],
+        label_quality=errors.quality[order].masked_fill(is_refuted, 0.0),
         conservative_confidence=errors.confidence[order],
         threshold=threshold,
         issues_have_proposals=False,
         duplicates=duplicates,
-        metadata=_metadata(run, known, errors, averager, estimates[0]),
+        metadata=_metadata(run, known_data, errors, averager, estimates[0]),
     )
     neighbors = _neighbors(features[order], findings)
     is_corrected = torch.zeros(len(rows), dtype=torch.bool)  # held-out rows are not trained on
     is_corrected[: averager.num_train] = corrected.cpu().argmax(1) != trainer.data.labels
     reasons = _reasons(is_corrected[order], averager.log_p[order], labels, neighbors, duplicates)
     reasons[(findings.label_quality <= DEFAULT_THRESHOLD) & (reasons == 0)] = 16
+    reasons[trusted.numpy()] = REVIEWED
     return replace(findings, reasons=reasons, neighbors=neighbors), estimates
 
 

@@ -31,6 +31,7 @@ class LabeledData:
         classes: c class names; ``classes[labels[i]]`` is the class of sample i.
         ids: N unique names (relative path, id column, or row number), preserved by every split and filter.
         metadata: origin of the data as JSON values: name, split, source, and what was left out and why.
+        trusted: (N,) bool, samples whose labels are known to be correct, since a person reviewed them; None for none.
 
     Examples:
         >>> from permll.data.inputs import Vectors
@@ -48,6 +49,7 @@ class LabeledData:
     classes: tuple[str, ...]
     ids: tuple[str, ...]
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    trusted: Tensor | None = None
 
     def __post_init__(self) -> None:
         if not len(self.inputs) == len(self.labels) == len(self.ids):
@@ -60,6 +62,8 @@ class LabeledData:
         if self.labels.dtype != torch.int64:
             raise ValueError(f"labels must be int64 of shape (N,), got {self.labels.dtype} {tuple(self.labels.shape)}.")
         check_class_labels(self.labels, self.num_classes, rows=self.ids, noun="sample", allow_empty=True)
+        if self.trusted is not None and (self.trusted.dtype, len(self.trusted)) != (torch.bool, len(self.ids)):
+            raise ValueError(f"trusted must be a mask ({len(self.ids)},), got {tuple(self.trusted.shape)}.")
         if len(set(self.ids)) < len(self.ids):
             repeated = [name for name, count in Counter(self.ids).items() if count > 1]
             raise ValueError(f"ids must be unique; repeated: {format_list(repeated, 'id')}.")
@@ -91,7 +95,8 @@ class LabeledData:
         """Return the samples at positions ``rows``, in that order, or where a mask (N,) is true."""
         rows = to_indices(rows, len(self))
         ids = tuple(self.ids[i] for i in rows.tolist())
-        return replace(self, inputs=self.inputs.take(rows), labels=self.labels[rows], ids=ids)
+        trusted = None if self.trusted is None else self.trusted[rows]
+        return replace(self, inputs=self.inputs.take(rows), labels=self.labels[rows], ids=ids, trusted=trusted)
 
     def relabel(self, labels: Tensor | Sequence[int]) -> "LabeledData":
         """Return the same samples with other labels (N,)."""

@@ -23,13 +23,21 @@ import math
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from permll.functional.conservative import conservative_confidence
 from permll.functional.noise_rate import joint_from_label_probs
 from permll.functional.posterior import label_log_odds, label_posterior, shift_for_rate
 from permll.functional.transition_fit import MIN_PROB, fit_power, fit_transition, smoothed
+
+
+class RateInterval(NamedTuple):
+    """A fraction of wrong labels with a 95 % interval."""
+
+    rate: float
+    low: float
+    high: float
 
 
 class LabelErrors(NamedTuple):
@@ -45,7 +53,11 @@ class LabelErrors(NamedTuple):
 
 
 def find_errors(
-    log_p: Float[Tensor, "samples classes"], labels: Int[Tensor, " samples"], num_trained: int = 0
+    log_p: Float[Tensor, "samples classes"],
+    labels: Int[Tensor, " samples"],
+    num_trained: int = 0,
+    trusted: Bool[Tensor, " samples"] | None = None,
+    known: RateInterval | None = None,
 ) -> LabelErrors:
     """Return quality, proposals and the fraction of wrong labels; see the module.
 
@@ -54,6 +66,9 @@ def find_errors(
         labels: given labels.
         num_trained: number of first rows that the classifier was trained on; the others are out of sample. Trained rows
             are biased toward their labels, so they have a shift of their own, for the same rate.
+        trusted: samples whose labels a person reviewed: their quality is 1. They do not count as evidence about the
+            others, since a reviewer chooses the most suspect labels.
+        known: fraction of wrong labels among the others, if reviewed labels tell it (``review_calibration``).
 
     Examples:
         >>> labels = torch.tensor([0, 1]).repeat(50)
@@ -63,6 +78,10 @@ def find_errors(
         >>> round(errors.rate, 2), int((errors.quality <= 0.5).sum())
         (0.09, 10)
     """
+    if trusted is not None and bool(trusted.any()):
+        rest = ~trusted
+        errors = find_errors(log_p[rest], labels[rest], int(rest[:num_trained].sum()), known=known)
+        return _with_trusted(errors, labels, trusted)
     num_trained = num_trained if num_trained < len(labels) else 0
     groups = [slice(0, num_trained), slice(num_trained, None)] if num_trained else [slice(None)]
     outside = groups[-1]
@@ -82,6 +101,8 @@ def find_errors(
     issues = low + weight * (disagreement - low)
     if 1 - disagreement <= majority + 2 * math.sqrt(majority * (1 - majority) / n):
         low = issues = 0.0  # predictions that do not depend on the samples say nothing about their labels
+    if known is not None:
+        low = issues = known.rate
     if num_trained:  # T is too small off the diagonal as long as the bias of these rows is not subtracted
         posterior = label_posterior(log_p, labels, power, transition, shifts((low + issues) / 2))
         transition = smoothed(joint_from_label_probs(posterior, labels), len(labels))
@@ -89,14 +110,17 @@ def find_errors(
     posterior = label_posterior(log_p, labels, power, transition, shifts((low + issues) / 2))
     quality = log_odds.sub_(shifts(issues)).sigmoid_().float()
     rate = low + weight * (float((1 - quality[outside]).double().mean()) - low) if issues else 0.0
-    joint = _with_rate(joint_from_label_probs(posterior[outside], labels[outside]), rate)
     margin = 1.96 * math.sqrt(rate * (1 - rate) / n)
+    limits = max(low - margin, 0.0), min(rate + margin, 1.0)
+    if known is not None:
+        rate, limits = known.rate, (known.low, known.high)
+    joint = _with_rate(joint_from_label_probs(posterior[outside], labels[outside]), rate)
     return LabelErrors(
         quality,
         posterior,
         conservative_confidence(log_p, labels, posterior.argmax(1), power, num_trained),
         rate,
-        (max(low - margin, 0.0), min(rate + margin, 1.0)),
+        limits,
         transition,
         joint,
     )
@@ -127,6 +151,19 @@ def disagreement_weight(low: float, disagreement: float, majority: float = 0.0) 
     unexplained = min(max(2 - low / (0.3 * disagreement), 0.0), 1.0)
     skill = max(1 - disagreement - majority, 0.0) / max(1 - majority, MIN_PROB)
     return unexplained * min(2 * skill, 1.0)
+
+
+def _with_trusted(errors: LabelErrors, labels: Tensor, trusted: Tensor) -> LabelErrors:
+    """Return the errors of the other samples, and correct labels of the trusted ones."""
+    rest, classes = ~trusted, errors.posterior.shape[1]
+    quality = torch.ones(len(labels), dtype=errors.quality.dtype, device=labels.device)
+    posterior = torch.nn.functional.one_hot(labels, classes).to(errors.posterior)
+    confidence = torch.ones_like(quality)
+    quality[rest], posterior[rest], confidence[rest] = errors.quality, errors.posterior, errors.confidence
+    part = float(rest.double().mean())
+    joint = part * errors.joint + joint_from_label_probs(posterior[trusted], labels[trusted]) * (1 - part)
+    limits = errors.limits[0] * part, errors.limits[1] * part
+    return LabelErrors(quality, posterior, confidence, errors.rate * part, limits, errors.transition, joint)
 
 
 def _with_rate(joint: Tensor, rate: float) -> Tensor:

@@ -60,12 +60,15 @@ class PermLL(Method):
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
         self.steps: Tensor
         self.layer: PaperPermutationLayer | None = None
+        self.register_buffer("trusted", None, persistent=False)
+        self.trusted: Tensor | None
         self._epochs = 0
 
     def on_fit_start(self, info: FitInfo) -> None:
         """Create the layer, with a row of α for every sample."""
         super().on_fit_start(info)
         self._epochs = info.epochs
+        self.trusted = None if info.trusted is None else info.trusted.clone()
         self.layer = PaperPermutationLayer(
             info.labels,
             info.num_classes,
@@ -90,16 +93,21 @@ class PermLL(Method):
         return TrainPass({"batch": StreamSpec(order="weighted", labels=labels)}, loss=loss)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the sum over the networks of the loss (B,) through the layer; in the warm-up, of -log p_y."""
+        """Return the sum over the networks of the loss (B,) through the layer.
+
+        In the warm-up and for trusted samples it is -log p_y; their rows of α do not change.
+        """
         if self._is_warming_up:
             return self.warm_up_loss(batch)
         logits = [network(batch.x) for network in self.networks.values()]
-        return _sum_losses([self._layer(one, batch.index, reduction="none") for one in logits])
+        loss = _sum_losses([self._layer(one, batch.index, reduction="none") for one in logits])
+        if self.trusted is None:
+            return loss
+        return torch.where(self.trusted[batch.index], _plain_loss(logits, batch.labels), loss)
 
     def warm_up_loss(self, batch: Batch) -> Tensor:
         """Return the sum over the networks of -log p_y (B,)."""
-        logits = [network(batch.x) for network in self.networks.values()]
-        return _sum_losses([nn.functional.cross_entropy(one, batch.labels, reduction="none") for one in logits])
+        return _plain_loss([network(batch.x) for network in self.networks.values()], batch.labels)
 
     def on_step_end(self) -> None:
         """Update the visited rows of α; the warm-up visits none."""
@@ -107,12 +115,20 @@ class PermLL(Method):
         self.steps += 1
 
     def corrected_labels(self, predict_logits: PredictLogits) -> Tensor:
-        """Return a = softmax(α), (N, c)."""
-        return self._layer.weights()
+        """Return a = softmax(α), (N, c); for trusted samples, the given label."""
+        weights = self._layer.weights()
+        if self.trusted is None:
+            return weights
+        given = nn.functional.one_hot(self._layer.labels, weights.shape[1]).to(weights)
+        return torch.where(self.trusted.to(weights.device)[:, None], given, weights)
 
     def label_quality(self, predict_logits: PredictLogits) -> Tensor:
-        """Return the posterior of the given label r_y = softmax(α + logits)_y (N,), the mean over the networks."""
-        return torch.stack([self._layer.label_quality(predict_logits(name)) for name in self.networks]).mean(0)
+        """Return the posterior of the given label r_y = softmax(α + logits)_y (N,), the mean over the networks.
+
+        That of a trusted sample is 1.
+        """
+        quality = torch.stack([self._layer.label_quality(predict_logits(name)) for name in self.networks]).mean(0)
+        return quality if self.trusted is None else quality.masked_fill(self.trusted.to(quality.device), 1.0)
 
     def metrics(self) -> Mapping[str, float]:
         """Return the fraction of corrected labels."""
@@ -131,6 +147,10 @@ class PermLL(Method):
     @property
     def _is_warming_up(self) -> bool:
         return self.warm_up >= 1 and int(self.steps) < self.warm_up
+
+
+def _plain_loss(logits: list[Tensor], labels: Tensor) -> Tensor:
+    return _sum_losses([nn.functional.cross_entropy(one, labels, reduction="none") for one in logits])
 
 
 def _sum_losses(losses: list[Tensor]) -> Tensor:

@@ -152,12 +152,15 @@ def _record_for_all(noise: str, samples: LabeledData, train: LabeledData) -> Cor
 
 
 def _split(samples: LabeledData, section: DataSection) -> tuple[LabeledData, LabeledData | None]:
-    """Hold out the validation samples, then draw the training samples from the rest."""
+    """Hold out the validation samples, none of which is trusted, then draw the training samples from the rest."""
     validation = None
-    if isinstance(section.validation, int | float):
-        parts = stratified_split(samples.labels, section.validation, section.split_seed)
-        validation = samples.take(parts.validation).with_metadata(split="validation", split_how=parts.metadata)
-        samples = samples.take(parts.train).with_metadata(split_how=parts.metadata)
+    if isinstance(section.validation, int | float) and (samples.trusted is None or not samples.trusted.all()):
+        rows = torch.arange(len(samples)) if samples.trusted is None else (~samples.trusted).nonzero()[:, 0]
+        parts = stratified_split(samples.labels[rows], section.validation, section.split_seed)
+        held_out = rows[parts.validation]
+        is_trained = torch.ones(len(samples), dtype=torch.bool).index_fill_(0, held_out, False)
+        validation = samples.take(held_out).with_metadata(split="validation", split_how=parts.metadata)
+        samples = samples.take(is_trained).with_metadata(split_how=parts.metadata)
     if section.train is not None and section.train != len(samples):
         subset = stratified_split(samples.labels, section.train, section.split_seed)
         samples = samples.take(subset.validation).with_metadata(subset_how=subset.metadata)
@@ -185,7 +188,7 @@ def _load_split(section: DataSection, split: str) -> LabeledData:
 def _trusted_mask(train: LabeledData, section: DataSection) -> Tensor | None:
     """Return the samples whose labels are known to be correct: a draw before noise is added, or the ids of a file."""
     if section.trusted is None:
-        return None
+        return train.trusted
     if isinstance(section.trusted, str):
         names = set(Path(section.trusted).expanduser().read_text().splitlines()) - {""}
         unknown = sorted(names - set(train.ids))

@@ -1,0 +1,104 @@
+"""The decisions of an earlier round of cleaning, from which the next round learns.
+
+A label that a person reviewed is correct afterwards. The next training learns from it without a correction. It says
+little about how often the other labels are wrong, since reviewers choose the most suspect ones; that follows from how
+often the reviewers found an error at each label quality.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from permll.cleaning.review_decisions import DECISIONS_FILE, Decision, Decisions
+from permll.data.dataset import LabeledData
+from permll.findings import Findings
+from permll.functional.label_errors import RateInterval
+from permll.functional.review_calibration import Calibration, calibrate
+from permll.training.run import Run
+from permll.utils.files import atomic_write_text
+
+EARLIER_FILE = "earlier_round.json"
+FINAL_VERDICTS = ("accept", "keep", "choose")  # the reviewer knows the correct label
+
+
+@dataclass(frozen=True)
+class EarlierRound:
+    """What the next round needs of a reviewed run.
+
+    Args:
+        folder: of the run.
+        decided: id -> label, of the samples whose correct label a reviewer decided.
+        known: estimated fraction of wrong labels among the others.
+        num_issues: number of label issues of the run.
+    """
+
+    folder: str
+    decided: Mapping[str, str]
+    known: RateInterval
+    num_issues: int
+
+    @classmethod
+    def of(cls, run: Run) -> "EarlierRound":
+        """Return the present decisions of a run with findings."""
+        findings, decisions = Findings.load(run.folder), Decisions(run.folder).current()
+        decided = {name: one.label for name, one in decisions.items() if one.verdict in FINAL_VERDICTS}
+        if not decided:
+            raise ValueError(f"{run.folder} has no review decisions to learn from: permll review {run.folder} first.")
+        return cls(str(run.folder), decided, known_rate(findings, decisions), int(findings.is_issue.sum()))
+
+    def begin(self, run: Run) -> None:
+        """Write the decisions into the folder of the next run, so that apply and review find them there."""
+        run.folder.mkdir(parents=True, exist_ok=True)
+        source = Path(self.folder) / DECISIONS_FILE
+        if source.is_file():
+            shutil.copy(source, run.folder / DECISIONS_FILE)
+        content = {"folder": self.folder, "decided": self.decided, "known": self.known, "num_issues": self.num_issues}
+        atomic_write_text(run.folder / EARLIER_FILE, json.dumps(content) + "\n")
+
+    @classmethod
+    def load(cls, run: Run) -> "EarlierRound | None":
+        """Return what ``begin`` wrote; None for a first round."""
+        path = run.folder / EARLIER_FILE
+        if not path.is_file():
+            return None
+        content = json.loads(path.read_text())
+        return cls(**{**content, "known": RateInterval(*content["known"])})
+
+    def relabel(self, data: LabeledData) -> LabeledData:
+        """Return the data with the decided labels, which are trusted."""
+        number = {name: k for k, name in enumerate(data.classes)}
+        labels = data.labels.clone()
+        trusted = torch.zeros(len(data), dtype=torch.bool) if data.trusted is None else data.trusted.clone()
+        for row, name in enumerate(data.ids):
+            if name in self.decided:
+                labels[row], trusted[row] = number[self.decided[name]], True
+        if bool(trusted.all()):
+            raise ValueError(f"all labels were reviewed in {self.folder}: write them with permll apply {self.folder}.")
+        return LabeledData(data.inputs, labels, data.classes, data.ids, data.metadata, trusted)
+
+
+def known_rate(findings: Findings, decisions: Mapping[str, Decision]) -> RateInterval:
+    """Return the fraction of wrong labels among those without a final decision."""
+    calibration, is_open = calibrate_findings(findings, decisions)
+    remaining, count = calibration.remaining(torch.from_numpy(findings.label_quality)[is_open]), int(is_open.sum())
+    return RateInterval(*(value / max(count, 1) for value in remaining))
+
+
+def calibrate_findings(findings: Findings, decisions: Mapping[str, Decision]) -> tuple[Calibration, torch.Tensor]:
+    """Return the calibration by the decisions about labels with an estimated quality, and a mask of open labels.
+
+    A label that was reviewed in an earlier round has no estimated quality.
+    """
+    verdict = {name: decisions[name].verdict for name in decisions}
+    reviewed = torch.from_numpy(findings.is_reviewed.copy())
+    is_final = torch.tensor([verdict.get(name) in FINAL_VERDICTS for name in findings.ids])
+    given = [findings.classes[k] for k in findings.given_labels.tolist()]
+    was_wrong = torch.tensor(
+        [name in decisions and decisions[name].label != label for name, label in zip(findings.ids, given, strict=True)]
+    )
+    quality, new = torch.from_numpy(findings.label_quality), is_final & ~reviewed
+    return calibrate(quality[new], was_wrong[new]), ~(is_final | reviewed)
