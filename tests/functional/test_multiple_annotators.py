@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from permll.functional.dawid_skene import MAX_STEPS, PSEUDO_ANSWERS, TOLERANCE, Answers, dawid_skene
+from permll.functional.multiple_annotators import MAX_STEPS, PSEUDO_ANSWERS, TOLERANCE, Answers, dawid_skene
 from permll.noise.annotators import majority_vote
 from tests.helpers.reader_files import shared
 
