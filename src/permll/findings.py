@@ -6,6 +6,7 @@ threshold. The number of issues, their order and their proposals are therefore c
 ``find_label_errors`` require more for a proposal than for an issue; then an issue may have the given label as proposal.
 """
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -52,6 +53,7 @@ class Finding(NamedTuple):
         rank: 1 for the most suspect label.
         is_issue: whether the given label is considered wrong.
         reason: evidence against the label, in words, or that a person reviewed it; empty if there is none.
+        text: the first characters of a text; empty for other samples.
     """
 
     id: str
@@ -63,6 +65,7 @@ class Finding(NamedTuple):
     rank: int
     is_issue: bool
     reason: str
+    text: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +86,13 @@ class Findings:
         issues_have_proposals: whether a label is an issue only if another class is proposed.
         duplicates: groups of rows that are bitwise equal but do not have the same label.
         metadata: JSON values: ``noise`` (the estimated noise rate with its interval), ``method``, ``source``, ...
+        texts: the first characters of N texts, without line breaks; () for other samples.
 
     Examples:
         >>> found = Findings.from_posterior(["a", "b"], ["cat", "dog"], [0, 1], [[0.1, 0.9], [0.2, 0.8]])
         >>> found.head(1)
         [Finding(id='a', given_label='cat', proposed_label='dog', confidence=0.9, label_quality=0.1,
-                 conservative_confidence=0.9, rank=1, is_issue=True, reason='')]
+                 conservative_confidence=0.9, rank=1, is_issue=True, reason='', text='')]
         >>> found
         Findings(2 labels, 1 issue)
     """
@@ -106,6 +110,7 @@ class Findings:
     issues_have_proposals: bool = True
     duplicates: tuple[tuple[int, ...], ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    texts: tuple[str, ...] = ()
 
     @classmethod
     def from_posterior(
@@ -170,6 +175,11 @@ class Findings:
         return self.top_probs[:, 0]
 
     @property
+    def column_names(self) -> tuple[str, ...]:
+        """The columns of ``findings.csv``: the fields of ``Finding``, ``text`` only for texts."""
+        return Finding._fields if self.texts else Finding._fields[:-1]
+
+    @property
     def noise_rate(self) -> float | None:
         """The estimated fraction of wrong labels; None if there is no estimate."""
         noise = self.metadata.get("noise")
@@ -179,6 +189,11 @@ class Findings:
     def is_reviewed(self) -> NDArray[np.bool_]:
         """(N,) which labels a person reviewed before this estimate; these are never issues."""
         return (self.reasons & REVIEWED) > 0
+
+    @property
+    def duplicate_ids(self) -> tuple[tuple[str, ...], ...]:
+        """Groups of ids of samples that are bitwise equal but do not have the same label."""
+        return tuple(tuple(self.ids[row] for row in rows) for rows in self.duplicates)
 
     @cached_property
     def is_issue(self) -> NDArray[np.bool_]:
@@ -222,14 +237,14 @@ class Findings:
         import polars as pl
 
         types = {str: pl.String, float: pl.Float64, int: pl.Int64, bool: pl.Boolean}
-        schema = {name: types[kind] for name, kind in Finding.__annotations__.items()}
+        schema = {name: types[Finding.__annotations__[name]] for name in self.column_names}
         return pl.DataFrame(dict(zip(schema, self._columns(self.order), strict=True)), schema)
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return the table of ``findings.csv`` as a pandas frame, most suspect first."""
         import pandas as pd
 
-        return pd.DataFrame(dict(zip(Finding._fields, self._columns(self.order), strict=True)))
+        return pd.DataFrame(dict(zip(self.column_names, self._columns(self.order), strict=True)))
 
     def save(self, folder: Path | str, report: str | None = None) -> None:
         """Write ``findings.npz``, ``.csv``, ``.parquet`` (with polars) and ``.json``, and ``report.html`` if given.
@@ -240,13 +255,15 @@ class Findings:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         arrays: dict[str, Any] = {name: np.asarray(getattr(self, name)) for name in self._array_fields()}
+        if self.texts:  # as bytes, since an array of text is as wide as the longest one
+            arrays["texts"] = np.frombuffer("\n".join(self.texts).encode(), np.uint8)
         with atomic_write(folder / ARRAYS_FILE) as file:
             np.savez_compressed(file, **arrays)
         self._save_json(folder, complete=False)
         with atomic_write(folder / CSV_FILE) as file:
-            file.write(to_csv([Finding._fields]).encode())
+            file.write(to_csv([self.column_names]).encode())
             for rows in np.array_split(self.order, len(self) // ROWS_PER_WRITE + 1):
-                file.write(to_csv(self._rows(rows)).encode())
+                file.write(to_csv(zip(*self._columns(rows), strict=True)).encode())
         if find_spec("polars") is None:
             (folder / PARQUET_FILE).unlink(missing_ok=True)  # it would hold older findings
         else:
@@ -264,7 +281,8 @@ class Findings:
             raise FileNotFoundError(f"{folder} has no findings: permll clean DATA --out {folder} makes them.")
         with np.load(folder / ARRAYS_FILE, allow_pickle=False) as saved:
             values: dict[str, Any] = {name: saved[name] for name in cls._array_fields()}
-        values |= {name: tuple(values[name].tolist()) for name in ("ids", "classes")}
+            texts = saved["texts"].tobytes().decode().split("\n") if "texts" in saved else ()
+        values |= {name: tuple(values[name].tolist()) for name in ("ids", "classes")} | {"texts": tuple(texts)}
         content = json.loads((folder / JSON_FILE).read_text())
         values |= {name: content[name] for name in ("threshold", "metadata")}
         values["issues_have_proposals"] = content.get("issues_have_proposals", True)  # earlier versions lack it
@@ -273,8 +291,8 @@ class Findings:
     @classmethod
     def _array_fields(cls) -> list[str]:
         """Return the names of the fields in ``findings.npz``, in order; the others are in ``findings.json``."""
-        in_json = ("threshold", "issues_have_proposals", "duplicates", "metadata")
-        return [field.name for field in fields(cls) if field.name not in in_json]
+        others = ("threshold", "issues_have_proposals", "duplicates", "metadata", "texts")
+        return [field.name for field in fields(cls) if field.name not in others]
 
     def _save_json(self, folder: Path, *, complete: bool) -> None:
         content = {
@@ -287,7 +305,7 @@ class Findings:
         atomic_write_text(folder / JSON_FILE, json.dumps(content) + "\n")
 
     def _rows(self, rows: NDArray[np.int64]) -> Iterator[Finding]:
-        return map(Finding._make, zip(*self._columns(rows), strict=True))
+        return itertools.starmap(Finding, zip(*self._columns(rows), strict=True))
 
     def _columns(self, rows: NDArray[np.int64]) -> tuple[list[Any], ...]:
         """Return the findings of rows (n,) by column; row by row, a million labels would take minutes."""
@@ -303,6 +321,7 @@ class Findings:
             self.rank[rows].tolist(),
             self.is_issue[rows].tolist(),
             [reasons[bits] for bits in self.reasons[rows].tolist()],
+            *([[self.texts[row] for row in rows.tolist()]] if self.texts else []),
         )
 
 

@@ -3,30 +3,21 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from tempfile import TemporaryDirectory
+from typing import Any, Unpack
 
-from permll.cleaning.auto_config import adapt_recipe, adapt_recipe_like
-from permll.cleaning.html_report import make_report
-from permll.cleaning.label_issues import find_label_issues
-from permll.cleaning.prediction_averaging import AveragePredictions
-from permll.cleaning.source import load_source
-from permll.data.dataset import LabeledData
-from permll.data.decoding import ShrinkTo
-from permll.data.loading import load
+from permll.cleaning.job import CleanJob
+from permll.cleaning.review_decisions import Decisions
 from permll.data.readers.options import ReadKeywords, check_keywords
-from permll.distributed.process_group import is_main_process
-from permll.findings import DEFAULT_THRESHOLD, Findings, is_complete
+from permll.data.readers.raw_data import pluralize
+from permll.findings import DEFAULT_THRESHOLD, Findings
 from permll.training.callbacks import Callback
-from permll.training.feature_cache import small_image_size
-from permll.training.noise_estimate import write_noise_estimates
 from permll.training.progress import default_callbacks
-from permll.training.recipe import Recipe
+from permll.training.recipe import AUTO
 from permll.training.recipe_files import resolve_recipe
-from permll.training.run import Run, default_folder
-from permll.training.train import notify_callbacks, train_recipe
-
-if TYPE_CHECKING:
-    from permll.training.trainer import Trainer
+from permll.training.run import Run
+from permll.training.run_folder import absolute_source, data_name, default_folder, remove_run, samples_name
+from permll.utils.validation import check_device
 
 RECIPE = "auto/clean"
 
@@ -36,13 +27,16 @@ def clean(
     labels: Any = None,
     *,
     method: str | None = None,
-    out: Path | str | None = None,
+    out: Path | str | None = AUTO,
+    overwrite: bool = False,
     epochs: int | None = None,
     seed: int | None = None,
     threshold: float = DEFAULT_THRESHOLD,
     backbone: str | None = None,
     weights: Path | str | None = None,
     encoder: str | None = None,
+    device: str | None = None,
+    threads: int | None = None,
     callbacks: Iterable[Callback] | None = None,
     overrides: Mapping[str, Any] | None = None,
     **reader: Unpack[ReadKeywords],
@@ -53,10 +47,13 @@ def clean(
     ``report.html`` shows them. An interrupted run resumes; a finished one is only read.
 
     Args:
-        data: whatever ``permll.data.load`` takes: a folder of images, a table, arrays, a data frame, a built-in set.
+        data: whatever ``permll.data.load`` takes: a folder of images, a table, arrays, a data frame, a built-in set; or
+            the folder of a run, which resumes with its own settings.
         labels: one for each sample, if ``data`` has none.
         method: the method to train with (``permll methods``); default PermLL.
-        out: folder of the run; default ``runs/NAME-METHOD-SEED``.
+        out: folder of the run; "auto" is ``runs/NAME-METHOD-SEED``, for data in memory with a hash of the samples and
+            labels in the name. None keeps nothing on disk.
+        overwrite: train again if the folder holds a run, unless it has review decisions.
         epochs: number of epochs; default 40, fewer for more than 20,000 samples.
         seed: seed of initial weights, sampling order and held-out rows.
         threshold: a label is an issue if it is correct with at most this probability and another class is more
@@ -67,62 +64,85 @@ def clean(
         weights: file with the weights of the backbone.
         encoder: sentence-transformers model that embeds texts (``permll[text]``), a name or a folder. By default
             "all-MiniLM-L6-v2", downloaded if necessary. "tfidf", or no network connection: tf-idf features.
+        device: "cpu", "cuda" or "mps"; default: a GPU if there is one.
+        threads: number of CPU threads; default: one if the network is small, otherwise all.
         callbacks: see ``Callback``; default: a progress bar on a terminal or in a notebook.
         overrides: any other setting of the recipe by its dotted name, ``{"optimizer.lr": 0.1}``.
         reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``.
 
     Examples:
-        >>> from tempfile import mkdtemp
         >>> from sklearn.datasets import load_iris
         >>> x, y = load_iris(return_X_y=True)
         >>> y[::10] = (y[::10] + 1) % 3
-        >>> found = clean(x, y, out=mkdtemp())
+        >>> found = clean(x, y, out=None)
         >>> len(found), found.head(1)[0].is_issue
         (150, True)
     """
-    options = check_keywords(reader, "clean")
+    check_device(device)
     given = {
         "method.name": method,
         "training.epochs": epochs,
         "training.seed": seed,
+        "training.accelerator": device,
+        "training.threads": threads,
         "data.backbone": backbone,
         "data.weights": None if weights is None else str(weights),
         "data.encoder": encoder,
     }
     changes = {name: value for name, value in given.items() if value is not None} | dict(overrides or {})
-    is_path = isinstance(data, str | Path) and labels is None
-    if is_path:
-        changes |= {"data.source": str(data)} | {f"data.options.{name}": value for name, value in options.items()}
-    recipe = resolve_recipe(RECIPE, changes)
-    run = Run(out or default_folder(data if is_path else None, recipe))
     watchers = default_callbacks() if callbacks is None else list(callbacks)
-    notify = notify_callbacks(watchers)
-    if run.exists:
-        recipe = adapt_recipe_like(recipe, run.recipe, changes)
-    shrink_to = small_image_size(recipe, notify)
-    samples = None if is_path and run.finished else _load(data, labels, recipe, options, shrink_to)
-    if not run.exists:
-        assert samples is not None
-        recipe = adapt_recipe(recipe, samples, changes, notify)
-    average = AveragePredictions()
-
-    def save_findings(trainer: "Trainer", run: Run) -> None:
-        assert samples is not None
-        findings, estimates = find_label_issues(trainer, run, average.averager, samples, threshold)
-        if trainer.group.is_main:
-            write_noise_estimates(run.folder, estimates)
-            findings.save(run.folder, make_report(run, findings, samples))
-
-    train_recipe(recipe, run, samples, callbacks=[*watchers, average], save_findings=save_findings)
-    findings = Findings.load(run.folder)
-    if (findings.threshold != threshold or not is_complete(run.folder)) and is_main_process():
-        findings = replace(findings, threshold=threshold)
-        findings.save(run.folder, make_report(run, findings, load_source(run) if samples is None else samples))
-    return replace(findings, threshold=threshold)
+    options = check_keywords(reader, "clean")
+    is_path = isinstance(data, str | Path) and labels is None
+    if is_path and Run(data).exists:
+        if changes or options or out != AUTO or overwrite:
+            raise ValueError(f"{data} is a run and resumes with its own settings: remove all options but threshold.")
+        return _resume_job(Run(data), watchers, threshold)
+    if is_path:
+        changes |= {"data.source": absolute_source(data)}
+        changes |= {f"data.options.{name}": value for name, value in options.items()}
+    recipe = resolve_recipe(RECIPE, changes)
+    job = CleanJob(recipe, data, labels, options, is_path, frozenset(changes), watchers, threshold)
+    if out is None:
+        return _clean_without_folder(job)
+    run = Run(_default_folder(job) if out == AUTO else out)
+    if overwrite:
+        _remove_run(run)
+    return job.start(run)
 
 
-def _load(data: Any, labels: Any, recipe: Recipe, options: Mapping[str, Any], shrink_to: ShrinkTo) -> LabeledData:
-    if isinstance(data, LabeledData):
-        return data
-    more = {} if labels is None else {"labels": labels}
-    return load(data, root=recipe.data.root, shrink_to=shrink_to, **more, **options)
+def _resume_job(run: Run, watchers: list[Callback], threshold: float) -> Findings:
+    """Resume or read a run with its own settings."""
+    recipe = run.recipe
+    if not recipe.data.source and not run.finished:
+        raise ValueError(
+            f"{run.folder} was started on data in memory: permll.clean(data, ..., out={str(run.folder)!r}) resumes it."
+        )
+    options = recipe.data.options
+    return CleanJob(recipe, recipe.data.source, None, options, True, frozenset(), watchers, threshold).start(run)
+
+
+def _default_folder(job: CleanJob) -> Path:
+    return default_folder(data_name(job.data) if job.is_path else samples_name(job.samples), job.recipe)
+
+
+def _clean_without_folder(job: CleanJob) -> Findings:
+    """Return the findings of a run in a temporary folder."""
+    training = job.recipe.training
+    if (training.devices, training.num_nodes) != (1, 1):
+        raise ValueError("out=None is only supported for one process: give a folder.")
+    with TemporaryDirectory() as folder:
+        try:
+            findings = job.start(Run(folder))
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped; without a folder (out=None) nothing is kept.") from None
+    return replace(findings, metadata={**findings.metadata, "run": ""})
+
+
+def _remove_run(run: Run) -> None:
+    """Delete a run that will be trained again; one with review decisions is refused."""
+    if count := len(Decisions(run.folder).current()):
+        raise ValueError(
+            f"{run.folder} has {pluralize(count, 'review decision')}, which would be lost: choose another folder, or "
+            "delete this one."
+        )
+    remove_run(run)

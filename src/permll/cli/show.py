@@ -141,9 +141,7 @@ def _show_several(runs: "Sequence[Run]", facts: Sequence[dict[str, Any]], groups
         fits = len(fact["folder"]) <= width - SPARKLINE_WIDTH - 4
         typer.echo(f"  {line:<{SPARKLINE_WIDTH}}{'  ' if fits else chr(10) + '    '}{fact['folder']}")
         if not fact["finished"]:
-            typer.echo(
-                f"    {fact['epochs_done']} of {fact['epochs']} epochs; resume with permll train {fact['folder']}"
-            )
+            typer.echo(f"    {fact['epochs_done']} of {fact['epochs']} epochs; resume with {fact['resume']}")
         if fact["folder"] not in counted:
             typer.echo("    duplicate of another run, counted once")
 

@@ -44,11 +44,12 @@ def train(
     from permll.training.loggers import make_logger
     from permll.training.progress import JsonLog, ProgressBar, TextLog
     from permll.training.recipe_files import resolve_recipe
-    from permll.training.run import Run, default_folder
+    from permll.training.run import Run
+    from permll.training.run_folder import absolute_source, default_folder
     from permll.training.train import train
 
     options = {
-        "data.source": data,
+        "data.source": None if data is None else absolute_source(data),
         "data.root": None if root is None else str(root),
         "data.options.label": label,
         "method.name": method,

@@ -37,7 +37,7 @@ def load(
         >>> load([[0.1, 2.0], [0.3, 1.0], [0.2, 4.0], [0.9, 3.0]], labels=["cat", "dog", "cat", "dog"]).classes
         ('cat', 'dog')
     """
-    if isinstance(source, str) and _is_dataset_name(source):
+    if isinstance(source, str) and is_dataset_name(source):
         from permll.data.registry import data_root, find_dataset
 
         info = find_dataset(source)
@@ -69,7 +69,7 @@ def _select_split(source: Any, split: str) -> Any:
     raise ValueError(f"{split=} is not supported here: only a folder of folders or a DatasetDict has named splits.")
 
 
-def _is_dataset_name(source: str) -> bool:
+def is_dataset_name(source: str) -> bool:
     """Return whether to look in the registry: a bare word that is a dataset's name, or not a path either."""
     from permll.data.registry import DATASETS
 

@@ -1,7 +1,6 @@
 """Training and prediction of the scikit-learn estimator, in memory."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import torch
@@ -16,7 +15,7 @@ from permll.data.transforms.image_transforms import Transform
 from permll.findings import Findings
 from permll.methods._base import Method
 from permll.methods._registry import find_method
-from permll.training.build import build_trainer, fill_auto_settings
+from permll.training.build import build_trainer, fill_auto_settings, restore_threads
 from permll.training.callbacks import Callback
 from permll.training.data_preparation import prepare_data
 from permll.training.recipe import Recipe
@@ -45,7 +44,7 @@ def fit(
     """
     classes = [str(k) for k in range(int(labels.max()) + 1)]
     data = LabeledData(inputs, labels, tuple(classes), default_ids(len(labels)))
-    with torch.random.fork_rng(devices=[]), _restore_threads():
+    with torch.random.fork_rng(devices=[]), restore_threads():
         prepared = prepare_data(recipe, data)
         trainer = build_trainer(fill_auto_settings(recipe, prepared), prepared)
         if weights is not None:
@@ -129,13 +128,3 @@ def _load_weights(trainer: Trainer, weights: Weights) -> None:
             raise ValueError(
                 f"warm_start needs the network of the previous fit ({reason}): set warm_start=False."
             ) from None
-
-
-@contextmanager
-def _restore_threads() -> Iterator[None]:
-    """Restore the number of threads, which a recipe may change."""
-    before = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

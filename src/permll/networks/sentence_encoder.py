@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from permll.data.encoding import Arrays, json_to_array
 from permll.data.inputs import Inputs, Texts, Vectors
 from permll.networks.pretrained_files import download
-from permll.utils.messages import first_line
+from permll.utils.messages import first_line, install_hint
 
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 DOWNLOAD_MB = 91
@@ -108,7 +108,7 @@ def _load_model(name: str) -> Any:
         library = importlib.import_module("sentence_transformers")
     except (ImportError, RuntimeError) as error:
         if importlib.util.find_spec("sentence_transformers") is None:
-            raise ImportError("sentence embeddings need sentence-transformers: pip install 'permll[text]'") from error
+            raise ImportError(f"sentence embeddings need sentence-transformers: {install_hint('text')}") from error
         raise ImportError(f"sentence-transformers cannot be imported: {first_line(error)}.") from error
     try:
         return library.SentenceTransformer(name)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from permll.networks._registry import check_options
 from permll.networks.weights import load_weights
-from permll.utils.messages import did_you_mean, first_line
+from permll.utils.messages import did_you_mean, first_line, install_hint
 
 Shape = tuple[int, ...]
 
@@ -105,7 +105,7 @@ def _import_library(module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f"networks of {library} need {library}: pip install 'permll[vision]'") from error
+        raise ImportError(f"networks of {library} need {library}: {install_hint('vision')}") from error
     except RuntimeError as error:  # of compiled operators
         raise ImportError(
             f"torchvision was built for another torch than {torch.__version__}: install both from the same index."

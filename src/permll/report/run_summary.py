@@ -73,6 +73,7 @@ def run_facts(run: Any, protocol: Any = None) -> Facts:
     return {
         "folder": str(run.folder),
         "finished": run.finished,
+        "resume": "" if run.finished else run.resume_command,
         "epochs": recipe.training.epochs,
         "epochs_done": metrics[-1]["epoch"] if metrics else 0,
         "recipe": recipe.model_dump(mode="json", exclude_none=True),
@@ -101,7 +102,7 @@ def run_summary(run: Any, protocol: Any = None, width: int = 80) -> str:
     recipe, last, edge = facts["recipe"], facts["last"], min(width, 66)
     chosen = {name: value for name, value in facts["chosen_settings"].items() if name not in recipe["method"]}
     settings = recipe["method"] | {f"{name} (chosen)": value for name, value in chosen.items()}
-    resume = "" if facts["finished"] else f"; resume with permll train {facts['folder']}"
+    resume = "" if facts["finished"] else f"; resume with {facts['resume']}"
     header = {
         "Run": f"{facts['folder']}, {facts['epochs_done']} of {facts['epochs']} epochs{resume}",
         "Recipe": f"{recipe['title']}; seed {recipe['training']['seed']}, hash {facts['recipe_hash']}".lstrip("; "),

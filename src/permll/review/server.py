@@ -15,12 +15,13 @@ from permll.cleaning.review_decisions import Decisions
 from permll.cleaning.source import load_source
 from permll.findings import Findings
 from permll.training.run import Run
+from permll.utils.messages import install_hint
 
 
 def require_review() -> None:
     """Raise an ImportError with the command to install the missing dependencies."""
     if not all(find_spec(name) for name in ("starlette", "uvicorn")):
-        raise ImportError("a review needs starlette and uvicorn: pip install 'permll[review]'")
+        raise ImportError(f"a review needs starlette and uvicorn: {install_hint('review')}")
 
 
 def serve(

@@ -2,12 +2,13 @@
 
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import nn
 
-from permll.data.inputs import Images, LazyImages
+from permll.data.inputs import Images, LazyImages, Vectors
 from permll.data.readers.image_files import SMALL_IMAGE_SIZE
 from permll.data.transforms.image_transforms import Transform
 from permll.distributed.launch import launch_fabric
@@ -23,10 +24,11 @@ from permll.training.views import build_views
 from permll.utils.messages import first_line
 
 Network = nn.Module | Callable[[], nn.Module]
+MAX_SINGLE_THREAD_COLUMNS = 1024  # up to this width, more threads take more processor time and no less time
 
 
 def fill_auto_settings(recipe: Recipe, prepared: PreparedData) -> Recipe:
-    """Return the recipe with encoder, network and batch size chosen by the data."""
+    """Return the recipe with encoder, network, batch size and number of threads chosen by the data."""
     inputs, rows = prepared.train.inputs, len(prepared.train)
     recipe = recipe.model_copy(update={"data": prepared.section or recipe.data})
     if recipe.network.name == AUTO:
@@ -39,7 +41,20 @@ def fill_auto_settings(recipe: Recipe, prepared: PreparedData) -> Recipe:
         recipe = recipe.model_copy(update={"network": recipe.network.model_copy(update={"name": name})})
     if recipe.training.batch_size == AUTO:  # at least ten steps in an epoch
         recipe = recipe.with_training(batch_size=min(max(2 ** int(math.log2(rows / 10)) if rows > 10 else 2, 16), 128))
+    is_small = isinstance(inputs, Vectors) and inputs.values.shape[1] <= MAX_SINGLE_THREAD_COLUMNS
+    if recipe.training.threads is None and recipe.network.name == "mlp" and is_small:
+        recipe = recipe.with_training(threads=1)
     return recipe
+
+
+@contextmanager
+def restore_threads() -> Iterator[None]:
+    """Restore the number of threads, which a recipe may change."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def match_run(recipe: Recipe, run: Run) -> Recipe:
@@ -58,7 +73,7 @@ def match_run(recipe: Recipe, run: Run) -> Recipe:
     if recipe.hash != saved.hash:
         raise ValueError(
             f"{run.folder} is a run of another recipe ({recipe_diff(saved, recipe)}): choose another folder, or resume "
-            f"it with permll train {run.folder}."
+            f"it with {run.resume_command}."
         )
     return recipe
 

@@ -28,6 +28,7 @@ from permll.networks.sentence_encoder import SentenceEncoder, default_encoder
 from permll.training.recipe import AUTO, DataSection, Recipe
 from permll.training.run import Run
 from permll.utils.files import atomic_write
+from permll.utils.messages import install_hint
 from permll.utils.progress_bar import progress
 
 FEATURES_FOLDER = "features"  # of a run
@@ -183,7 +184,7 @@ def describe_features(section: DataSection, inputs: Inputs) -> str:
     if section.backbone:
         choice = f"a small network on features of {section.backbone}"
     elif section.pixels == SMALL_IMAGE_SIZE:
-        extra = "" if importlib.util.find_spec("timm") else " (pip install permll[vision])"
+        extra = "" if importlib.util.find_spec("timm") else f" ({install_hint('vision')})"
         choice = (
             f"a small network on {SMALL_IMAGE_SIZE}-pixel images, since no pretrained weights were found; --backbone "
             f"timm:NAME uses better features{extra}"

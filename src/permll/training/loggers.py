@@ -10,7 +10,7 @@ from typing import Any
 from permll.training.callbacks import Callback
 from permll.training.run import Run
 from permll.training.trainer import Trainer
-from permll.utils.messages import unknown_name
+from permll.utils.messages import install_hint, unknown_name
 
 _GROUP = re.compile("^(test|noisy_validation|clean_validation|correction|detection)_")
 
@@ -111,4 +111,4 @@ def _import(module: str, what: str, package: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ImportError(f"logging to {what} needs {package}: pip install 'permll[track]'") from error
+        raise ImportError(f"logging to {what} needs {package}: {install_hint('track')}") from error

@@ -163,7 +163,7 @@ def _read(run: Run) -> dict[str, NoiseEstimate]:
     if not run.exists:
         raise FileNotFoundError(f"{run.folder} is not a run: pass a folder that permll train or permll clean made.")
     if not path.is_file():
-        raise FileNotFoundError(f"{run.folder} has no noise estimate yet: permll train {run.folder} resumes it.")
+        raise FileNotFoundError(f"{run.folder} has no noise estimate yet: {run.resume_command} resumes it.")
     estimates = {}
     for name, entry in json.loads(path.read_text()).items():
         joint = None if entry["joint"] is None else torch.tensor(entry["joint"], dtype=torch.float64)

@@ -125,7 +125,7 @@ def load_predictor(run: Run | Path | str, network: nn.Module | None = None) -> P
     card = read_model_card(run)
     state = run.checkpoints.newest()
     if state is None:
-        raise FileNotFoundError(f"{run.folder} has no checkpoint yet: permll train {run.folder} resumes it.")
+        raise FileNotFoundError(f"{run.folder} has no checkpoint yet: {run.resume_command} resumes it.")
     recipe = run.recipe
     method = find_method(card["method"]).build(**recipe.method.settings)
     with torch.random.fork_rng(devices=[]):

@@ -86,7 +86,8 @@ def _read_with_bases(name: str) -> tuple[list[Content], list[Content]]:
         content = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name} is not valid TOML: {error}.") from None
-    content.pop("format", None)  # of a run's recipe.toml
+    for key in ("format", "task"):  # of a run's recipe.toml
+        content.pop(key, None)
     base = content.pop("extends", None)
     built_in, user = _read_with_bases(str(base)) if base is not None else ([], [])
     return ([*built_in, content], user) if is_built_in else (built_in, [*user, content])

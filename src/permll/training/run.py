@@ -2,7 +2,7 @@
 
 import json
 import os
-import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 FORMAT = 2  # of the files in a run's folder; written into recipe.toml
 LOCK_FILE = ".lock"
+TRAIN, CLEAN = "train", "clean"  # tasks
 
 
 class GivenLabels(NamedTuple):
@@ -91,6 +92,16 @@ class Run:
         return load_recipe(self.folder / "recipe.toml")
 
     @property
+    def task(self) -> str:
+        """The command that made the run: "train" or "clean"."""
+        return str(tomllib.loads((self.folder / "recipe.toml").read_text()).get("task", TRAIN))
+
+    @property
+    def resume_command(self) -> str:
+        """The command that resumes the run."""
+        return f"permll {self.task} {shlex.quote(str(self.folder))}"
+
+    @property
     def metrics(self) -> list[dict[str, Any]]:
         """The metrics of every epoch."""
         path, metrics = self.folder / "metrics.jsonl", []
@@ -105,7 +116,7 @@ class Run:
     def result(self) -> dict[str, Any]:
         """The results of a finished run."""
         if not self.finished:
-            raise FileNotFoundError(f"{self.folder} is not finished: permll train {self.folder} resumes it.")
+            raise FileNotFoundError(f"{self.folder} is not finished: {self.resume_command} resumes it.")
         return json.loads((self.folder / "result.json").read_text())
 
     @property
@@ -114,7 +125,7 @@ class Run:
         from permll.findings import Findings
 
         if not self.finished:
-            raise FileNotFoundError(f"{self.folder} has no findings yet: permll train {self.folder} resumes it.")
+            raise FileNotFoundError(f"{self.folder} has no findings yet: {self.resume_command} resumes it.")
         return Findings.load(self.folder)
 
     @property
@@ -131,16 +142,25 @@ class Run:
             )
 
     def begin(
-        self, recipe: Recipe, data: LabeledData, noise: Corruption | None = None, validation: LabeledData | None = None
+        self,
+        recipe: Recipe,
+        data: LabeledData,
+        noise: Corruption | None = None,
+        validation: LabeledData | None = None,
+        task: str = TRAIN,
     ) -> None:
-        """Write the files of a new run into a folder that is empty or does not exist."""
+        """Write the files of a new run into a folder that is empty or does not exist; ``task`` is its command."""
         self.check_folder()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.save_split(data, validation)
         if noise is not None:
             noise.save(self.folder / "noise.npz")
-        # Last: the recipe makes the folder a run.
-        atomic_write_text(self.folder / "recipe.toml", f"format = {FORMAT}\n{recipe.to_toml()}")
+        self.write_recipe(recipe, task)  # last, since it makes the folder a run
+
+    def write_recipe(self, recipe: Recipe, task: str) -> None:
+        """Write ``recipe.toml``."""
+        head = f"format = {FORMAT}\n" + (f'task = "{task}"\n' if task != TRAIN else "")
+        atomic_write_text(self.folder / "recipe.toml", head + recipe.to_toml())
 
     def save_split(self, data: LabeledData, validation: LabeledData | None = None) -> None:
         """Write ids and given labels of the training and validation samples."""
@@ -226,11 +246,3 @@ class Run:
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write the results, which makes the run a finished one."""
         atomic_write_text(self.folder / "result.json", json.dumps(result, indent=2) + "\n")
-
-
-def default_folder(name: Recipe | Path | str | None, recipe: Recipe) -> Path:
-    """Return the default folder of a run, runs/RECIPE-METHOD-SEED; without the name of a recipe, that of the data."""
-    if name is None or isinstance(name, Recipe):
-        name = Path(recipe.data.source).stem or "own"
-    words = [str(name).removesuffix(".toml"), recipe.method.name, str(recipe.training.seed)]
-    return Path("runs") / re.sub(r"[^\w.-]+", "-", "-".join(words)).strip("-.")

@@ -23,11 +23,11 @@ _MIN_PROB = 1e-12  # of a class, for logarithms
 SaveFindings = Callable[[Trainer, Run], None]  # writes the findings of a finished training; a collective call
 
 
-def start_or_resume(run: Run, recipe: Recipe, prepared: PreparedData, trainer: Trainer) -> None:
+def start_or_resume(run: Run, recipe: Recipe, prepared: PreparedData, trainer: Trainer, task: str) -> None:
     """Write the files of a new run, or load its last checkpoint; rank 0 writes, all processes load."""
     group = trainer.group
     if not run.exists and group.is_main:
-        run.begin(recipe, prepared.train, prepared.noise, prepared.validation)
+        run.begin(recipe, prepared.train, prepared.noise, prepared.validation, task)
     group.barrier()
     same_rows = run.check_data(prepared.train, prepared.validation)
     if not same_rows and recipe.data.noise:
@@ -122,7 +122,7 @@ def run_training(
         for callback in callbacks:
             callback.on_train_end(run)
     if not finished and (signals or not group.is_single):  # another process may have received the signal
-        raise KeyboardInterrupt(f"stopped and saved; permll train {run.folder} resumes it.")
+        raise KeyboardInterrupt(f"stopped and saved; {run.resume_command} resumes it.")
 
 
 def save_checkpoint(checkpoints: Checkpoints, trainer: Trainer) -> None:

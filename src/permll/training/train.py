@@ -14,7 +14,7 @@ from permll.data.readers.options import ReadKeywords, check_keywords
 from permll.distributed.launch import lost_rank_errors
 from permll.methods._base import Method
 from permll.methods._registry import method_name
-from permll.training.build import Network, build_trainer, fill_auto_settings, match_run
+from permll.training.build import Network, build_trainer, fill_auto_settings, match_run, restore_threads
 from permll.training.callbacks import Callback, check_callbacks
 from permll.training.data_preparation import prepare_data
 from permll.training.feature_cache import small_image_size
@@ -22,7 +22,8 @@ from permll.training.model_card import class_name
 from permll.training.progress import default_callbacks
 from permll.training.recipe import USER_NETWORK, ComponentSection, Recipe
 from permll.training.recipe_files import resolve_recipe
-from permll.training.run import Run, default_folder
+from permll.training.run import TRAIN, Run
+from permll.training.run_folder import absolute_source, default_folder
 from permll.training.runner import SaveFindings, run_training, save_method_findings, start_or_resume
 
 
@@ -80,7 +81,7 @@ def train(
     is_source = isinstance(data, str | Path)
     changes = {
         "method.name": method_name(method) if isinstance(method, type) else method,
-        "data.source": str(data) if is_source else None,
+        "data.source": absolute_source(data) if is_source else None,
         "data.noise": noise,
         "training.epochs": epochs,
         "training.seed": seed,
@@ -91,7 +92,7 @@ def train(
     if network is not None:
         name = class_name(network if isinstance(network, nn.Module) else network())
         resolved = resolved.model_copy(update={"network": ComponentSection(name=f"{USER_NETWORK}{name}")})
-    run = Run(out or default_folder(recipe, resolved))
+    run = Run(out or default_folder(str(recipe) if isinstance(recipe, Path | str) else None, resolved))
     notify = notify_callbacks(active)
     train_data = None if data is None or is_source else _to_data(data, resolved, notify)
     test_data = None if test is None else _to_data(test, resolved, notify)
@@ -107,6 +108,7 @@ def train_recipe(
     network: Network | None = None,
     callbacks: Iterable[Callback] = (),
     save_findings: SaveFindings = save_method_findings,
+    task: str = TRAIN,
 ) -> Run:
     """Start or resume a run; a finished one is only read, after a check of its recipe and samples.
 
@@ -118,14 +120,17 @@ def train_recipe(
         network: see ``train``.
         callbacks: see ``train``.
         save_findings: writes the findings at the end of training.
+        task: the command, which is named where the run can be resumed.
     """
     active = check_callbacks(callbacks)
     notify = notify_callbacks(active)
     if run.exists:
         recipe = match_run(recipe, run)
+        if not run.finished and run.task != task:
+            raise ValueError(f"{run.folder} is a run of permll {run.task}: {run.resume_command} resumes it.")
     if run.finished and data is None:
         return run
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), restore_threads():
         run.check_folder()
         prepared = prepare_data(recipe, data, test, run, None if run.exists else notify)
         if run.finished:
@@ -135,7 +140,7 @@ def train_recipe(
         recipe = fill_auto_settings(recipe, prepared)
         trainer = build_trainer(recipe, prepared, network)
         with lost_rank_errors(trainer.group, run.folder), run.locked() if trainer.group.is_main else nullcontext():
-            start_or_resume(run, recipe, prepared, trainer)
+            start_or_resume(run, recipe, prepared, trainer, task)
             run_training(run, recipe, prepared, trainer, active, save_findings)
     return run
 

@@ -1,7 +1,8 @@
 """Parts of error messages: lists of names, suggestions for misspelled ones, and reasons."""
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 MAX_NAMES = 10
 MAX_NAME_LENGTH = 80
@@ -44,6 +45,51 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     return f"unknown {kind} {name!r}{did_you_mean(name, names) or '.'} Choose from {', '.join(names)}."
+
+
+class Problems:
+    """Errors of several checks, raised together.
+
+    Examples:
+        >>> problems = Problems()
+        >>> for name in ("a", "b"):
+        ...     with problems.collect():
+        ...         raise ValueError(f"{name} is wrong.")
+        >>> problems.raise_all()
+        Traceback (most recent call last):
+        ...
+        ValueError: 2 problems:
+          a is wrong.
+          b is wrong.
+    """
+
+    def __init__(self, errors: "Iterable[ValueError | FileNotFoundError]" = ()) -> None:
+        self.errors = list(errors)
+
+    @contextmanager
+    def collect(self) -> Iterator[None]:
+        """Add the error that is raised in the block, if any."""
+        try:
+            yield
+        except (ValueError, FileNotFoundError) as error:
+            self.errors.append(error)
+
+    def raise_all(self) -> None:
+        """Raise the errors, if there are any: a single one as it is, several as a list."""
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        if self.errors:
+            raise ValueError("\n  ".join([f"{len(self.errors)} problems:", *map(str, self.errors)]))
+
+
+def install_hint(extra: str) -> str:
+    """Return the command that installs an extra, by name and from a clone.
+
+    Examples:
+        >>> install_hint("table")
+        "pip install 'permll[table]', or in a clone: pip install '.[table]'"
+    """
+    return f"pip install 'permll[{extra}]', or in a clone: pip install '.[{extra}]'"
 
 
 def first_line(error: Exception) -> str:

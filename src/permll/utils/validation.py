@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
-from permll.utils.messages import format_list
+from permll.utils.messages import first_line, format_list
 
 
 def check_class_labels(
@@ -70,3 +71,23 @@ def check_range(interval: str, **values: float | None) -> None:
         is_below = value <= high if interval[-1] == "]" else value < high
         if not (is_above and is_below):
             raise ValueError(f"{name} must lie in {interval}, got {value}.")
+
+
+def check_device(name: str | None) -> None:
+    """Raise ``ValueError`` unless a kind of device is on this machine; None stands for any.
+
+    Examples:
+        >>> check_device("cpu")
+        >>> check_device("cuda:1")
+        Traceback (most recent call last):
+        ...
+        ValueError: device must be cpu, cuda or mps, got 'cuda:1'; CUDA_VISIBLE_DEVICES selects a GPU.
+    """
+    if name is None:
+        return
+    if name not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"device must be cpu, cuda or mps, got {name!r}; CUDA_VISIBLE_DEVICES selects a GPU.")
+    try:
+        torch.zeros(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {name!r} is not available: {first_line(error)}.") from None

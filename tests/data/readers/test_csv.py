@@ -127,7 +127,7 @@ def test_decimal_comma_needs_other_separator(tmp_path: Path) -> None:
         ),
         ("x,label\n1,a\nNA,b\n3,a\n?,b\n", "utf-8", r"words like NA .* in column 'x' in 2 lines \(3, 5\): leave those"),
         ("x,label\n1,1.5\n2,2\n", "utf-8", r"fractions or huge numbers in 1 line \(2\)"),
-        ("x,label\n1,1\n2,nan\n3,1\n4,2\n", "utf-8", r"labels are missing in 1 line \(3\)"),
+        ("x,label\n1,1\n2,nan\n3,1\n4,2\n5,2\n", "utf-8", r"labels are missing in 1 line \(3\)"),
         ('x,label\n1,a\n2,""\n3,a\n4,\n5, \n', "utf-8", r"missing in 3 lines \(3, 5, 6\): .*no_label=\"\""),
     ],
 )

@@ -240,7 +240,7 @@ NESTED = {"tags": [["u"], ["v"], [], ["u"]]}
         ({**X, **Y}, {"labels": [0, 1]}, r"got 4 rows, 2 labels and 4 ids"),
         ({**X, **Y}, {"ids": ["a"]}, r"got 4 rows, 4 labels and 1 id\."),
         ({**X, **Y, "k": ["1", "2", "1", "3"]}, {"id": "k"}, r"repeated: 1 id \(1 in rows 0 and 2\)"),
-        ({**X, **Y, "k": ["1", None, "1", "3"]}, {"id": "k"}, r"id column 'k' is empty in 1 row \(1\)"),
+        ({**X, **Y, "k": ["1", None, "2", "3"]}, {"id": "k"}, r"id column 'k' is empty in 1 row \(1\)"),
         ({**X, **Y, **NESTED}, {}, r"column 'tags' holds List\(String\), neither numbers nor categories"),
         ({**Y, **NESTED}, {}, r"column 'tags' holds List\(String\), not lists of numbers of one length"),
         ({**Y, "v": [[1.0], [2.0, 3.0], [1.0], [2.0]]}, {}, r"not lists of numbers of one length"),
@@ -255,7 +255,7 @@ NESTED = {"tags": [["u"], ["v"], [], ["u"]]}
         ({**X, **Y}, {"classes": "names"}, r"classes must be a list of names, got the text 'names'"),
         ({**X, **Y}, {"classes": ["a", "c"]}, r"one of the 2 classes; unknown labels in 2 rows \(1: b, 3: b\)"),
         ({**X, **Y}, {"rare": "merge"}, r"rare must be one of refuse, drop, keep; got 'merge'"),
-        ({**X, "y": ["a", "b", None, "b"]}, {}, r"labels are missing in 1 row \(2\): .*no_label=\"\""),
+        ({"x": [*"abcab"], "y": ["a", "b", None, "b", "a"]}, {}, r"labels are missing in 1 row \(2\): .*no_label=\"\""),
         ({**X, "y": ["?", "?", "?", "?"]}, {"no_label": "?"}, r"no row has a label: all 4 are '\?'"),
     ],
 )

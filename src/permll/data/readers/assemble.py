@@ -1,7 +1,7 @@
 """From ``RawData`` to ``LabeledData``: labels are encoded, unusable rows are reported or left out."""
 
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,14 +17,16 @@ from permll.data.labels import (
     RowRefs,
     encode_class_numbers,
     encode_labels,
-    is_missing,
     ordered_categories,
     to_list,
 )
 from permll.data.readers.image_files import check_readable, load_small_images
 from permll.data.readers.options import Rare, ReadOptions
 from permll.data.readers.raw_data import RawData, default_ids, left_out_entry, pluralize
-from permll.utils.messages import format_list
+from permll.data.readers.usable_rows import usable_rows
+from permll.utils.messages import Problems, format_list
+
+_RareClasses = tuple[Tensor, Tensor, tuple[str, ...], list[dict[str, Any]]]
 
 
 def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> LabeledData:
@@ -36,22 +38,32 @@ def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> 
     values, ids = to_list(raw.values), list(raw.ids) or list(default_ids(len(raw.inputs)))
     if options.ids is not None:
         ids = [str(name) for name in to_list(options.ids)]
-    _check_ids(ids, values, raw)
-    row_refs, inputs = raw.row_refs(ids), raw.inputs
-    rows, left_out = labeled_rows(values, ids, row_refs, options.no_label, raw.noun)
+    if options.image_size is not None and not isinstance(raw.inputs, LazyImages):
+        raise ValueError("image_size= is only supported for images in files or datasets.")
+    _check_lengths(ids, values, raw)
+    row_refs, inputs, problems = raw.row_refs(ids), raw.inputs, Problems(raw.problems.errors)
+    with problems.collect():
+        _check_unique(ids, raw)
+    rows, left_out = usable_rows(values, ids, row_refs, options, raw, problems)
     decoded: DecodedImages | None = None
+    if not rows:
+        problems.raise_all()
     if isinstance(inputs, LazyImages):
         inputs = inputs if options.image_size is None else inputs.resize(options.image_size)
         if options.check or options.skip_unreadable:
             decoded = decode_images(inputs.take(torch.tensor(rows)), options.image_size, shrink_to=shrink_to)
-            left_out += _leave_out_unreadable(decoded, [ids[i] for i in rows], options)
             position = {i: number for number, i in enumerate(rows)}  # in ``decoded``
-            rows = [i for i in rows if position[i] not in decoded.errors]
+            with problems.collect():
+                left_out += _leave_out_unreadable(decoded, [ids[i] for i in rows], options)
+                rows = [i for i in rows if position[i] not in decoded.errors]
     elif options.image_size is not None:
         raise ValueError("image_size= is only supported for images in files or datasets.")
-    row_refs, row_ids = row_refs.take(rows), [ids[i] for i in rows]
-    labels, classes = _encode([values[i] for i in rows], row_refs, options, raw)
-    kept, labels, classes, entries = handle_rare_classes(labels, classes, row_ids, row_refs, options.rare, raw.noun)
+    encoded: _RareClasses | None = None
+    with problems.collect():
+        encoded = _encode_rows(values, rows, ids, row_refs, options, raw)
+    problems.raise_all()
+    assert encoded is not None
+    kept, labels, classes, entries = encoded
     rows = [row for row, is_kept in zip(rows, kept.tolist(), strict=True) if is_kept]
     if decoded is not None:
         inputs = decoded.select([position[i] for i in rows])
@@ -60,9 +72,37 @@ def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> 
     ids = [ids[i] for i in rows]
     if isinstance(inputs, LazyImages) and decoded is None:
         inputs = load_small_images(inputs, ids, options.image_size, shrink_to)
-    _warn_of_similar_names(classes)
+    if not options.merge_similar_labels:
+        _warn_of_similar_names(classes)
     metadata = {**raw.metadata, "left_out": [*raw.metadata.get("left_out", ()), *left_out, *entries]}
     return LabeledData(inputs, labels, classes, tuple(ids), metadata)
+
+
+def _encode_rows(
+    values: Sequence[Any], rows: list[int], ids: Sequence[str], row_refs: RowRefs, options: ReadOptions, raw: RawData
+) -> _RareClasses:
+    """Return the encoded labels of rows after rare classes were handled."""
+    selected = [values[i] for i in rows]
+    if options.merge_similar_labels:
+        selected = merge_similar(selected, options.classes)
+    refs = row_refs.take(rows)
+    labels, classes = _encode(selected, refs, options, raw)
+    return handle_rare_classes(labels, classes, [ids[i] for i in rows], refs, options.rare, raw.noun)
+
+
+def merge_similar(values: Sequence[object], classes: Sequence[str] | str | None = None) -> list[Any]:
+    """Return labels in which those that differ only in case or spaces are the most frequent of them, or a class name.
+
+    Examples:
+        >>> merge_similar(["cat", "Cat", "cat ", "dog"]), merge_similar([1, 0])
+        (['cat', 'cat', 'cat', 'dog'], [1, 0])
+    """
+    counts = Counter(value for value in values if isinstance(value, str))
+    spelling: dict[str, str] = {}
+    for name, _ in counts.most_common():
+        spelling.setdefault(_folded(name), name)
+    spelling |= {} if isinstance(classes, str | None) else {_folded(name): name for name in classes}
+    return [spelling[_folded(value)] if isinstance(value, str) else value for value in values]
 
 
 def with_labels(raw: RawData, values: Any) -> RawData:
@@ -71,35 +111,9 @@ def with_labels(raw: RawData, values: Any) -> RawData:
     return replace(raw, values=values) if ordered is None else replace(raw, values=ordered[0], order=ordered[1])
 
 
-def labeled_rows(
-    values: Sequence[object], ids: Sequence[str], row_refs: RowRefs, no_label: object, noun: str
-) -> tuple[list[int], list[dict[str, Any]]]:
-    """Return the rows with a label, and entries of ``left_out``; an unexpected missing label raises.
-
-    Examples:
-        >>> ids = ["a", "b", "c"]
-        >>> labeled_rows([2, -1, 2], ids, RowRefs(ids), no_label=-1, noun="row")[0]
-        [0, 2]
-    """
-    markers: list[object] = [] if no_label is None else [no_label]
-    if isinstance(no_label, list | tuple | set | frozenset):
-        markers = list(no_label)
-    missing = [i for i, value in enumerate(values) if is_missing(value)]
-    if missing and not any(is_missing(marker) for marker in markers):
-        raise ValueError(
-            f'labels are missing in {row_refs.format_list(missing)}: fill them in, or leave those out with no_label="".'
-        )
-    unlabeled = {i for i, value in enumerate(values) if any(_equal(value, marker) for marker in markers)} | set(missing)
-    if len(unlabeled) == len(values):
-        raise ValueError(f"no {noun} has a label: all {len(values):,} are {' or '.join(map(repr, markers))}.")
-    why = f"no label ({', '.join(map(repr, markers))})"
-    entries = [left_out_entry(noun, why, [ids[i] for i in sorted(unlabeled)])] if unlabeled else []
-    return [i for i in range(len(values)) if i not in unlabeled], entries
-
-
 def handle_rare_classes(
     labels: Tensor, classes: tuple[str, ...], ids: Sequence[str], row_refs: RowRefs, rare: Rare, noun: str
-) -> tuple[Tensor, Tensor, tuple[str, ...], list[dict[str, Any]]]:
+) -> _RareClasses:
     """Raise for, drop or keep classes with fewer than two samples; raise for fewer than two classes.
 
     Returns a mask (N,) of the samples that stay, their labels, the classes, and entries of ``left_out``.
@@ -153,13 +167,17 @@ def _encode(values: list[Any], row_refs: RowRefs, options: ReadOptions, raw: Raw
     return encode_labels(values, classes, ids=row_refs.names, noun=row_refs.noun)
 
 
-def _check_ids(ids: Sequence[str], values: Sequence[object], raw: RawData) -> None:
-    """Raise unless every sample has one label and a unique id."""
+def _check_lengths(ids: Sequence[str], values: Sequence[object], raw: RawData) -> None:
+    """Raise unless every sample has one label and one id."""
     if not len(raw.inputs) == len(values) == len(ids):
         raise ValueError(
             f"every {raw.noun} needs one label and one id: got {pluralize(len(raw.inputs), raw.noun)}, "
             f"{pluralize(len(values), 'label')} and {pluralize(len(ids), 'id')}."
         )
+
+
+def _check_unique(ids: Sequence[str], raw: RawData) -> None:
+    """Raise unless ids are unique."""
     if len(set(ids)) == len(ids):
         return
     noun, numbers = ("line", raw.lines) if raw.lines is not None else (raw.noun, range(len(ids)))
@@ -168,11 +186,6 @@ def _check_ids(ids: Sequence[str], values: Sequence[object], raw: RawData) -> No
         rows[name].append(number)
     repeated = [f"{name} in {noun}s {' and '.join(map(str, at[:3]))}" for name, at in rows.items() if len(at) > 1]
     raise ValueError(f"ids must be unique; repeated: {format_list(repeated, 'id')}.")
-
-
-def _equal(value: object, marker: object) -> bool:
-    """Compare -1 and -1.0 as numbers, and 3 and "3" as text, but not True and 1."""
-    return (value == marker and isinstance(value, bool) == isinstance(marker, bool)) or str(value) == str(marker)
 
 
 def _check_minus_one(values: Sequence[object], row_refs: RowRefs, *, has_classes: bool) -> None:
@@ -185,17 +198,22 @@ def _check_minus_one(values: Sequence[object], row_refs: RowRefs, *, has_classes
         warnings.warn(
             f"-1 is read as a class in {row_refs.format_list(rows)}: pass no_label=-1 if it means no label, "
             "no_label=() if it is a class.",
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
 def _warn_of_similar_names(classes: Sequence[str]) -> None:
     groups: dict[str, list[str]] = defaultdict(list)
     for name in classes:
-        groups[" ".join(name.casefold().split())].append(name)
+        groups[_folded(name)].append(name)
     similar = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
     if similar:
         warnings.warn(
-            f"classes that differ only in case or spaces may be the same: {format_list(similar, 'group')}.",
+            f"classes that differ only in case or spaces may be the same: {format_list(similar, 'group')}; "
+            "merge_similar_labels=True reads each group as one class.",
             stacklevel=4,
         )
+
+
+def _folded(name: str) -> str:
+    return " ".join(name.casefold().split())

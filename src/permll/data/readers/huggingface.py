@@ -9,9 +9,10 @@ import torch
 
 from permll.data.inputs import Inputs, LazyImages
 from permll.data.readers.arrays import to_inputs
+from permll.data.readers.infer_columns import infer_columns
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.raw_data import RawData, default_ids, merge_metadata
-from permll.data.readers.tables import infer_columns, read_frame
+from permll.data.readers.tables import read_frame
 from permll.utils.messages import did_you_mean, format_list
 
 if TYPE_CHECKING:

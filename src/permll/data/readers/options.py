@@ -23,6 +23,8 @@ class ReadKeywords(TypedDict, total=False):
     classes: Sequence[str] | None
     ids: Sequence[str] | None
     no_label: object
+    drop_empty: bool
+    merge_similar_labels: bool
     rare: Rare
     check: bool
     skip_unreadable: bool
@@ -58,6 +60,8 @@ class ReadOptions:
     labels: Any = None
     ids: Sequence[str] | None = None
     no_label: object = None
+    drop_empty: bool = False
+    merge_similar_labels: bool = False
     rare: Rare = "refuse"
     check: bool = True
     skip_unreadable: bool = False
@@ -90,7 +94,7 @@ def parse_options(**keywords: Any) -> ReadOptions:
             raise ValueError(f"{name} must be a name (str), got {options[name]!r:.80}.")
     for name in ("labels", "ids", "classes"):
         _check_list(name, options[name])
-    for name in ("check", "skip_unreadable"):
+    for name in ("check", "skip_unreadable", "drop_empty", "merge_similar_labels"):
         if not isinstance(options[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {options[name]!r:.80}.")
     if options["rare"] not in get_args(Rare):

@@ -6,6 +6,7 @@ from typing import Any
 
 from permll.data.inputs import Inputs
 from permll.data.labels import RowRefs
+from permll.utils.messages import Problems
 
 APPLY_COLUMNS = ("label_original", "label_source")  # added by permll apply; not features
 _MAX_NAMES = 1000  # in an entry of ``left_out``; its count is complete
@@ -23,6 +24,8 @@ class RawData:
     noun: str = "row"  # for one sample
     lines: Sequence[int] | None = None  # line numbers, which error messages then use instead of ids
     order: Sequence[str] | None = None  # class names in the order of the source; some may have no sample
+    empty: Sequence[int] = ()  # rows without a text or an image, which are left out
+    problems: Problems = field(default_factory=Problems)  # found by the reader, raised together with those of labels
 
     def row_refs(self, ids: Sequence[str]) -> RowRefs:
         """Return the names of the samples in error messages."""

@@ -63,6 +63,8 @@ def read(
         classes: class names in order, or the name of their array in a file.
         ids: ids, if ``source`` has none.
         no_label: value or values that mark a missing label; those rows are left out. ``""`` is an empty cell.
+        drop_empty: leave out rows with an empty label, text or image cell.
+        merge_similar_labels: read labels that differ only in case or spaces as the most frequent of them.
         rare: how to treat classes with fewer than two samples.
         check: decode every image now and report all unreadable ones, instead of failing during training.
         skip_unreadable: leave out unreadable images.

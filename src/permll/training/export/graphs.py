@@ -16,7 +16,7 @@ from permll.methods._base import Method
 from permll.training.export.transforms import Preprocessing
 from permll.training.predictor import Predictor
 from permll.utils.files import atomic_path, atomic_write
-from permll.utils.messages import first_line
+from permll.utils.messages import first_line, install_hint
 
 
 class Classifier(nn.Module):
@@ -95,7 +95,7 @@ def check_onnx() -> None:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError:
-        raise ImportError("the format onnx needs onnx and onnxscript: pip install 'permll[export]'") from None
+        raise ImportError(f"the format onnx needs onnx and onnxscript: {install_hint('export')}") from None
 
 
 def _export(module: Classifier, predictor: Predictor) -> ExportedProgram:

@@ -1,0 +1,108 @@
+"""``CleanJob``: a training of ``clean`` in a run folder, from its samples to its findings."""
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from permll.cleaning.auto_config import adapt_recipe, adapt_recipe_like
+from permll.cleaning.html_report import make_report
+from permll.cleaning.label_issues import find_label_issues
+from permll.cleaning.prediction_averaging import AveragePredictions
+from permll.data.dataset import LabeledData
+from permll.data.inputs import Texts
+from permll.data.loading import load
+from permll.distributed.process_group import is_main_process
+from permll.findings import Findings, is_complete
+from permll.training.callbacks import Callback
+from permll.training.feature_cache import small_image_size
+from permll.training.noise_estimate import write_noise_estimates
+from permll.training.recipe import Recipe
+from permll.training.run import CLEAN, Run
+from permll.training.train import notify_callbacks, train_recipe
+
+if TYPE_CHECKING:
+    from permll.training.trainer import Trainer
+
+MAX_TEXT_LENGTH = 200  # characters of a text in the findings
+MAX_ROWS_SINGLE_THREAD = 20_000  # the nearest neighbors of more rows are found with all threads
+
+
+@dataclass(frozen=True, eq=False)
+class CleanJob:
+    """A training and what it needs to read its samples: once, or not at all if the run is finished.
+
+    Args:
+        recipe: before it is adapted to the data.
+        data: as passed to ``clean``.
+        labels: as passed to ``clean``.
+        options: reader options.
+        is_path: whether the run can read the data again.
+        fixed: dotted names of settings that do not depend on the data.
+        watchers: callbacks.
+        threshold: of label issues.
+    """
+
+    recipe: Recipe
+    data: Any
+    labels: Any
+    options: Mapping[str, Any]
+    is_path: bool
+    fixed: Container[str]
+    watchers: list[Callback]
+    threshold: float
+
+    @cached_property
+    def samples(self) -> LabeledData:
+        """All samples, as they are read."""
+        if isinstance(self.data, LabeledData):
+            return self.data
+        more = {} if self.labels is None else {"labels": self.labels}
+        shrink_to = small_image_size(self.recipe, notify_callbacks(self.watchers))
+        return load(self.data, root=self.recipe.data.root, shrink_to=shrink_to, **more, **self.options)
+
+    def start(self, run: Run) -> Findings:
+        """Train, resume or read a run, and return its findings."""
+        if run.exists:
+            if not self.is_path and not self.recipe.data.noise:
+                run.check_data(self.samples)  # before they are encoded as those of the run
+            recipe = adapt_recipe_like(self.recipe, run.recipe, self.fixed)
+        else:
+            recipe = adapt_recipe(self.recipe, self.samples, self.fixed, notify_callbacks(self.watchers))
+        samples = None if self.is_path and run.finished else self.samples
+        average, threads = AveragePredictions(), torch.get_num_threads()
+
+        def save_findings(trainer: "Trainer", run: Run) -> None:
+            if recipe.training.threads is None and len(self.samples) > MAX_ROWS_SINGLE_THREAD:
+                torch.set_num_threads(threads)
+            self._save_findings(trainer, run, average)
+
+        train_recipe(recipe, run, samples, callbacks=[*self.watchers, average], save_findings=save_findings, task=CLEAN)
+        return self._read_findings(run)
+
+    def _save_findings(self, trainer: "Trainer", run: Run, average: AveragePredictions) -> None:
+        findings, estimates = find_label_issues(trainer, run, average.averager, self.samples, self.threshold)
+        if trainer.group.is_main:
+            findings = replace(findings, texts=_texts(self.samples, findings))
+            write_noise_estimates(run.folder, estimates)
+            findings.save(run.folder, make_report(run, findings, self.samples))
+
+    def _read_findings(self, run: Run) -> Findings:
+        """Return the findings in the folder of a run, written again if they are incomplete or for another threshold."""
+        findings = Findings.load(run.folder)
+        is_same = findings.threshold == self.threshold and is_complete(run.folder)
+        metadata = {**findings.metadata, "run": str(run.folder)}  # it may have been moved
+        findings = replace(findings, threshold=self.threshold, metadata=metadata)
+        if not is_same and is_main_process():
+            findings.save(run.folder, make_report(run, findings, self.samples))
+        return findings
+
+
+def _texts(data: LabeledData, findings: Findings) -> tuple[str, ...]:
+    """Return the first characters of the texts, in the order of the findings; () for other samples."""
+    if not isinstance(data.inputs, Texts):
+        return ()
+    texts = dict(zip(data.ids, data.inputs.texts, strict=True))
+    return tuple(" ".join(texts[name][: 2 * MAX_TEXT_LENGTH].split())[:MAX_TEXT_LENGTH] for name in findings.ids)
