@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.integrate import dblquad
 from torch import Tensor
 
 from permll.functional.review_calibration import SHIFT_DEVIATION, SLOPE_DEVIATION, calibrate, log_odds
@@ -28,24 +27,19 @@ def weight(s: float, t: float, odds: list[float], wrong: list[bool]) -> float:
 
 
 @pytest.mark.parametrize("wrong", [[], [True], [False, False, True], [True, True, True, False]])
-def test_probability_matches_integration(wrong: list[bool]) -> None:
+def test_parameters_match_integration(wrong: list[bool]) -> None:
     quality = torch.tensor([0.2, 0.4, 0.1, 0.9][: len(wrong)])
-    new = torch.tensor([0.05, 0.5, 0.99])
-    probs = calibrate(quality, torch.tensor(wrong, dtype=torch.bool)).wrong_probs(new)
-    odds = log_odds(quality).tolist()
-    total, _ = dblquad(lambda t, s: weight(s, t, odds, wrong), -5, 5, -5, 5, epsabs=1e-6)
-    for value, probability in zip(log_odds(new).tolist(), probs.tolist(), strict=True):
-        expected, _ = dblquad(
-            lambda t, s, value=value: (
-                weight(s, t, odds, wrong) * sigmoid(SHIFT_DEVIATION * t - math.exp(SLOPE_DEVIATION * s) * value)
-            ),
-            -5,
-            5,
-            -5,
-            5,
-            epsabs=1e-6,
-        )
-        assert probability == pytest.approx(expected / total, abs=0.01)
+    calibration = calibrate(quality, torch.tensor(wrong, dtype=torch.bool))
+    odds, steps = log_odds(quality).tolist(), [0.1 * i for i in range(-50, 51)]
+    weights = {(s, t): weight(s, t, odds, wrong) for s in steps for t in steps}
+    total = sum(weights.values())
+    log_slope = sum(SLOPE_DEVIATION * s * value for (s, _), value in weights.items()) / total
+    shift = sum(SHIFT_DEVIATION * t * value for (_, t), value in weights.items()) / total
+    assert float(calibration.weights @ calibration.slopes.log()) == pytest.approx(log_slope, abs=0.01)
+    assert float(calibration.weights @ calibration.shifts) == pytest.approx(shift, abs=0.02)
+    for value in (0.05, 0.5, 0.99):
+        expected = sigmoid(shift - math.exp(log_slope) * math.log(value / (1 - value)))
+        assert float(calibration.wrong_probs(torch.tensor([value]))) == pytest.approx(expected, abs=0.01)
 
 
 def review(seed: int, slope: float, shift: float, count: int, *, at_random: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -67,7 +61,7 @@ def test_interval_covers_the_truth(at_random: bool) -> None:
         remaining = calibrate(quality[reviewed], wrong[reviewed]).remaining(quality[~reviewed])
         covered += remaining.low <= int(wrong[~reviewed].sum()) <= remaining.high
         widths.append(remaining.high - remaining.low)
-        assert remaining.low <= remaining.expected <= remaining.high
+        assert remaining.low <= remaining.estimate <= remaining.high
     assert covered >= 53  # 95 % of 60, less two standard errors
     if at_random:
         assert float(np.median(widths)) < 400, "a tenth of the labels"
@@ -79,7 +73,7 @@ def test_clean_labels_show_after_a_review() -> None:
     none_wrong = torch.zeros(300, dtype=torch.bool)
     before = calibrate(quality[:0], none_wrong[:0]).remaining(quality[~reviewed])
     after = calibrate(quality[reviewed], none_wrong).remaining(quality[~reviewed])
-    assert after.high < 0.1 * before.expected
+    assert after.high < 0.1 * before.estimate
 
 
 @given(st.integers(0, 2**31), st.integers(0, 40))
@@ -91,4 +85,4 @@ def test_estimate_is_a_number_of_labels(seed: int, count: int) -> None:
     assert float(calibration.weights.sum()) == pytest.approx(1)
     probs = calibration.wrong_probs(torch.linspace(0, 1, 50))
     assert bool((probs.diff() <= 0).all()), "a higher quality is less often wrong"
-    assert remaining.expected == pytest.approx(float(calibration.wrong_probs(quality[~reviewed]).sum()), rel=1e-6)
+    assert remaining.estimate == pytest.approx(float(calibration.wrong_probs(quality[~reviewed]).sum()), rel=1e-6)

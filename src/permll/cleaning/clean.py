@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Unpack
 
+from permll.cleaning.earlier_round import EarlierRound, next_round_folder
 from permll.cleaning.job import CleanJob
 from permll.cleaning.review_decisions import Decisions
 from permll.data.readers.options import ReadKeywords, check_keywords
@@ -14,7 +15,7 @@ from permll.findings import DEFAULT_THRESHOLD, Findings
 from permll.training.callbacks import Callback
 from permll.training.progress import default_callbacks
 from permll.training.recipe import AUTO
-from permll.training.recipe_files import resolve_recipe
+from permll.training.recipe_files import load_recipe, resolve_recipe
 from permll.training.run import Run
 from permll.training.run_folder import absolute_source, data_name, default_folder, remove_run, samples_name
 from permll.utils.validation import check_device
@@ -23,7 +24,7 @@ RECIPE = "auto/clean"
 
 
 def clean(
-    data: Any,
+    data: Any = None,
     labels: Any = None,
     *,
     method: str | None = None,
@@ -39,6 +40,7 @@ def clean(
     threads: int | None = None,
     callbacks: Iterable[Callback] | None = None,
     overrides: Mapping[str, Any] | None = None,
+    previous: Run | Path | str | None = None,
     **reader: Unpack[ReadKeywords],
 ) -> Findings:
     """Find wrong labels with a single training, without clean labels and without cross-validation.
@@ -68,6 +70,9 @@ def clean(
         threads: number of CPU threads; default: one if the network is small, otherwise all.
         callbacks: see ``Callback``; default: a progress bar on a terminal or in a notebook.
         overrides: any other setting of the recipe by its dotted name, ``{"optimizer.lr": 0.1}``.
+        previous: a run whose labels were reviewed: the next round learns from the decisions, with the same data and
+            settings. ``data`` is only needed if they were in memory. The default folder is that of the run, with
+            ``-round2``.
         reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``.
 
     Examples:
@@ -92,6 +97,12 @@ def clean(
     changes = {name: value for name, value in given.items() if value is not None} | dict(overrides or {})
     watchers = default_callbacks() if callbacks is None else list(callbacks)
     options = check_keywords(reader, "clean")
+    if previous is not None:
+        if options:
+            raise ValueError(f"the next round reads the data as {previous} did: remove {', '.join(options)}.")
+        return _start_next_round(Run.open(previous), data, labels, out, overwrite, changes, watchers, threshold)
+    if data is None:
+        raise ValueError("there are no data: pass some, or previous=RUN to continue after a review.")
     is_path = isinstance(data, str | Path) and labels is None
     if is_path and Run(data).exists:
         if changes or options or out != AUTO or overwrite:
@@ -117,8 +128,36 @@ def _resume_job(run: Run, watchers: list[Callback], threshold: float) -> Finding
         raise ValueError(
             f"{run.folder} was started on data in memory: permll.clean(data, ..., out={str(run.folder)!r}) resumes it."
         )
-    options = recipe.data.options
-    return CleanJob(recipe, recipe.data.source, None, options, True, frozenset(), watchers, threshold).start(run)
+    source, options, earlier = recipe.data.source, recipe.data.options, EarlierRound.load(run)
+    return CleanJob(recipe, source, None, options, True, frozenset(), watchers, threshold, earlier).start(run)
+
+
+def _start_next_round(
+    previous: Run,
+    data: Any,
+    labels: Any,
+    out: Path | str | None,
+    overwrite: bool,
+    changes: Mapping[str, Any],
+    watchers: list[Callback],
+    threshold: float,
+) -> Findings:
+    """Clean the data of a reviewed run again, with its settings and its decisions."""
+    if out is None:
+        raise ValueError("out=None keeps no decisions: give the next round a folder.")
+    recipe = load_recipe(previous.folder / "recipe.toml", dict(changes))
+    if data is None and not recipe.data.source:
+        raise ValueError(
+            f"{previous.folder} was trained on data in memory: pass them again, with previous={previous.folder}."
+        )
+    run = Run(next_round_folder(previous.folder) if out == AUTO else out)
+    if overwrite:
+        _remove_run(run)
+    earlier = EarlierRound.load(run) or EarlierRound.of(previous)
+    fixed = frozenset({"data.validation", "training.epochs", "method.warm_up", *changes})
+    source, is_path = (recipe.data.source, True) if data is None else (data, False)
+    options = recipe.data.options if is_path else {}
+    return CleanJob(recipe, source, labels, options, is_path, fixed, watchers, threshold, earlier).start(run)
 
 
 def _default_folder(job: CleanJob) -> Path:

@@ -6,10 +6,12 @@ often the reviewers found an error at each label quality.
 """
 
 import json
-import shutil
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,8 +20,12 @@ from permll.data.dataset import LabeledData
 from permll.findings import Findings
 from permll.functional.label_errors import RateInterval
 from permll.functional.review_calibration import Calibration, calibrate
+from permll.training.callbacks import Callback
 from permll.training.run import Run
 from permll.utils.files import atomic_write_text
+
+if TYPE_CHECKING:
+    from permll.training.trainer import Trainer
 
 EARLIER_FILE = "earlier_round.json"
 FINAL_VERDICTS = ("accept", "keep", "choose")  # the reviewer knows the correct label
@@ -50,23 +56,35 @@ class EarlierRound:
             raise ValueError(f"{run.folder} has no review decisions to learn from: permll review {run.folder} first.")
         return cls(str(run.folder), decided, known_rate(findings, decisions), int(findings.is_issue.sum()))
 
-    def begin(self, run: Run) -> None:
+    def save(self, run: Run) -> None:
         """Write the decisions into the folder of the next run, so that apply and review find them there."""
-        run.folder.mkdir(parents=True, exist_ok=True)
-        source = Path(self.folder) / DECISIONS_FILE
-        if source.is_file():
-            shutil.copy(source, run.folder / DECISIONS_FILE)
+        source, copy = Path(self.folder) / DECISIONS_FILE, run.folder / DECISIONS_FILE
+        if source.is_file() and not copy.exists():
+            with closing(sqlite3.connect(source)) as log, closing(sqlite3.connect(copy)) as new:
+                log.backup(new)  # with what is not in the main file yet
         content = {"folder": self.folder, "decided": self.decided, "known": self.known, "num_issues": self.num_issues}
         atomic_write_text(run.folder / EARLIER_FILE, json.dumps(content) + "\n")
 
     @classmethod
     def load(cls, run: Run) -> "EarlierRound | None":
-        """Return what ``begin`` wrote; None for a first round."""
+        """Return what ``save`` wrote; None for a first round."""
         path = run.folder / EARLIER_FILE
         if not path.is_file():
             return None
         content = json.loads(path.read_text())
         return cls(**{**content, "known": RateInterval(*content["known"])})
+
+    def summary(self, findings: Findings) -> dict[str, Any]:
+        """Return as JSON values what changed between the earlier round and these findings."""
+        given = {
+            name: findings.classes[k] for name, k in zip(findings.ids, findings.given_labels.tolist(), strict=True)
+        }
+        return {
+            "run": self.folder,
+            "reviewed": len(self.decided),
+            "wrong": sum(given.get(name, label) != label for name, label in self.decided.items()),
+            "issues_before": self.num_issues,
+        }
 
     def relabel(self, data: LabeledData) -> LabeledData:
         """Return the data with the decided labels, which are trusted."""
@@ -79,6 +97,29 @@ class EarlierRound:
         if bool(trusted.all()):
             raise ValueError(f"all labels were reviewed in {self.folder}: write them with permll apply {self.folder}.")
         return LabeledData(data.inputs, labels, data.classes, data.ids, data.metadata, trusted)
+
+
+@dataclass(frozen=True)
+class SaveEarlierRound(Callback):
+    """Writes the earlier round into the folder of the run that continues it."""
+
+    earlier: EarlierRound
+
+    def on_train_start(self, trainer: "Trainer", run: Run) -> None:  # noqa: ARG002
+        """Write it once."""
+        if EarlierRound.load(run) is None:
+            self.earlier.save(run)
+
+
+def next_round_folder(folder: Path) -> Path:
+    """Return the folder of the next round of cleaning.
+
+    Examples:
+        >>> next_round_folder(Path("runs/photos")).name, next_round_folder(Path("runs/photos-round2")).name
+        ('photos-round2', 'photos-round3')
+    """
+    name, _, number = folder.name.rpartition("-round")
+    return folder.with_name(f"{name}-round{int(number) + 1}" if name and number.isdigit() else f"{folder.name}-round2")
 
 
 def known_rate(findings: Findings, decisions: Mapping[str, Decision]) -> RateInterval:

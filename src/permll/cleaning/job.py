@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from permll.cleaning.auto_config import adapt_recipe, adapt_recipe_like
+from permll.cleaning.earlier_round import EarlierRound, SaveEarlierRound
 from permll.cleaning.html_report import make_report
 from permll.cleaning.label_issues import find_label_issues
 from permll.cleaning.prediction_averaging import AveragePredictions
@@ -43,6 +44,7 @@ class CleanJob:
         fixed: dotted names of settings that do not depend on the data.
         watchers: callbacks.
         threshold: of label issues.
+        earlier: an earlier round, whose decisions the training learns from.
     """
 
     recipe: Recipe
@@ -53,25 +55,31 @@ class CleanJob:
     fixed: Container[str]
     watchers: list[Callback]
     threshold: float
+    earlier: EarlierRound | None = None
 
     @cached_property
     def samples(self) -> LabeledData:
-        """All samples, as they are read."""
+        """All samples, as they are read: with the labels before any review."""
         if isinstance(self.data, LabeledData):
             return self.data
         more = {} if self.labels is None else {"labels": self.labels}
         shrink_to = small_image_size(self.recipe, notify_callbacks(self.watchers))
         return load(self.data, root=self.recipe.data.root, shrink_to=shrink_to, **more, **self.options)
 
+    @cached_property
+    def training_samples(self) -> LabeledData:
+        """All samples, with the labels to train on."""
+        return self.samples if self.earlier is None else self.earlier.relabel(self.samples)
+
     def start(self, run: Run) -> Findings:
         """Train, resume or read a run, and return its findings."""
         if run.exists:
             if not self.is_path and not self.recipe.data.noise:
-                run.check_data(self.samples)  # before they are encoded as those of the run
+                run.check_data(self.training_samples)  # before they are encoded as those of the run
             recipe = adapt_recipe_like(self.recipe, run.recipe, self.fixed)
         else:
             recipe = adapt_recipe(self.recipe, self.samples, self.fixed, notify_callbacks(self.watchers))
-        samples = None if self.is_path and run.finished else self.samples
+        samples = None if self.is_path and run.finished else self.training_samples
         average, threads = AveragePredictions(), torch.get_num_threads()
 
         def save_findings(trainer: "Trainer", run: Run) -> None:
@@ -79,12 +87,16 @@ class CleanJob:
                 torch.set_num_threads(threads)
             self._save_findings(trainer, run, average)
 
-        train_recipe(recipe, run, samples, callbacks=[*self.watchers, average], save_findings=save_findings, task=CLEAN)
+        callbacks = [*self.watchers, average, *([SaveEarlierRound(self.earlier)] if self.earlier else [])]
+        train_recipe(recipe, run, samples, callbacks=callbacks, save_findings=save_findings, task=CLEAN)
         return self._read_findings(run)
 
     def _save_findings(self, trainer: "Trainer", run: Run, average: AveragePredictions) -> None:
-        findings, estimates = find_label_issues(trainer, run, average.averager, self.samples, self.threshold)
+        known = None if self.earlier is None else self.earlier.known
+        findings, estimates = find_label_issues(trainer, run, average.averager, self.samples, self.threshold, known)
         if trainer.group.is_main:
+            if self.earlier is not None:
+                findings = replace(findings, metadata={**findings.metadata, "earlier": self.earlier.summary(findings)})
             findings = replace(findings, texts=_texts(self.samples, findings))
             write_noise_estimates(run.folder, estimates)
             findings.save(run.folder, make_report(run, findings, self.samples))

@@ -36,8 +36,8 @@ class ReviewProgress(NamedTuple):
     def __str__(self) -> str:
         left, n = self.remaining, self.samples
         text = (
-            f"{pluralize(self.reviewed, 'label')} reviewed, {self.wrong:,} of them wrong; about {left.expected:,.0f} "
-            f"wrong labels are left ({100 * left.expected / n:.1f} %, 95 % interval {100 * left.low / n:.1f} to "
+            f"{pluralize(self.reviewed, 'label')} reviewed, {self.wrong:,} of them wrong; about {left.estimate:,.0f} "
+            f"wrong labels are left ({100 * left.estimate / n:.1f} %, 95 % interval {100 * left.low / n:.1f} to "
             f"{100 * left.high / n:.1f} %)"
         )
         if not self.more:
@@ -68,4 +68,7 @@ def review_progress(
     left_after = float(probs.sum()) - probs.cumsum(0)
     enough = torch.cat([probs.sum()[None], left_after]) <= target * len(findings)
     more = int(enough.long().argmax()) if bool(enough.any()) else len(probs)
-    return ReviewProgress(reviewed, wrong, calibration.remaining(quality[is_open]), len(findings), more, target)
+    remaining = calibration.remaining(quality[is_open])
+    if reviewed == int(findings.is_reviewed.sum()) and (noise := findings.metadata.get("noise")):
+        remaining = Remaining(*(len(findings) * noise[key] for key in ("rate", "low", "high")))  # of earlier rounds
+    return ReviewProgress(reviewed, wrong, remaining, len(findings), more, target)

@@ -47,7 +47,7 @@ class Answers(NamedTuple):
             tensor([1, 0, 1])
         """
         samples, annotators = (table >= 0).nonzero(as_tuple=True)
-        return cls(samples, annotators, table[samples, annotators].long(), *table.shape, num_classes)
+        return cls(samples, annotators, table[samples, annotators].long(), len(table), table.shape[1], num_classes)
 
     def with_annotator(self, labels: Int[Tensor, " samples"]) -> "Answers":
         """Return the answers with one more annotator, who answers every sample, such as the predictions of a network.

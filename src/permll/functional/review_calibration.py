@@ -29,12 +29,12 @@ class Remaining(NamedTuple):
     """Estimate of a number of wrong labels.
 
     Args:
-        expected: expected number.
+        estimate: with the mean of log a and of b.
         low: lower end of the 95 % interval.
         high: upper end of it.
     """
 
-    expected: float
+    estimate: float
     low: float
     high: float
 
@@ -53,28 +53,28 @@ class Calibration(NamedTuple):
     weights: Float[Tensor, " pairs"]
 
     def wrong_probs(self, quality: Float[Tensor, " samples"]) -> Float[Tensor, " samples"]:
-        """Return the probability that each label is wrong.
+        """Return the probability that each label is wrong, with the mean of log a and of b.
 
         Examples:
-            >>> calibrate(torch.tensor([]), torch.tensor([], dtype=torch.bool)).wrong_probs(torch.tensor([0.5]))
-            tensor([0.5000], dtype=torch.float64)
+            >>> calibrate(torch.tensor([]), torch.tensor([], dtype=torch.bool)).wrong_probs(torch.tensor([0.5, 0.9]))
+            tensor([0.5000, 0.1000], dtype=torch.float64)
         """
-        levels, positions = _levels(quality).unique(return_inverse=True)
-        return (_wrong_probs(self.slopes, self.shifts, levels) @ self.weights)[positions]
+        slope, shift = (self.weights @ self.slopes.log()).exp(), self.weights @ self.shifts
+        return torch.sigmoid(shift - slope * log_odds(quality))
 
     def remaining(self, quality: Float[Tensor, " samples"]) -> Remaining:
         """Return how many of these labels are wrong; the interval covers the draw of each label, too.
 
         Examples:
             >>> none = torch.tensor([], dtype=torch.bool)
-            >>> calibrate(torch.tensor([]), none).remaining(torch.full((100,), 0.9)).expected > 10
-            True
+            >>> calibrate(torch.tensor([]), none).remaining(torch.full((100,), 0.9)).estimate
+            10.0...
         """
         levels, counts = _levels(quality).unique(return_counts=True)
         probs = _wrong_probs(self.slopes, self.shifts, levels)
         means, variances = counts.double() @ probs, counts.double() @ (probs * (1 - probs))
         low, high = (_quantile(means, variances, self.weights, level) for level in QUANTILES)
-        return Remaining(float(means @ self.weights), max(low, 0.0), min(high, float(len(quality))))
+        return Remaining(float(self.wrong_probs(quality).sum()), max(low, 0.0), min(high, float(len(quality))))
 
 
 def calibrate(quality: Float[Tensor, " reviewed"], was_wrong: Bool[Tensor, " reviewed"]) -> Calibration:
@@ -89,7 +89,7 @@ def calibrate(quality: Float[Tensor, " reviewed"], was_wrong: Bool[Tensor, " rev
         >>> before = calibrate(quality[:0], quality[:0] > 0)
         >>> after = calibrate(quality, torch.arange(200) % 10 == 0)        # a tenth of them was wrong
         >>> [round(float(one.wrong_probs(quality[:1])), 1) for one in (before, after)]
-        [0.6, 0.1]
+        [0.7, 0.1]
     """
     levels, positions = _levels(quality).unique(return_inverse=True)
     count = len(levels)
