@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
-from permll.data.labels import RowRefs
+from permll.data.labels import RowRefs, to_list
+from permll.data.readers.gold import gold_mask, reviewed_mask
 from permll.data.readers.image_files import ItemOpener, are_image_paths, image_files, is_image
 from permll.data.readers.options import ReadOptions
-from permll.data.readers.raw_data import RawData, default_ids
+from permll.data.readers.raw_data import APPLY_COLUMNS, RawData, default_ids
 from permll.utils.messages import did_you_mean, format_list
 
 Array = NDArray[Any]
@@ -42,7 +43,15 @@ def read_arrays(arrays: Mapping[str, Any], options: ReadOptions, where: str, met
     names = _to_strings(_get(arrays, options.classes, where)) if isinstance(options.classes, str) else None
     ids = default_ids(len(inputs)) if options.id is None else _to_strings(_get(arrays, options.id, where))
     metadata = {**metadata, **input_metadata, "features": feature, "label": label or "given with labels="}
-    return RawData(inputs, values, ids, metadata, names)
+    return RawData(inputs, values, ids, metadata, names, gold=_gold(arrays, options, where, ids))
+
+
+def _gold(arrays: Mapping[str, Any], options: ReadOptions, where: str, ids: Sequence[str]) -> list[bool] | None:
+    if options.gold_column is not None:
+        return gold_mask(to_list(_get(arrays, options.gold_column, where)), RowRefs(ids))
+    if all(name in arrays for name in APPLY_COLUMNS):
+        return reviewed_mask(to_list(arrays[APPLY_COLUMNS[1]]))
+    return None
 
 
 def read_array(values: Any, options: ReadOptions, metadata: dict[str, Any]) -> RawData:

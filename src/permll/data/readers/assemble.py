@@ -20,6 +20,7 @@ from permll.data.labels import (
     ordered_categories,
     to_list,
 )
+from permll.data.readers.gold import gold_mask
 from permll.data.readers.image_files import check_readable, load_small_images
 from permll.data.readers.options import Rare, ReadOptions
 from permll.data.readers.raw_data import RawData, default_ids, left_out_entry, pluralize
@@ -42,8 +43,11 @@ def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> 
         raise ValueError("image_size= is only supported for images in files or datasets.")
     _check_lengths(ids, values, raw)
     row_refs, inputs, problems = raw.row_refs(ids), raw.inputs, Problems(raw.problems.errors)
+    gold: Sequence[bool] | None = None
     with problems.collect():
         _check_unique(ids, raw)
+    with problems.collect():
+        gold = _gold(options, raw, row_refs)
     rows, left_out = usable_rows(values, ids, row_refs, options, raw, problems)
     decoded: DecodedImages | None = None
     if not rows:
@@ -75,7 +79,18 @@ def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> 
     if not options.merge_similar_labels:
         _warn_of_similar_names(classes)
     metadata = {**raw.metadata, "left_out": [*raw.metadata.get("left_out", ()), *left_out, *entries]}
-    return LabeledData(inputs, labels, classes, tuple(ids), metadata)
+    trusted = None if gold is None or not any(gold) else torch.tensor(gold)[rows]
+    return LabeledData(inputs, labels, classes, tuple(ids), metadata, trusted)
+
+
+def _gold(options: ReadOptions, raw: RawData, row_refs: RowRefs) -> Sequence[bool] | None:
+    """Return which labels are gold, by the option or by the reader."""
+    if options.gold is None or options.gold_column is not None:
+        return raw.gold
+    mask = gold_mask(to_list(options.gold), row_refs)
+    if len(mask) != len(raw.inputs):
+        raise ValueError(f"gold has {pluralize(len(mask), 'value')} for {pluralize(len(raw.inputs), raw.noun)}.")
+    return mask
 
 
 def _encode_rows(

@@ -8,7 +8,9 @@ import polars as pl
 import torch
 
 from permll.data.inputs import Inputs, LazyImages
+from permll.data.labels import RowRefs
 from permll.data.readers.arrays import to_inputs
+from permll.data.readers.gold import gold_mask
 from permll.data.readers.infer_columns import infer_columns
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.raw_data import RawData, default_ids, merge_metadata
@@ -52,7 +54,8 @@ def read_huggingface(dataset: Any, options: ReadOptions) -> RawData:
     options.reject_both()
     dataset = dataset.with_format(None)
     kinds = {name: type(feature).__name__ for name, feature in dataset.features.items()}
-    for name in (options.label, options.text, options.image, options.id, *(options.features or ())):
+    columns = (options.label, options.text, options.image, options.id, options.gold_column)
+    for name in (*columns, *(options.features or ())):
         if name is not None and name not in kinds:
             hint = did_you_mean(name, kinds) or "."
             raise ValueError(f"the dataset has no column {name!r}{hint} It has {_format_columns(kinds)}.")
@@ -77,7 +80,8 @@ def read_huggingface(dataset: Any, options: ReadOptions) -> RawData:
     ids = default_ids(len(dataset)) if options.id is None else [str(name) for name in dataset[options.id]]
     inputs, input_metadata = images_or_vectors
     metadata = {**merge_metadata(metadata, input_metadata), "label": label or "given with labels="}
-    return RawData(inputs, values, ids, metadata, names)
+    gold = options.gold_column and gold_mask(list(dataset[options.gold_column]), RowRefs(ids))
+    return RawData(inputs, values, ids, metadata, names, gold=gold or None)
 
 
 def _read_images_or_vectors(
@@ -97,13 +101,14 @@ def _read_images_or_vectors(
 
 
 def _feature_names(kinds: dict[str, str], options: ReadOptions) -> list[str]:
-    return list(options.features or [name for name in kinds if name not in (options.label, options.id)])
+    others = options.other_columns(options.label)
+    return list(options.features or [name for name in kinds if name not in others])
 
 
 def _to_frame(dataset: Any, kinds: dict[str, str], options: ReadOptions) -> pl.DataFrame:
     """Return the columns that are used; class numbers, except the labels, become class names."""
     inputs = [options.text] if options.text is not None else _feature_names(kinds, options)
-    used = [name for name in kinds if name in (*inputs, options.label, options.id)]
+    used = [name for name in kinds if name in (*inputs, *options.other_columns(options.label))]
     frame: pl.DataFrame = dataset.select_columns(used).to_polars()
     for name in frame.columns:
         if kinds[name] == "ClassLabel" and name != options.label:

@@ -28,7 +28,7 @@ def infer_columns(
         values: returns the values of a column.
         is_text: returns whether a column holds text.
     """
-    used = {label, options.text, options.image, *(options.features or ())}
+    used = {label, options.text, options.image, options.gold_column, *(options.features or ())}
     if options.id is None and options.ids is None:
         matches = [name for name in columns if name.lower() == "id" and name not in used]
         ids = list(values(matches[0])) if len(matches) == 1 else []
@@ -37,7 +37,7 @@ def infer_columns(
             metadata = merge_metadata(metadata, {"assumed": [f"column {matches[0]!r} holds the ids"]})
     has_inputs = options.text is not None or options.image is not None or options.features is not None
     if not has_inputs and "text" in columns and "text" not in (label, options.id) and is_text("text"):
-        others = [name for name in columns if name not in ("text", label, options.id)]
+        others = [name for name in columns if name not in ("text", *options.other_columns(label))]
         options = replace(options, text="text")
         metadata = merge_metadata(metadata, {"assumed": ["column 'text' is the text"]})
         metadata["left_out"] = [left_out_entry("column", "besides the text", others)] if others else []

@@ -26,6 +26,7 @@ class RawData:
     order: Sequence[str] | None = None  # class names in the order of the source; some may have no sample
     empty: Sequence[int] = ()  # rows without a text or an image, which are left out
     problems: Problems = field(default_factory=Problems)  # found by the reader, raised together with those of labels
+    gold: Sequence[bool] | None = None  # which labels a person reviewed
 
     def row_refs(self, ids: Sequence[str]) -> RowRefs:
         """Return the names of the samples in error messages."""

@@ -62,6 +62,8 @@ def read(
             row numbers.
         classes: class names in order, or the name of their array in a file.
         ids: ids, if ``source`` has none.
+        gold: column, array or mask of labels that a person reviewed; they are trusted. Default: those that the history
+            of ``permll apply`` lists as kept, accepted or chosen.
         no_label: value or values that mark a missing label; those rows are left out. ``""`` is an empty cell.
         drop_empty: leave out rows with an empty label, text or image cell.
         merge_similar_labels: read labels that differ only in case or spaces as the most frequent of them.

@@ -75,7 +75,8 @@ def read_inputs(sheet: Sheet, options: ReadOptions, label: str | None, root: Pat
         return _read_images(sheet, options.image, root, drop_empty=options.drop_empty)
     if options.text is not None:
         return _read_texts(sheet, options.text, drop_empty=options.drop_empty)
-    names = options.features or [name for name in sheet.frame.columns if name not in (label, options.id)]
+    others = options.other_columns(label)
+    names = options.features or [name for name in sheet.frame.columns if name not in others]
     columns = [sheet.column(name) for name in names]
     columns, left_out = (columns, []) if options.features else drop_apply_columns(columns)
     if len(columns) == 1 and columns[0].dtype.is_nested():

@@ -17,9 +17,10 @@ from permll.data.labels import RowRefs
 from permll.data.readers.assemble import with_labels
 from permll.data.readers.csv_reader import Cells, read_csv
 from permll.data.readers.feature_columns import parse_labels
+from permll.data.readers.gold import gold_mask, reviewed_mask
 from permll.data.readers.infer_columns import infer_columns
 from permll.data.readers.options import ReadOptions
-from permll.data.readers.raw_data import RawData, default_ids
+from permll.data.readers.raw_data import APPLY_COLUMNS, RawData, default_ids
 from permll.data.readers.table_inputs import Sheet, TableInputs, check_filled, read_inputs
 from permll.utils.messages import Problems, format_list
 
@@ -85,6 +86,9 @@ def read_frame(
         read = read_inputs(sheet, options, label, root or Path.cwd())
     if read.paths is not None and options.id is None and options.ids is None:
         names = read.paths
+    gold: list[bool] | None = None
+    with problems.collect():
+        gold = _gold(sheet, options)
     raw = RawData(
         read.inputs,
         None,
@@ -93,6 +97,7 @@ def read_frame(
         lines=cells.lines if cells else None,
         empty=read.empty,
         problems=problems,
+        gold=gold,
     )
     if label is None:
         return raw
@@ -100,12 +105,20 @@ def read_frame(
     return with_labels(raw, parse_labels(labels) if cells else labels)
 
 
+def _gold(sheet: Sheet, options: ReadOptions) -> list[bool] | None:
+    if options.gold_column is not None:
+        return gold_mask(sheet.column(options.gold_column).to_list(), sheet.row_refs)
+    if all(name in sheet.frame.columns for name in APPLY_COLUMNS):
+        return reviewed_mask(sheet.column(APPLY_COLUMNS[1]).to_list())
+    return None
+
+
 def _check_columns(sheet: Sheet, options: ReadOptions) -> str | None:
     """Return the label column, after a check that all columns exist."""
     problems, label = Problems(), None
     with problems.collect():
         label = _label_column(sheet, options)
-    for name in (label, options.id, options.text, options.image, *(options.features or ())):
+    for name in (label, options.id, options.text, options.image, options.gold_column, *(options.features or ())):
         with problems.collect():
             _ = None if name is None else sheet.column(name)
     problems.raise_all()
