@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from permll.cleaning.automatic_changes import may_change
 from permll.cleaning.prediction_averaging import PredictionAverager
 from permll.cleaning.similar_samples import conflicting_duplicates, nearest_rows
 from permll.data.dataset import LabeledData
@@ -84,13 +85,14 @@ def find_label_issues(
     labels, trusted = averager.labels[order], _trusted(trainer)[order]
     is_refuted = trusted & (known_data.labels != labels)  # by a reviewer
     duplicates = conflicting_duplicates(known_data.inputs, labels)
+    allowed = may_change(errors.posterior[order].argmax(1), labels, known_data.classes, duplicates)
     findings = Findings.from_posterior(
         known_data.ids,
         known_data.classes,
         known_data.labels,
         errors.posterior[order],
         label_quality=errors.quality[order].masked_fill(is_refuted, 0.0),
-        conservative_confidence=errors.confidence[order],
+        conservative_confidence=errors.confidence[order] * allowed,
         threshold=threshold,
         issues_have_proposals=False,
         duplicates=duplicates,

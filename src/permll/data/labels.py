@@ -1,6 +1,6 @@
 """Encoding of labels: from text or numbers to class numbers 0..c-1 and class names."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -236,3 +236,26 @@ def _check_class_names(classes: Sequence[str] | None) -> tuple[str, ...] | None:
     if not names:
         raise ValueError("classes must be a list of names, got an empty list.")
     return names
+
+
+def similar_names(classes: Sequence[str]) -> list[list[int]]:
+    """Return groups of classes whose names differ only in case or spaces.
+
+    Examples:
+        >>> similar_names(["cat", "dog", " Cat"])
+        [[0, 2]]
+    """
+    groups = defaultdict(list)
+    for k, name in enumerate(classes):
+        groups[fold_name(name)].append(k)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def fold_name(name: str) -> str:
+    """Return a class name without differences of case and spaces.
+
+    Examples:
+        >>> fold_name(" Big  Cat")
+        'big cat'
+    """
+    return " ".join(name.casefold().split())

@@ -17,7 +17,9 @@ from permll.data.labels import (
     RowRefs,
     encode_class_numbers,
     encode_labels,
+    fold_name,
     ordered_categories,
+    similar_names,
     to_list,
 )
 from permll.data.readers.gold import gold_mask
@@ -115,9 +117,9 @@ def merge_similar(values: Sequence[object], classes: Sequence[str] | str | None 
     counts = Counter(value for value in values if isinstance(value, str))
     spelling: dict[str, str] = {}
     for name, _ in counts.most_common():
-        spelling.setdefault(_folded(name), name)
-    spelling |= {} if isinstance(classes, str | None) else {_folded(name): name for name in classes}
-    return [spelling[_folded(value)] if isinstance(value, str) else value for value in values]
+        spelling.setdefault(fold_name(name), name)
+    spelling |= {} if isinstance(classes, str | None) else {fold_name(name): name for name in classes}
+    return [spelling[fold_name(value)] if isinstance(value, str) else value for value in values]
 
 
 def with_labels(raw: RawData, values: Any) -> RawData:
@@ -218,17 +220,10 @@ def _check_minus_one(values: Sequence[object], row_refs: RowRefs, *, has_classes
 
 
 def _warn_of_similar_names(classes: Sequence[str]) -> None:
-    groups: dict[str, list[str]] = defaultdict(list)
-    for name in classes:
-        groups[_folded(name)].append(name)
-    similar = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
+    similar = [" and ".join(repr(classes[k]) for k in group) for group in similar_names(classes)]
     if similar:
         warnings.warn(
             f"classes that differ only in case or spaces may be the same: {format_list(similar, 'group')}; "
             "merge_similar_labels=True reads each group as one class.",
             stacklevel=4,
         )
-
-
-def _folded(name: str) -> str:
-    return " ".join(name.casefold().split())
