@@ -11,6 +11,7 @@ from permll.data.dataset import LabeledData
 from permll.findings import Findings
 from permll.report.findings_page import findings_page
 from permll.training.run import Run
+from permll.training.run_folder import corrected_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -77,5 +78,6 @@ def _commands(run: Run, findings: Findings) -> list[tuple[str, str]]:
     folder, any_issue = shlex.quote(str(run.folder)), bool(findings.is_issue.any())
     text = "Review the flagged labels:" if any_issue else "Review the labels:"
     review = [(text, f"permll review {folder}")] if run.recipe.data.source else []
-    apply = [("Write the corrected data:", f"permll apply {folder} --auto --out NEW")] if any_issue else []
+    new = shlex.quote(corrected_name(run.recipe.data.source))
+    apply = [("Write the corrected data:", f"permll apply {folder} --auto --out {new}")] if any_issue else []
     return review + apply

@@ -19,8 +19,10 @@ from permll.data.readers.options import ReadOptions, parse_options
 from permll.data.readers.raw_data import RawData
 from permll.data.readers.read import read_raw
 from permll.data.registry import DATASETS
-from permll.findings import Findings
+from permll.findings import Findings, is_complete
+from permll.training.recipe import DataSection
 from permll.training.run import Run
+from permll.training.run_folder import absolute_source
 from permll.utils.messages import format_list
 
 
@@ -74,13 +76,17 @@ def load_source(run: Run) -> LabeledData:
         raise ValueError(
             f"{run.folder} was trained on data in memory, which it does not store: clean a file or a folder instead."
         )
-    _source_path(run)
+    _source_path(run, section)
     return load(section.source, root=section.root, **section.options)
 
 
 def open_source(run: Run, findings: Findings) -> Source | None:
     """Return the source of a run; None for built-in sets and data in memory. A source that changed is refused."""
-    section, path = run.recipe.data, _source_path(run)
+    return _open_source(run, run.recipe.data, findings)
+
+
+def _open_source(run: Run, section: DataSection, findings: Findings) -> Source | None:
+    path = _source_path(run, section)
     if path is None:
         return None
     if section.noise:
@@ -96,18 +102,27 @@ def open_source(run: Run, findings: Findings) -> Source | None:
     return _check_unchanged(source, findings, run.folder, known)
 
 
-def _source_path(run: Run) -> Path | None:
+def move_source(run: Run, path: Path | str) -> None:
+    """Record that the data of a run are now at ``path``; they must have the samples and labels of the findings."""
+    recipe, new = run.recipe, absolute_source(path)
+    if not recipe.data.source or recipe.data.source in DATASETS:
+        raise ValueError(f"{run.folder} was not trained on a file or a folder, so --data has no meaning for it.")
+    moved = recipe.with_data(source=new)
+    if is_complete(run.folder):
+        _open_source(run, moved.data, Findings.load(run.folder))
+    run.write_recipe(moved, run.task)
+
+
+def _source_path(run: Run, section: DataSection) -> Path | None:
     """Return the file or folder that a run was trained on; None for built-in sets and data in memory."""
-    source = run.recipe.data.source
-    if not source or source in DATASETS:
+    if not section.source or section.source in DATASETS:
         return None
-    path = Path(source).expanduser()
-    split = run.recipe.data.options.get("split")
+    path = Path(section.source).expanduser()
+    split = section.options.get("split")
     path = path if split is None else path / str(split)
     if not path.exists():
         raise FileNotFoundError(
-            f"{path}, the source of {run.folder}, does not exist: restore it, or run permll from the same folder as "
-            "before."
+            f"{path}, the source of {run.folder}, does not exist: if it was moved, pass its new path with --data."
         )
     return path
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from permll.cli.common import MovedData, move_data
+
 if TYPE_CHECKING:
     from permll.cleaning.apply.api import ApplyResult, Plan
 
@@ -23,6 +25,7 @@ def apply(
     as_: Annotated[
         str, Option("--as", help="Output for a folder of images: link, copy or hardlink files, or a csv of paths.")
     ] = "link",
+    data: MovedData = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Show the changes without writing anything.")] = False,
     export: Annotated[
         str | None, Option(help="Write the flagged labels for review instead, as label-studio or csv.")
@@ -38,6 +41,7 @@ def apply(
         raise ValueError("--limit requires --export.")
     if out is None and not dry_run:
         raise ValueError("give the new file or folder with --out, or preview the changes with --dry-run.")
+    move_data(run, data)
     if export is not None:
         if auto or dry_run or as_ != "link" or out is None:
             raise ValueError("--export can only be combined with --out and --limit.")

@@ -1,83 +1,148 @@
 """``permll clean``: find wrong labels in a data set."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from permll.cli.common import Overrides, Root, RunInterruptedError, parse_overrides
+from permll.cli.common import MovedData, Overrides, Root, RunInterruptedError, move_data, parse_overrides
 
 if TYPE_CHECKING:
+    from permll.findings import Findings
     from permll.training.callbacks import Callback
 
 Option = typer.Option
+_READING = "Reading the data"
+_FEATURES = "Features and hardware"
 
 
 def clean(
     data: Annotated[
-        str, typer.Argument(metavar="DATA", help="Folder of images, table, file of arrays, or built-in data set.")
+        str,
+        typer.Argument(
+            metavar="DATA|RUN",
+            help="Folder of images, table, file of arrays, or built-in data set; or a run folder to resume.",
+        ),
     ],
     out: Annotated[Path | None, Option(help="Run folder. Default: runs/NAME-METHOD-SEED.")] = None,
-    label: Annotated[str | None, Option(help="Column or array of labels.")] = None,
-    text: Annotated[str | None, Option(help="Column or array of texts.")] = None,
-    image: Annotated[str | None, Option(help="Column of image paths.")] = None,
-    features: Annotated[str | None, Option(help="Array of features, or comma-separated columns.")] = None,
-    id_: Annotated[str | None, Option("--id", help="Column or array of sample ids.")] = None,
+    overwrite: Annotated[bool, Option("--overwrite", help="Train again if the run folder holds a run.")] = False,
+    moved: MovedData = None,
     method: Annotated[str | None, Option(help="Method (see permll methods).")] = None,
     epochs: Annotated[int | None, Option(help="Number of epochs.")] = None,
     seed: Annotated[int | None, Option(help="Seed of initial weights, sample order and held-out set.")] = None,
     threshold: Annotated[
         float, Option(help="Flag labels whose probability of being correct is at most this.", min=0, max=1)
     ] = 0.5,
+    label: Annotated[str | None, Option(help="Column or array of labels.", rich_help_panel=_READING)] = None,
+    text: Annotated[str | None, Option(help="Column or array of texts.", rich_help_panel=_READING)] = None,
+    image: Annotated[str | None, Option(help="Column of image paths.", rich_help_panel=_READING)] = None,
+    features: Annotated[
+        str | None, Option(help="Array of features, or comma-separated columns.", rich_help_panel=_READING)
+    ] = None,
+    id_: Annotated[str | None, Option("--id", help="Column or array of sample ids.", rich_help_panel=_READING)] = None,
+    missing_label: Annotated[
+        list[str] | None,
+        Option(help="Value that marks a missing label, such as -1; may be repeated.", rich_help_panel=_READING),
+    ] = None,
+    drop_empty: Annotated[
+        bool,
+        Option("--drop-empty", help="Leave out rows with an empty label, text or image.", rich_help_panel=_READING),
+    ] = False,
+    rare: Annotated[
+        str | None, Option(help="Classes with one sample: refuse, drop or keep.", rich_help_panel=_READING)
+    ] = None,
+    merge_similar_labels: Annotated[
+        bool,
+        Option(
+            "--merge-similar-labels",
+            help="Read labels that differ only in case or spaces as one class.",
+            rich_help_panel=_READING,
+        ),
+    ] = False,
+    skip_unreadable: Annotated[
+        bool, Option("--skip-unreadable", help="Skip damaged images.", rich_help_panel=_READING)
+    ] = False,
+    root: Root = None,
     backbone: Annotated[
         str | None,
         Option(
             help="Pretrained network for image features, timm:NAME or torchvision:NAME, or none. Default: a cached "
-            "one, or one of timm, if installed."
+            "one, or one of timm, if installed.",
+            rich_help_panel=_FEATURES,
         ),
     ] = None,
-    weights: Annotated[Path | None, Option(help="File of the backbone's weights.")] = None,
+    weights: Annotated[Path | None, Option(help="File of the backbone's weights.", rich_help_panel=_FEATURES)] = None,
     encoder: Annotated[
         str | None,
-        Option(help="Sentence encoder for texts, name or folder, or tfidf. Default: all-MiniLM-L6-v2, if installed."),
+        Option(
+            help="Sentence encoder for texts, name or folder, or tfidf. Default: all-MiniLM-L6-v2, if installed.",
+            rich_help_panel=_FEATURES,
+        ),
     ] = None,
-    root: Root = None,
-    skip_unreadable: Annotated[bool, Option("--skip-unreadable", help="Skip damaged images.")] = False,
+    device: Annotated[
+        str | None, Option(help="cpu, cuda or mps. Default: a GPU if there is one.", rich_help_panel=_FEATURES)
+    ] = None,
+    threads: Annotated[
+        int | None,
+        Option(help="CPU threads. Default: 1 for a small network, else all.", min=1, rich_help_panel=_FEATURES),
+    ] = None,
     set_: Overrides = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
-    """Find wrong labels. Ctrl-C saves a checkpoint; run the same command again to resume."""
+    """Find wrong labels. Ctrl-C saves a checkpoint; permll clean RUN, or the same command again, resumes it."""
     from permll.cleaning.clean import clean
     from permll.distributed.process_group import is_main_process
-    from permll.report.findings_text import findings_facts, findings_summary
     from permll.training.progress import ProgressBar, TextLog
 
-    options: dict[str, Any] = {"label": label, "text": text, "image": image, "id": id_}
-    options["features"] = features.split(",") if features and "," in features else features
-    options["skip_unreadable"] = True if skip_unreadable else None
+    options: dict[str, Any] = {
+        "method": method,
+        "out": out,
+        "epochs": epochs,
+        "seed": seed,
+        "backbone": backbone,
+        "weights": weights,
+        "encoder": encoder,
+        "device": device,
+        "threads": threads,
+        "label": label,
+        "text": text,
+        "image": image,
+        "features": features.split(",") if features and "," in features else features,
+        "id": id_,
+        "no_label": missing_label or None,
+        "drop_empty": drop_empty or None,
+        "rare": rare,
+        "merge_similar_labels": merge_similar_labels or None,
+        "skip_unreadable": skip_unreadable or None,
+    }
     overrides = parse_overrides(set_) | ({} if root is None else {"data.root": str(root)})
     display: Callback = ProgressBar() if sys.stderr.isatty() else TextLog()
+    move_data(Path(data), moved)
     try:
         findings = clean(
             data,
-            method=method,
-            out=out,
-            epochs=epochs,
-            seed=seed,
+            overwrite=overwrite,
             threshold=threshold,
-            backbone=backbone,
-            weights=weights,
-            encoder=encoder,
             callbacks=[display],
             overrides=overrides,
             **{name: value for name, value in options.items() if value is not None},
         )
     except KeyboardInterrupt as interrupt:
-        raise RunInterruptedError(str(interrupt) or "stopped; run the same command again to resume.") from None
-    if not is_main_process():
-        return
+        without = " without --overwrite" if overwrite else ""
+        message = str(interrupt) or f"stopped; run the same command again{without} to resume."
+        raise RunInterruptedError(message) from None
+    if is_main_process():
+        _print_findings(findings, as_json=as_json)
+
+
+def _print_findings(findings: "Findings", *, as_json: bool) -> None:
+    """Print the findings and the commands that follow."""
+    from permll.report.findings_text import findings_facts, findings_summary
+    from permll.training.run_folder import corrected_name
+
     run = findings.metadata["run"]
     if as_json:
         typer.echo(json.dumps(findings_facts(findings) | {"run": run}))
@@ -87,5 +152,6 @@ def clean(
     if report.is_file():  # runs of older versions have none
         typer.echo(f"Report: {report}")
     typer.echo(f"All labels: {Path(run) / 'findings.csv'}")
-    typer.echo(f"Review them:  permll review {run}")
-    typer.echo(f"Write the corrected data:  permll apply {run} --auto --out NEW")
+    folder, new = shlex.quote(run), shlex.quote(corrected_name(findings.metadata["source"]))
+    typer.echo(f"Review them:  permll review {folder}")
+    typer.echo(f"Write the corrected data:  permll apply {folder} --auto --out {new}")

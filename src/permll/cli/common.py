@@ -1,6 +1,8 @@
 """Options and helpers that several commands share."""
 
+import re
 import shutil
+from collections.abc import Container
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +12,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MIN_WIDTH = 60
+_QUOTES = "\"'"
+_FLAGS = {"no_label": "missing-label", 'no_label=""': "drop-empty"}
+_KEYWORD = re.compile(
+    r"""(?<![\w.-])(?P<keyword>classes|drop_empty|features|ids?|image|image_size|labels?|merge_similar_labels|no_label|rare"""
+    r"""|skip_unreadable|split|text)=(?P<value>"[^"]*"|'[^']*'|\[[^]]*\]|True|-?\d+|\(\))?"""
+)
 
 Overrides = Annotated[
     list[str] | None,
@@ -20,6 +28,9 @@ Root = Annotated[
     typer.Option(
         help="Folder of built-in data sets. Default: $PERMLL_DATA, else ~/.cache/permll/data.", show_default=False
     ),
+]
+MovedData = Annotated[
+    Path | None, typer.Option("--data", help="The data, if they were moved since the training.", show_default=False)
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -36,6 +47,38 @@ def parse_overrides(texts: list[str] | None) -> dict[str, Any]:
         {'optimizer.lr': 0.1, 'method.on': 'label'}
     """
     return dict(map(_parse_override, texts or []))
+
+
+def move_data(run: Path, data: Path | None) -> None:
+    """Record the new path of the data of a run, if they were moved."""
+    if data is not None:
+        from permll.cleaning.source import move_source
+        from permll.training.run import Run
+
+        move_source(Run.open(run), data)
+
+
+def to_cli_words(message: str, flags: Container[str]) -> str:
+    """Return a message about keywords of ``permll.data.load`` with the options of a command instead.
+
+    Args:
+        message: of an error or a warning.
+        flags: options of the command, such as "--label".
+
+    Examples:
+        >>> to_cli_words("choose it with label=. Or pass rare='drop', image_size=.", {"--label", "--rare", "--set"})
+        'choose it with --label. Or pass --rare drop, --set data.options.image_size=.'
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        keyword, value = match["keyword"], match["value"] or ""
+        flag = f"--{_FLAGS.get(match[0]) or _FLAGS.get(keyword) or keyword.replace('_', '-')}"
+        if flag not in flags:
+            value = "[]" if value == "()" else value
+            return f"--set data.options.{keyword}={value}" if "--set" in flags else match[0]
+        return flag if value in ("", "True") or match[0] in _FLAGS else f"{flag} {value.strip(_QUOTES)}"
+
+    return _KEYWORD.sub(replace, message)
 
 
 def terminal_width() -> int:

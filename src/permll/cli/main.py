@@ -10,7 +10,7 @@ from permll._version import __version__
 from permll.cli.apply import apply
 from permll.cli.bench import bench
 from permll.cli.clean import clean
-from permll.cli.common import RunInterruptedError
+from permll.cli.common import RunInterruptedError, to_cli_words
 from permll.cli.data import data
 from permll.cli.demo import demo
 from permll.cli.export import export
@@ -51,7 +51,7 @@ def main() -> None:
     """Run the command line; errors that a user can fix are one sentence and exit code 1, without a traceback."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # for terminals whose encoding lacks Greek letters
-    warnings.formatwarning = lambda message, *_, **__: f"permll: {message}\n"  # without a line of source code
+    warnings.formatwarning = lambda message, *_, **__: f"permll: {_in_cli_words(message)}\n"  # without source code
     sys.path.append(os.getcwd())  # for user-defined methods, module:Class
     try:
         app()
@@ -67,9 +67,17 @@ def main() -> None:
         sys.stderr.flush()
         os._exit(1)  # a regular exit would wait for the lost process, or abort
     except (ArithmeticError, ImportError, OSError, ValueError) as error:
-        typer.echo(f"permll: {error}", err=True)
+        typer.echo(f"permll: {_in_cli_words(error)}", err=True)
         sys.exit(1)
     except SystemExit as leaving:
         if leaving.code == INTERRUPTED:
             typer.echo("permll: stopped.", err=True)
         raise
+
+
+def _in_cli_words(message: object) -> str:
+    """Return a message with the options of the command that was called."""
+    group = typer.main.get_group(app)
+    called = group.commands.get(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
+    params = [] if called is None else called.params
+    return to_cli_words(str(message), {flag for param in params for flag in param.opts})

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from permll.cli.common import MovedData, move_data
+
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
@@ -18,11 +20,13 @@ def review(
         str, typer.Option(help="Name of the reviewer. Default: entered on the page.", show_default=False)
     ] = "",
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the browser.")] = True,
+    data: MovedData = None,
     log: Annotated[bool, typer.Option("--log", help="Print all decisions as CSV and exit.")] = False,
 ) -> None:
     """Review the flagged labels in the browser."""
     if not run.is_dir():
         raise FileNotFoundError(f"run folder {run} does not exist: create it with permll clean DATA --out {run}.")
+    move_data(run, data)
     if log:
         _print_log(run)
         return

@@ -9,6 +9,8 @@ from permll.report.text import pluralize, printable, shorten
 MAX_PAIRS = 5
 MAX_CLASSES = 3
 MAX_SAMPLES = 10
+MAX_TEXT_LENGTH = 76
+MAX_GROUPS, MAX_GROUP_SIZE = 5, 5  # of duplicates
 
 
 def findings_facts(findings: Any) -> dict[str, Any]:
@@ -35,7 +37,7 @@ def findings_facts(findings: Any) -> dict[str, Any]:
             {"class": findings.classes[k], "labels": sizes[k], "flagged": hits[k], "share": round(fraction, 4)}
             for fraction, k in fractions
         ],
-        "contradictory_duplicates": [[findings.ids[row] for row in rows] for rows in findings.duplicates],
+        "contradictory_duplicates": [list(names) for names in findings.duplicate_ids],
     }
 
 
@@ -45,7 +47,7 @@ def findings_summary(findings: Any) -> str:
     lines = [noise_sentence(facts), accuracy_warning(facts), flagged_sentence(facts)]
     if facts["flagged"]:
         lines += ["\n" + "\n".join(_issues(findings, facts))]
-    return "\n".join(filter(None, [*lines, duplicates_sentence(facts)]))
+    return "\n".join(filter(None, [*lines, duplicates_sentence(facts), *_duplicates(facts)]))
 
 
 def noise_sentence(facts: Mapping[str, Any]) -> str:
@@ -99,6 +101,16 @@ def duplicates_sentence(facts: Mapping[str, Any]) -> str:
     return f"{pluralize(groups, 'group')} of identical samples {'have' if groups > 1 else 'has'} different labels."
 
 
+def _duplicates(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the ids of groups of identical samples, a group per line."""
+    groups = facts["contradictory_duplicates"]
+    for names in groups[:MAX_GROUPS]:
+        more = ", ..." if len(names) > MAX_GROUP_SIZE else ""
+        yield f"  {printable(', '.join(names[:MAX_GROUP_SIZE]))}{more}"
+    if len(groups) > MAX_GROUPS:
+        yield f"  and {pluralize(len(groups) - MAX_GROUPS, 'more group')}"
+
+
 def _issues(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
     yield "Most frequent confusions"
     for pair in facts["pairs"][:MAX_PAIRS]:
@@ -112,3 +124,5 @@ def _issues(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
         if finding.proposed_label != finding.given_label:
             labels += f" -> {shorten(finding.proposed_label)}"
         yield f"  {printable(finding.id)}: {labels}  ({100 * finding.label_quality:.1f} % right)"
+        if finding.text:
+            yield f"    {printable(finding.text)[:MAX_TEXT_LENGTH]}"

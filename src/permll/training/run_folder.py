@@ -7,6 +7,7 @@ from pathlib import Path
 
 from permll.data.dataset import LabeledData
 from permll.data.loading import is_dataset_name
+from permll.data.registry import DATASETS
 from permll.data.sample_digests import sample_digests
 from permll.training.recipe import Recipe
 from permll.training.run import Run
@@ -38,6 +39,19 @@ def data_name(source: Path | str) -> str:
     """
     path = Path(source).expanduser()
     return (path.absolute().resolve().name if path.is_dir() else path.stem) if str(source) else ""
+
+
+def corrected_name(source: str) -> str:
+    """Return a name for the corrected data of a source, with the suffix that ``permll apply`` writes.
+
+    Examples:
+        >>> [corrected_name(source) for source in ("data/wine.parquet", "x.npy", "digits", "")]
+        ['wine-fixed.parquet', 'x-fixed.npz', 'digits-fixed.csv', 'labels-fixed.csv']
+    """
+    path = Path(source)
+    if source and path.is_dir() and source not in DATASETS:
+        return f"{path.name}-fixed"
+    return f"{path.stem or 'labels'}-fixed{'.npz' if path.suffix == '.npy' else path.suffix or '.csv'}"
 
 
 def samples_name(data: LabeledData) -> str:

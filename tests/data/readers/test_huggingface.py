@@ -8,7 +8,7 @@ import datasets
 import numpy as np
 import pytest
 import torch
-from datasets import Array2D, ClassLabel, Dataset, DatasetDict, Features, Value
+from datasets import Array2D, ClassLabel, Dataset, DatasetDict, Features, Value, concatenate_datasets
 from PIL import Image
 
 from permll.data import Images, LazyImages, Table, Texts, Vectors
@@ -132,7 +132,7 @@ PLAIN = Dataset.from_dict({"x": [1.0, 2.0, 5.0], "label": [0, 1, 0]})
         (lambda: PLAIN, {"image": "x"}, r"column 'x' holds Value, not images"),
         (lambda: RAGGED, {}, r"column 'v' has rows of different lengths"),
         (
-            lambda: RAGGED.add_column("x", [1, 2]),
+            lambda: concatenate_datasets([RAGGED, RAGGED]).add_column("x", [1, 2, 1, 2]),
             {},
             r"column 'v' holds List\(Float64\), neither numbers nor categories",
         ),
