@@ -25,8 +25,8 @@ def test_no_change_into_rare_or_misspelled_classes() -> None:
 def test_duplicates_with_different_labels_are_for_review(tmp_path: Path) -> None:
     """Automatic changes leave them, and the class of a typo, as they are."""
     generator = np.random.default_rng(0)
-    truth = np.arange(400) % 2
-    x = generator.normal(size=(400, 4)) * 0.5 + 4 * truth[:, None]
+    truth = np.arange(1600) % 2
+    x = generator.normal(size=(1600, 4)) * 0.5 + 4 * truth[:, None]
     labels = np.where(truth == 0, "cat", "dog").astype(object)
     labels[::10] = np.where(truth[::10] == 0, "dog", "cat")
     labels[1:160:8] = "Dog"  # the same class, written in another way
