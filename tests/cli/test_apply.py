@@ -136,7 +136,7 @@ def test_apply_exports_csv(folder: Path) -> None:
         (["run", "--out", "n.csv", "--limit", "3"], "--limit requires --export."),
         (
             ["run", "--out", "n.json", "--export", "excel"],
-            "unknown export format 'excel': choose from label-studio, csv.",
+            "unknown export format 'excel': choose from label-studio, argilla, fiftyone, csv.",
         ),
         (
             ["run", "--out", "n.csv", "--export", "csv", "--auto"],

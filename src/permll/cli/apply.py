@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 Option = typer.Option
 MAX_PREVIEW_ROWS = 10
+DROPPED = "(no class)"  # label of a dropped sample
 
 
 def apply(
@@ -24,8 +25,13 @@ def apply(
         str, Option("--as", help="Output for a folder of images: link, copy or hardlink files, or a csv of paths.")
     ] = "link",
     dry_run: Annotated[bool, Option("--dry-run", help="Show the changes without writing anything.")] = False,
+    from_: Annotated[
+        Path | None,
+        Option("--from", help="Decisions made in Label Studio, exported as JSON; they are added to those of the run."),
+    ] = None,
     export: Annotated[
-        str | None, Option(help="Write the flagged labels for review instead, as label-studio or csv.")
+        str | None,
+        Option(help="Write the flagged labels for review instead, for label-studio, argilla or fiftyone, or as csv."),
     ] = None,
     limit: Annotated[
         int | None, Option(help="Maximum number of exported labels. Default: all flagged.", min=1, show_default=False)
@@ -39,7 +45,7 @@ def apply(
     if out is None and not dry_run:
         raise ValueError("give the new file or folder with --out, or preview the changes with --dry-run.")
     if export is not None:
-        if auto or dry_run or as_ != "link" or out is None:
+        if auto or dry_run or as_ != "link" or from_ is not None or out is None:
             raise ValueError("--export can only be combined with --out and --limit.")
         _export(run, out, export, limit)
         return
@@ -48,7 +54,10 @@ def apply(
 
     output_format: Any = as_
     planned = plan(
-        run, auto=auto, min_probability=DEFAULT_MIN_PROBABILITY if min_probability is None else min_probability
+        run,
+        auto=auto,
+        min_probability=DEFAULT_MIN_PROBABILITY if min_probability is None else min_probability,
+        annotations=from_,
     )
     if out is not None:
         check_output(planned, out, output_format)
@@ -69,7 +78,7 @@ def preview(planned: "Plan") -> Iterator[str]:
     for correction in first:
         probability = "" if correction.probability is None else f", probability {correction.probability:.3g}"
         reviewer = f" by {correction.reviewer}" if correction.reviewer else ""
-        change = f"{correction.before} -> {correction.after}"
+        change = f"{correction.before} -> {correction.after or DROPPED}"
         yield f"  {correction.id:<{width}}  {change}  ({correction.source}{reviewer}{probability})"
 
 
@@ -78,7 +87,8 @@ def summary(planned: "Plan", applied: "ApplyResult") -> Iterator[str]:
     yield from _counts(planned, ".")
     yield from _left_proposals(planned)
     yield from applied.notes
-    yield f"Written: {applied.path}; changes: {applied.changes_path}"
+    moved = "" if applied.dropped_path is None else f"; dropped images: {applied.dropped_path}"
+    yield f"Written: {applied.path}; changes: {applied.changes_path}{moved}"
     if applied.commands:
         yield "Train on it:"
         yield from (f"  {command}" for command in applied.commands)
@@ -91,8 +101,10 @@ def _counts(planned: "Plan", end: str) -> Iterator[str]:
     from permll.cleaning.apply.corrections import count_changes, count_sources
 
     sources = ", ".join(f"{count:,} {source}" for source, count in count_sources(planned.corrections).items())
-    yield f"{planned.num_changed:,} of {len(planned.findings):,} labels change ({sources}){end}"
-    counts = {f"{before} -> {after}": count for (before, after), count in count_changes(planned.corrections).items()}
+    dropped = f", {planned.num_dropped:,} dropped" if planned.num_dropped else ""
+    yield f"{planned.num_changed:,} of {len(planned.findings):,} labels change{dropped} ({sources}){end}"
+    changes = count_changes(planned.corrections).items()
+    counts = {f"{before} -> {after or DROPPED}": count for (before, after), count in changes}
     width = max(map(len, counts), default=0)
     for pair, count in counts.items():
         yield f"  {pair:<{width}}  {count:,}"
