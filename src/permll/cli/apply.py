@@ -124,10 +124,11 @@ def _left_proposals(planned: "Plan") -> Iterator[str]:
 
 def _export(run: Path, out: Path, tool: str, limit: int | None) -> None:
     from permll.cleaning.apply.review_export import export
+    from permll.data.readers.raw_data import pluralize
 
     format_: Any = tool
     written = export(run, out, format_, limit)
     config = "" if written.config_path is None else f"; labeling configuration: {written.config_path}"
-    typer.echo(f"{written.num_labels:,} labels for review: {written.path}{config}")
+    typer.echo(f"{pluralize(written.num_labels, 'label')} for review: {written.path}{config}")
     for note in written.notes:
         typer.echo(note)

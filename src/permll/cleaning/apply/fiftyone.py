@@ -44,10 +44,15 @@ def fiftyone_label(finding: Finding) -> dict[str, Any]:
 
     Examples:
         >>> fiftyone_label(Finding("a.png", "cat", "dog", 0.9, 0.1, 0.9, 1, True, ""))["attributes"]
-        {'id': 'a.png', 'given_label': 'cat', 'label_quality': 0.1, 'rank': 1, 'reason': ''}
+        {'sample_id': 'a.png', 'given_label': 'cat', 'label_quality': 0.1, 'rank': 1, 'reason': ''}
     """
-    names = ("id", "given_label", "label_quality", "rank", "reason")
-    attributes = {name: getattr(finding, name) for name in names}
+    attributes = {
+        "sample_id": finding.id,  # FiftyOne reserves id
+        "given_label": finding.given_label,
+        "label_quality": finding.label_quality,
+        "rank": finding.rank,
+        "reason": finding.reason,
+    }
     return {"label": finding.proposed_label, "confidence": finding.confidence, "attributes": attributes}
 
 
