@@ -78,6 +78,53 @@ TestDecisions = DecisionMachine.TestCase
 TestDecisions.settings = settings(max_examples=8, stateful_step_count=15)
 
 
+VERSION_1 = """
+CREATE TABLE entries (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL,
+  verdict TEXT NOT NULL CHECK (verdict IN ('accept', 'keep', 'choose', 'unsure', 'undo')),
+  label TEXT NOT NULL,
+  reviewer TEXT NOT NULL,
+  at TEXT NOT NULL,
+  takes_back INTEGER UNIQUE REFERENCES entries (number),
+  CHECK ((verdict = 'undo') = (takes_back IS NOT NULL))
+);
+CREATE INDEX entries_by_id ON entries (id, number);
+CREATE INDEX entries_by_reviewer ON entries (reviewer, number);
+CREATE TRIGGER never_changed BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the log is never changed'); END;
+CREATE TRIGGER never_deleted BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the log is never shortened'); END;
+CREATE TRIGGER never_replaced BEFORE INSERT ON entries
+WHEN EXISTS (SELECT 1 FROM entries WHERE number = NEW.number OR takes_back = NEW.takes_back)
+BEGIN SELECT RAISE(ABORT, 'the log is never changed'); END;
+INSERT INTO entries VALUES (1, 'a', 'accept', 'dog', 'Ada', '2024-05-01T10:00:00+00:00', NULL);
+INSERT INTO entries VALUES (2, 'b', 'keep', 'cat', 'Ada', '2024-05-01T10:00:01+00:00', NULL);
+INSERT INTO entries VALUES (3, 'b', 'undo', 'cat', 'Ada', '2024-05-01T10:00:02+00:00', 2);
+PRAGMA user_version = 1;
+"""
+
+
+def test_log_of_version_1_is_upgraded(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / DECISIONS_FILE)) as connection:
+        connection.executescript(VERSION_1)
+    decisions, fresh = Decisions(tmp_path), Decisions(tmp_path / "fresh")
+    before = decisions.log()
+    assert [(entry.id, entry.verdict, entry.takes_back) for entry in before] == [
+        ("a", "accept", None),
+        ("b", "keep", None),
+        ("b", "undo", 2),
+    ]
+    assert decisions.add("b", "drop", "", "Bob", expected=3) == 4
+    assert decisions.log()[:3] == before
+    fresh.path.parent.mkdir()
+    fresh.add("a", "drop", "", "Bob", expected=None)
+    schemas = []
+    for each in (decisions, fresh):
+        with closing(sqlite3.connect(each.path)) as connection:
+            rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
+            schemas.append(rows.fetchall())
+    assert schemas[0] == schemas[1]
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -175,7 +222,7 @@ def test_entry_times_are_utc_and_ordered(tmp_path: Path) -> None:
 
 def test_decision_error_messages(tmp_path: Path) -> None:
     decisions = Decisions(tmp_path)
-    with pytest.raises(ValueError, match="accept, keep, choose, unsure"):
+    with pytest.raises(ValueError, match="accept, keep, choose, unsure, drop"):
         decisions.add("a", "guess", "cat", "Ada", expected=None)  # type: ignore[arg-type]
     for write in (lambda: decisions.add("a", "keep", "cat", "  ", expected=None), lambda: decisions.undo("")):
         with pytest.raises(ValueError, match="needs the name of its reviewer"):

@@ -84,6 +84,48 @@ def test_apply_exports_label_studio_tasks(folder: Path) -> None:
     assert [task["data"]["id"] for task in json.loads((folder / "tasks.json").read_text())] == ["3", "6"]
 
 
+def test_apply_reads_annotations_of_label_studio(folder: Path) -> None:
+    assert run_cli("apply", "run", "--export", "label-studio", "--out", "tasks.json", cwd=folder).returncode == 0
+    tasks = json.loads((folder / "tasks.json").read_text())
+    choices = dict(zip(("3", "4", "6"), ("dog", "(belongs to no class)", "ox"), strict=True))
+    for task in tasks:
+        value = {"choices": [choices[task["data"]["id"]]]}
+        result = {"from_name": "label", "to_name": "sample", "type": "choices", "value": value}
+        task["annotations"] = [{"completed_by": 1, "result": [result], "updated_at": "2024-05-01T12:00:00Z"}]
+    (folder / "export.json").write_text(json.dumps(tasks))
+    result = run_cli("apply", "run", "--from", "export.json", "--dry-run", cwd=folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.splitlines()[0] == (
+        "3 of 24 labels change, 1 dropped (1 accepted, 2 chosen, 1 dropped); nothing was written."
+    )
+    assert "  4  dog -> (no class)  (dropped by Label Studio user 1)" in result.stdout.splitlines()
+    result = run_process("apply", "run", "--from", "export.json", "--out", "new.csv", cwd=folder)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "New class: ox (1 sample)." in result.stdout.splitlines()
+    new = load(folder / "new.csv", label="kind", rare="keep")
+    assert (len(new), new[3].label, new[5].label) == (23, "dog", "ox")
+
+
+def test_apply_names_folder_of_dropped_images(tmp_path: Path) -> None:
+    make_run(image_folder(tmp_path / "photos"), tmp_path / "run", {"cat/0.png": ("dog", 0.99)})
+    Decisions(tmp_path / "run").add("cat/0.png", "drop", "", "Ada", expected=None)
+    result = run_cli("apply", tmp_path / "run", "--out", "new", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "Written: new; changes: new.changes.csv; dropped images: new.dropped" in result.stdout.splitlines()
+    assert (tmp_path / "new.dropped" / "cat" / "0.png").is_file()
+
+
+@pytest.mark.parametrize("tool", ["argilla", "fiftyone"])
+def test_apply_exports_folder_for_other_tools(tool: str, tmp_path: Path) -> None:
+    make_run(image_folder(tmp_path / "photos"), tmp_path / "run", {"cat/0.png": ("dog", 0.99)})
+    result = run_process("apply", "run", "--export", tool, "--out", "tasks", cwd=tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    first, code = result.stdout.splitlines()
+    assert first == "1 label for review: tasks"
+    assert code.startswith(f"Import it in Python: {tool}.Dataset.from_")
+    assert (tmp_path / "tasks").is_dir()
+
+
 def test_apply_refuses_to_overwrite_the_data(folder: Path) -> None:
     assert "data.csv" in error_message(run_cli("apply", "run", "--out", "data.csv", cwd=folder))
     assert (folder / "data.csv").read_text() == csv_text()
@@ -136,12 +178,17 @@ def test_apply_exports_csv(folder: Path) -> None:
         (["run", "--out", "n.csv", "--limit", "3"], "--limit requires --export."),
         (
             ["run", "--out", "n.json", "--export", "excel"],
-            "unknown export format 'excel': choose from label-studio, csv.",
+            "unknown export format 'excel': choose from label-studio, argilla, fiftyone, csv.",
         ),
         (
             ["run", "--out", "n.csv", "--export", "csv", "--auto"],
             "--export can only be combined with --out and --limit.",
         ),
+        (
+            ["run", "--out", "n.csv", "--export", "csv", "--from", "export.json"],
+            "--export can only be combined with --out and --limit.",
+        ),
+        (["run", "--out", "n.csv", "--from", "export.json"], "export.json does not exist"),
     ],
 )
 def test_apply_refuses_bad_options_in_one_line(arguments: list[str], message: str, folder: Path) -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 DECISIONS_FILE = "decisions.sqlite"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # version 1 had no drop
 LOCK_TIMEOUT = 30.0  # seconds
-Verdict = Literal["accept", "keep", "choose", "unsure"]
+Verdict = Literal["accept", "keep", "choose", "unsure", "drop"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 _SCHEMA = (
@@ -24,7 +24,7 @@ _SCHEMA = (
 CREATE TABLE entries (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
   id TEXT NOT NULL,
-  verdict TEXT NOT NULL CHECK (verdict IN ('accept', 'keep', 'choose', 'unsure', 'undo')),
+  verdict TEXT NOT NULL CHECK (verdict IN ('accept', 'keep', 'choose', 'unsure', 'drop', 'undo')),
   label TEXT NOT NULL,
   reviewer TEXT NOT NULL,
   at TEXT NOT NULL,
@@ -40,6 +40,15 @@ CREATE TABLE entries (
 CREATE TRIGGER never_replaced BEFORE INSERT ON entries
 WHEN EXISTS (SELECT 1 FROM entries WHERE number = NEW.number OR takes_back = NEW.takes_back)
 BEGIN SELECT RAISE(ABORT, 'the log is never changed'); END""",
+)
+_UPGRADE = (  # a CHECK cannot be altered, so the table is copied
+    "ALTER TABLE entries RENAME TO entries_1",
+    *(f"DROP TRIGGER {name}" for name in ("never_changed", "never_deleted", "never_replaced")),
+    *("DROP INDEX entries_by_id", "DROP INDEX entries_by_reviewer"),
+    _SCHEMA[0],
+    "INSERT INTO entries SELECT * FROM entries_1",
+    "DROP TABLE entries_1",
+    *_SCHEMA[1:],
 )
 _SELECT = "SELECT id, verdict, label, reviewer, at, number, takes_back FROM entries"
 _LAST_DECISION = f"""{_SELECT} WHERE reviewer = ? AND takes_back IS NULL
@@ -60,8 +69,9 @@ class Decision(NamedTuple):
 
     Args:
         id: of the sample.
-        verdict: ``accept`` the proposal, ``keep`` the given label, ``choose`` another one, or ``unsure``; or ``undo``.
-        label: the decided label; the given one if unsure.
+        verdict: ``accept`` the proposal, ``keep`` the given label, ``choose`` another one, which may be a new class,
+            ``unsure``, or ``drop`` the sample, which belongs to no class; or ``undo``.
+        label: the decided label; the given one if unsure, "" for ``drop``.
         reviewer: name of the reviewer.
         at: time, ISO 8601 in UTC.
         number: of the entry, from 1.
@@ -90,6 +100,16 @@ def current_decisions(entries: Iterable[Decision]) -> dict[str, Decision]:
     entries = list(entries)
     undone = {entry.takes_back for entry in entries}
     return {entry.id: entry for entry in entries if entry.takes_back is None and entry.number not in undone}
+
+
+def to_verdict(label: str, given: str, proposed: str) -> Verdict:
+    """Return the verdict that decides on a label.
+
+    Examples:
+        >>> [to_verdict(label, given="cat", proposed="dog") for label in ("cat", "dog", "owl")]
+        ['keep', 'accept', 'choose']
+    """
+    return "keep" if label == given else "accept" if label == proposed else "choose"
 
 
 class Decisions:
@@ -171,7 +191,7 @@ class Decisions:
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 if version > SCHEMA_VERSION:
                     raise ValueError(f"{self.path} was written by a newer version of permll: upgrade permll.")
-                if version == 0:
+                if version < SCHEMA_VERSION:
                     _create_tables(connection)
                 connection.execute("PRAGMA synchronous = FULL")  # a commit returns when it is on disk
                 with connection:  # commits at the end, or rolls back after an error
@@ -186,12 +206,13 @@ def _check_reviewer(reviewer: str) -> None:
 
 
 def _create_tables(connection: sqlite3.Connection) -> None:
+    """Create the tables, or upgrade those of version 1."""
     _enable_wal(connection)
     connection.execute("BEGIN IMMEDIATE")
-    if connection.execute("PRAGMA user_version").fetchone()[0] == 0:  # no other process created them
-        for statement in _SCHEMA:  # not executescript, which commits in between
-            connection.execute(statement)
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]  # another process may have been faster
+    for statement in {0: _SCHEMA, 1: _UPGRADE}.get(version, ()):  # not executescript, which commits in between
+        connection.execute(statement)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
 
 

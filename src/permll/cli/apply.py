@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Option = typer.Option
 MAX_PREVIEW_ROWS = 10
+DROPPED = "(no class)"  # label of a dropped sample
 
 
 def apply(
@@ -27,8 +28,13 @@ def apply(
     ] = "link",
     data: MovedData = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Show the changes without writing anything.")] = False,
+    from_: Annotated[
+        Path | None,
+        Option("--from", help="Decisions made in Label Studio, exported as JSON; they are added to those of the run."),
+    ] = None,
     export: Annotated[
-        str | None, Option(help="Write the flagged labels for review instead, as label-studio or csv.")
+        str | None,
+        Option(help="Write the flagged labels for review instead, for label-studio, argilla or fiftyone, or as csv."),
     ] = None,
     limit: Annotated[
         int | None, Option(help="Maximum number of exported labels. Default: all flagged.", min=1, show_default=False)
@@ -43,7 +49,7 @@ def apply(
         raise ValueError("give the new file or folder with --out, or preview the changes with --dry-run.")
     move_data(run, data)
     if export is not None:
-        if auto or dry_run or as_ != "link" or out is None:
+        if auto or dry_run or as_ != "link" or from_ is not None or out is None:
             raise ValueError("--export can only be combined with --out and --limit.")
         _export(run, out, export, limit)
         return
@@ -52,7 +58,10 @@ def apply(
 
     output_format: Any = as_
     planned = plan(
-        run, auto=auto, min_probability=DEFAULT_MIN_PROBABILITY if min_probability is None else min_probability
+        run,
+        auto=auto,
+        min_probability=DEFAULT_MIN_PROBABILITY if min_probability is None else min_probability,
+        annotations=from_,
     )
     if out is not None:
         check_output(planned, out, output_format)
@@ -73,7 +82,7 @@ def preview(planned: "Plan") -> Iterator[str]:
     for correction in first:
         probability = "" if correction.probability is None else f", probability {correction.probability:.3g}"
         reviewer = f" by {correction.reviewer}" if correction.reviewer else ""
-        change = f"{correction.before} -> {correction.after}"
+        change = f"{correction.before} -> {correction.after or DROPPED}"
         yield f"  {correction.id:<{width}}  {change}  ({correction.source}{reviewer}{probability})"
 
 
@@ -82,7 +91,8 @@ def summary(planned: "Plan", applied: "ApplyResult") -> Iterator[str]:
     yield from _counts(planned, ".")
     yield from _left_proposals(planned)
     yield from applied.notes
-    yield f"Written: {applied.path}; changes: {applied.changes_path}"
+    moved = "" if applied.dropped_path is None else f"; dropped images: {applied.dropped_path}"
+    yield f"Written: {applied.path}; changes: {applied.changes_path}{moved}"
     if applied.commands:
         yield "Train on it:"
         yield from (f"  {command}" for command in applied.commands)
@@ -95,8 +105,10 @@ def _counts(planned: "Plan", end: str) -> Iterator[str]:
     from permll.cleaning.apply.corrections import count_changes, count_sources
 
     sources = ", ".join(f"{count:,} {source}" for source, count in count_sources(planned.corrections).items())
-    yield f"{planned.num_changed:,} of {len(planned.findings):,} labels change ({sources}){end}"
-    counts = {f"{before} -> {after}": count for (before, after), count in count_changes(planned.corrections).items()}
+    dropped = f", {planned.num_dropped:,} dropped" if planned.num_dropped else ""
+    yield f"{planned.num_changed:,} of {len(planned.findings):,} labels change{dropped} ({sources}){end}"
+    changes = count_changes(planned.corrections).items()
+    counts = {f"{before} -> {after or DROPPED}": count for (before, after), count in changes}
     width = max(map(len, counts), default=0)
     for pair, count in counts.items():
         yield f"  {pair:<{width}}  {count:,}"
@@ -116,10 +128,11 @@ def _left_proposals(planned: "Plan") -> Iterator[str]:
 
 def _export(run: Path, out: Path, tool: str, limit: int | None) -> None:
     from permll.cleaning.apply.review_export import export
+    from permll.data.readers.raw_data import pluralize
 
     format_: Any = tool
     written = export(run, out, format_, limit)
     config = "" if written.config_path is None else f"; labeling configuration: {written.config_path}"
-    typer.echo(f"{written.num_labels:,} labels for review: {written.path}{config}")
+    typer.echo(f"{pluralize(written.num_labels, 'label')} for review: {written.path}{config}")
     for note in written.notes:
         typer.echo(note)

@@ -14,13 +14,14 @@ from permll.cleaning.apply.corrections import (
     changes_csv,
     count_changes,
     count_sources,
+    find_new_classes,
     select_corrections,
 )
 from permll.cleaning.review_decisions import VERDICTS, Decision
 from permll.findings import Findings
 
 CLASSES = ("cat", "dog", "owl")
-SOURCES = {"keep": "kept", "accept": "accepted", "choose": "chosen", "unsure": "unsure"}
+SOURCES = {"keep": "kept", "accept": "accepted", "choose": "chosen", "unsure": "unsure", "drop": "dropped"}
 
 
 @st.composite
@@ -35,7 +36,8 @@ def cases(draw: st.DrawFn) -> tuple[Findings, dict[str, Decision]]:
     decisions = {}
     for row in draw(st.sets(st.integers(0, rows - 1))):
         verdict = draw(st.sampled_from(VERDICTS))
-        label = {"accept": findings[row].proposed_label, "choose": draw(st.sampled_from(CLASSES))}.get(
+        choice = draw(st.sampled_from([*CLASSES, "a new class"]))
+        label = {"accept": findings[row].proposed_label, "choose": choice, "drop": ""}.get(
             verdict, findings[row].given_label
         )
         decisions[f"n{row}"] = Decision(f"n{row}", verdict, label, "Ada", "2024-05-01T10:00:00+00:00")
@@ -53,7 +55,8 @@ def test_corrections_include_all_decisions(case: Any, auto: bool, min_probabilit
         assert by_id[name].after == decision.label
         assert by_id[name].source == SOURCES[decision.verdict]
         assert (by_id[name].reviewer, by_id[name].at) == (decision.reviewer, decision.at)
-        assert decision.verdict in ("accept", "choose") or not by_id[name].is_change
+        assert decision.verdict in ("accept", "choose", "drop") or not by_id[name].is_change
+        assert by_id[name].is_dropped == (decision.verdict == "drop")
 
 
 @given(cases(), probabilities)
@@ -135,6 +138,21 @@ def test_corrections_refuse_decisions_about_other_data() -> None:
         select_corrections(findings, {"b": decision})
     with pytest.raises(ValueError, match=r"of 1 sample \(a: cow\) are not among the 3 classes"):
         select_corrections(findings, {"a": decision._replace(id="a", label="cow")})
+
+
+def test_new_class_is_a_correction() -> None:
+    findings = Findings.from_posterior(["a", "b"], CLASSES, [0, 1], [[0.1, 0.7, 0.2], [0.1, 0.7, 0.2]])
+    decisions = {
+        "a": Decision("a", "choose", "cow", "Ada", "now"),
+        "b": Decision("b", "drop", "", "Ada", "now"),
+    }
+    corrections = select_corrections(findings, decisions)
+    assert [(each.after, each.probability, each.is_change) for each in corrections] == [
+        ("cow", None, True),
+        ("", None, True),
+    ]
+    assert find_new_classes(CLASSES, corrections) == ["cow"]
+    assert "b,dog,,dropped,,Ada,now\n" in changes_csv(corrections)
 
 
 def test_correction_to_same_label_is_not_a_change() -> None:

@@ -175,7 +175,7 @@ def test_apply_reports_rare_classes(photos: Path, tmp_path: Path) -> None:
     proposals = {f"owl/{row}.png": ("cat", 0.99) for row in range(ROWS // 3)}
     run = make_run(photos, tmp_path / "run", proposals)
     applied = apply(run, tmp_path / "new", auto=True)
-    assert applied.notes == ("Fewer than two samples are left of 1 class (owl).",)
+    assert applied.notes == ("Fewer than two samples are in 1 class (owl).",)
     assert not (tmp_path / "new" / "owl").exists()
 
 

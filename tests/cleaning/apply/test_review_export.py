@@ -162,7 +162,9 @@ def test_export_skips_decided_labels(limit: int | None, expected: list[str] | in
 def test_export_error_messages(run: Run, tmp_path: Path) -> None:
     (tmp_path / "there.xml").write_text("mine")
     before = sorted(path.name for path in tmp_path.iterdir())
-    with pytest.raises(ValueError, match="unknown export format 'excel': choose from label-studio, csv"):
+    with pytest.raises(
+        ValueError, match="unknown export format 'excel': choose from label-studio, argilla, fiftyone, csv"
+    ):
         export(run, tmp_path / "look.xlsx", "excel")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"must end in \.json"):
         export(run, tmp_path / "look.csv", "label-studio")

@@ -12,25 +12,26 @@ from permll.utils.files import to_csv
 from permll.utils.messages import format_list
 
 DEFAULT_MIN_PROBABILITY = 0.85  # conservative, see ``permll.functional.conservative``
-LabelSource = Literal["given", "kept", "accepted", "chosen", "unsure", "auto"]
+LabelSource = Literal["given", "kept", "accepted", "chosen", "unsure", "auto", "dropped"]
 LABEL_SOURCES: tuple[LabelSource, ...] = get_args(LabelSource)
 _VERDICT_SOURCES: Mapping[str, LabelSource] = {
     "keep": "kept",
     "accept": "accepted",
     "choose": "chosen",
     "unsure": "unsure",
+    "drop": "dropped",
 }
 
 
 class Correction(NamedTuple):
-    """A label that was reviewed or is changed automatically. A reviewer may have kept it.
+    """A label that was reviewed or is changed automatically. A reviewer may have kept it, or dropped the sample.
 
     Args:
         row: position of the sample in the findings.
         id: of the sample.
         before: the given label.
-        after: the new label.
-        source: ``kept``, ``accepted``, ``chosen`` or ``unsure`` for a reviewer's decision, or ``auto``.
+        after: the new label, which may be a new class; "" for a sample that is dropped.
+        source: ``kept``, ``accepted``, ``chosen``, ``unsure`` or ``dropped`` for a reviewer's decision, or ``auto``.
         probability: of the new label; None if the findings do not contain it.
         reviewer: name of the reviewer; "" for ``auto``.
         at: time of the decision, ISO 8601 in UTC; "" for ``auto``.
@@ -47,8 +48,13 @@ class Correction(NamedTuple):
 
     @property
     def is_change(self) -> bool:
-        """Whether the new label differs from the given one."""
+        """Whether the new label differs from the given one, or the sample is dropped."""
         return self.before != self.after
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the sample belongs to no class and is left out."""
+        return self.source == "dropped"
 
 
 def select_corrections(
@@ -102,6 +108,18 @@ def count_changes(corrections: Iterable[Correction]) -> dict[tuple[str, str], in
     return dict(Counter((correction.before, correction.after) for correction in changes).most_common())
 
 
+def find_new_classes(classes: Iterable[str], corrections: Iterable[Correction]) -> list[str]:
+    """Return the new labels that are not among ``classes``, in order of their first sample.
+
+    Examples:
+        >>> find_new_classes(["cat", "dog"], [Correction(0, "a", "cat", "owl", "chosen", None, "Ada", "now")])
+        ['owl']
+    """
+    known = set(classes)
+    labels = (correction.after for correction in corrections if not correction.is_dropped)
+    return list(dict.fromkeys(label for label in labels if label not in known))
+
+
 def changes_csv(corrections: Iterable[Correction]) -> str:
     """Return the labels that change as CSV."""
     rows = (
@@ -117,8 +135,10 @@ def _correction(findings: Findings, row: int, decision: Decision | None) -> Corr
     given = finding.given_label
     if decision is None:
         return Correction(row, finding.id, given, finding.proposed_label, "auto", finding.confidence)
-    after = decision.label if decision.verdict in ("accept", "choose") else given
     source = _VERDICT_SOURCES[decision.verdict]
+    if decision.verdict == "drop":
+        return Correction(row, finding.id, given, "", source, None, decision.reviewer, decision.at)
+    after = decision.label if decision.verdict in ("accept", "choose") else given
     probability = findings.class_probs(row).get(after, finding.label_quality if after == given else None)
     if probability is not None:
         probability = round(probability, 6)
@@ -126,7 +146,7 @@ def _correction(findings: Findings, row: int, decision: Decision | None) -> Corr
 
 
 def _check_decisions(findings: Findings, decisions: Mapping[str, Decision]) -> None:
-    """Refuse decisions about other samples or classes; ignoring them would lose a reviewer's work."""
+    """Refuse decisions about other samples, or labels of other data; ignoring them would lose a reviewer's work."""
     ids, classes = set(findings.ids), set(findings.classes)
     unknown = [name for name in decisions if name not in ids]
     if unknown:
@@ -134,7 +154,11 @@ def _check_decisions(findings: Findings, decisions: Mapping[str, Decision]) -> N
             f"decisions about {format_list(unknown, 'sample')} are not about samples of the findings: use another run "
             "folder for other data."
         )
-    other = [f"{name}: {decision.label}" for name, decision in decisions.items() if decision.label not in classes]
+    other = [
+        f"{name}: {decision.label}"
+        for name, decision in decisions.items()
+        if decision.verdict not in ("choose", "drop") and decision.label not in classes
+    ]
     if other:
         raise ValueError(
             f"decided labels of {format_list(other, 'sample')} are not among the {len(classes)} classes: decide again."

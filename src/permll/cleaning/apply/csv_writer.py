@@ -4,7 +4,7 @@ polars and the csv module are not used to write, since they would normalize quot
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,7 +76,10 @@ def quote_cell(text: str, separator: bytes) -> bytes:
 
 
 def write_csv(source: Source, changes: Changes, out: Path) -> None:
-    """Write the file with new labels, each as the file usually writes its class, and history columns."""
+    """Write the file with new labels, each as the file usually writes its class, and history columns.
+
+    The lines of dropped rows are left out.
+    """
     content = source.path.read_bytes()
     bom = _BOM if content.startswith(_BOM) else b""
     separator = str(source.raw.metadata["separator"]).encode()
@@ -100,7 +103,17 @@ def write_csv(source: Source, changes: Changes, out: Path) -> None:
     columns[SOURCE] = [word.encode() for word in columns[SOURCE]]
     with out.open("wb") as file:
         file.write(bom)
-        file.writelines(separator.join(line.cells) + line.end for line in _with_columns(lines, names, columns))
+        kept = _without_rows(lines, changes.dropped)
+        file.writelines(separator.join(line.cells) + line.end for line in _with_columns(kept, names, columns))
+
+
+def _without_rows(lines: Iterable[Line], dropped: Set[int]) -> Iterator[Line]:
+    """Yield the lines without those of dropped rows; the header and blank lines are no rows."""
+    row = -2
+    for line in lines:
+        row += not line.is_blank
+        if line.is_blank or row not in dropped:
+            yield line
 
 
 def _with_columns(lines: Iterable[Line], names: Sequence[str], columns: Mapping[str, list[bytes]]) -> Iterator[Line]:

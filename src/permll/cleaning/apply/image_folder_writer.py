@@ -16,7 +16,9 @@ IMAGE_OUTPUTS: tuple[ImageOutput, ...] = get_args(ImageOutput)
 PATH_COLUMN = "path"
 
 
-def write_image_folder(source: Source, changes: Changes, out: Path, parent: Path, mode: ImageOutput) -> int:
+def write_image_folder(
+    source: Source, changes: Changes, out: Path, parent: Path, mode: ImageOutput, dropped: Path | None = None
+) -> int:
     """Write a folder with one subfolder per class; return the number of images that were copied instead of linked.
 
     Args:
@@ -25,14 +27,20 @@ def write_image_folder(source: Source, changes: Changes, out: Path, parent: Path
         out: temporary path of the new folder.
         parent: resolved parent of its final path, for relative links.
         mode: ``"link"``, ``"copy"`` or ``"hardlink"``.
+        dropped: temporary path of the folder for dropped images, beside the new one; None without such images.
     """
     for label in set(changes.classes.values()):
         if label.startswith(".") or "/" in label or os.sep in label:
             raise ValueError(f"the class {label!r} cannot be the name of a folder: use --as csv.")
     names = list(source.raw.ids)
     num_copied = 0
-    for name, path in new_paths(names, {names[row]: label for row, label in changes.classes.items()}).items():
-        target = out / path
+    kept = [names[row] for row in changes.kept_rows]
+    paths = new_paths(kept, {names[row]: label for row, label in changes.classes.items()})
+    targets = [(name, out, path) for name, path in paths.items()]
+    if dropped is not None:
+        targets += [(names[row], dropped, names[row]) for row in sorted(changes.dropped)]
+    for name, folder, path in targets:
+        target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         image = _resolve(source, name)
         if not image.is_file():
@@ -44,10 +52,11 @@ def write_image_folder(source: Source, changes: Changes, out: Path, parent: Path
 
 
 def write_image_list(source: Source, changes: Changes, out: Path, parent: Path) -> None:
-    """Write a CSV file of all images with paths relative to ``parent``, the folder of the file."""
+    """Write a CSV file of the images that are not dropped; paths are relative to ``parent``, the folder of the file."""
 
     def rows() -> Iterator[tuple[str, str, str, str]]:
-        for row, name in enumerate(source.raw.ids):
+        for row in changes.kept_rows:
+            name = source.raw.ids[row]
             path, given = _relative(_resolve(source, name), parent), _class(name)
             yield path, changes.classes.get(row, given), given, changes.sources[row]
 

@@ -1,11 +1,12 @@
 """Label columns of a corrected data set: the label, ``label_original`` and ``label_source``."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from permll.cleaning.apply.corrections import LABEL_SOURCES
+from permll.cleaning.class_names import are_integers
 from permll.cleaning.source import Source
 from permll.data.readers.raw_data import APPLY_COLUMNS
 from permll.utils.files import to_csv
@@ -22,10 +23,21 @@ class Changes(NamedTuple):
     Args:
         classes: row -> new class, for rows that change.
         sources: N label sources, see ``LABEL_SOURCES``.
+        dropped: rows that are left out.
     """
 
     classes: Mapping[int, str]
     sources: Sequence[str]
+    dropped: Set[int] = frozenset()
+
+    @property
+    def kept_rows(self) -> list[int]:
+        """The rows that are not dropped."""
+        return [row for row in range(len(self.sources)) if row not in self.dropped]
+
+    def new_classes(self, classes: Iterable[str]) -> list[str]:
+        """Return the new classes that are not among ``classes``."""
+        return [name for name in dict.fromkeys(self.classes.values()) if name not in set(classes)]
 
 
 def label_columns(
@@ -37,7 +49,7 @@ def label_columns(
     to_text: Callable[[Any], str] = str,
     from_label: Callable[[Any], Any] = lambda label: label,
 ) -> dict[str, list[Any]]:
-    """Return the three label columns by name, N values each.
+    """Return the three label columns by name, one value for each row that is not dropped.
 
     A source that is itself an output of ``apply`` already has the history columns: ``label_original`` keeps the first
     label, and ``label_source`` the last source other than "given".
@@ -56,8 +68,9 @@ def label_columns(
     else:
         labels = column(source.label_column)
     values = values_by_class(source.row_classes, labels)
+    classes = [*source.classes, *changes.new_classes(source.classes)]
     for name in {*changes.classes.values()} - values.keys():
-        values[name] = from_label(_unused_class_label(source, name))
+        values[name] = from_label(_unused_class_label(source, name, classes))
     new = [values[changes.classes[row]] if row in changes.classes else label for row, label in enumerate(labels)]
     originals, sources = list(labels), list(changes.sources)
     if has_history:
@@ -65,7 +78,8 @@ def label_columns(
         first = zip(labels, column(ORIGINAL), previous, strict=True)
         originals = [original if word else label for label, original, word in first]
         sources = [old if now == "given" and old else now for now, old in zip(sources, previous, strict=True)]
-    return {source.label_column or LABEL: new, ORIGINAL: originals, SOURCE: sources}
+    columns = {source.label_column or LABEL: new, ORIGINAL: originals, SOURCE: sources}
+    return {name: [values[row] for row in changes.kept_rows] for name, values in columns.items()}
 
 
 def write_label_list(out: Path, key: str, rows: Iterable[tuple[str, str, str, str]]) -> None:
@@ -86,17 +100,19 @@ def values_by_class(row_classes: Mapping[int, str], labels: Sequence[Value]) -> 
     return {name: count.most_common(1)[0][0] for name, count in counts.items()}
 
 
-def _unused_class_label(source: Source, name: str) -> Any:
-    """Return the label of a class without rows, in the type of the other labels."""
+def _unused_class_label(source: Source, name: str, classes: Sequence[str]) -> Any:
+    """Return the label of a class without rows, in the type of the others; new classes are the last of ``classes``."""
     example = source.labels[min(source.row_classes)]
     if isinstance(example, str):
         return name
     if isinstance(example, bytes):
         return name.encode()
-    if isinstance(example, bool) and name in ("True", "False"):
+    if isinstance(example, bool):
+        if name not in ("True", "False"):
+            raise ValueError(f"the labels of {source.path} are true or false, so {name!r} cannot be added as a class.")
         return name == "True"
-    by_number = source.raw.names is None and all(each.removeprefix("-").isdecimal() for each in source.classes)
-    return type(example)(int(name) if by_number else source.classes.index(name))
+    by_number = source.raw.names is None and are_integers(source.classes)
+    return type(example)(int(name) if by_number else classes.index(name))
 
 
 def _check_names(source: Source, names: Collection[str]) -> bool:

@@ -11,6 +11,7 @@ from permll.findings import Finding
 
 SampleKind = Literal["path", "pixels", "text", "row", "none"]  # of an image, a data URI, a text, a table row
 CONTROL, OBJECT = "label", "sample"  # names in tasks and configuration
+NO_CLASS = "(belongs to no class)"  # choice that drops the sample
 _FIELDS = {"path": "image", "pixels": "image", "text": "text", "row": "row", "none": "id"}
 _TAGS = {"image": "Image", "text": "Text", "row": "Table", "id": "Text"}
 
@@ -43,7 +44,7 @@ def make_tasks(
 
 
 def labeling_config(classes: Sequence[str], kind: SampleKind) -> str:
-    """Return the labeling configuration as XML: the sample, its given label, and a choice of classes.
+    """Return the labeling configuration as XML: the sample, its given label, and a choice of classes or none of them.
 
     Examples:
         >>> print(labeling_config(["ham", "spam"], "text"))
@@ -53,6 +54,7 @@ def labeling_config(classes: Sequence[str], kind: SampleKind) -> str:
           <Choices name="label" toName="sample" choice="single" showInline="true">
             <Choice value="ham" />
             <Choice value="spam" />
+            <Choice value="(belongs to no class)" />
           </Choices>
         </View>
     """
@@ -61,7 +63,7 @@ def labeling_config(classes: Sequence[str], kind: SampleKind) -> str:
     ElementTree.SubElement(view, "Header", value="$note")
     ElementTree.SubElement(view, _TAGS[field], name=OBJECT, value=f"${field}")
     choices = ElementTree.SubElement(view, "Choices", name=CONTROL, toName=OBJECT, choice="single", showInline="true")
-    for name in classes:
+    for name in (*classes, NO_CLASS):
         ElementTree.SubElement(choices, "Choice", value=name)
     ElementTree.indent(view)
     return ElementTree.tostring(view, encoding="unicode")

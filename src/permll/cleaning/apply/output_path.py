@@ -1,7 +1,7 @@
 """Output paths: checks before writing, and atomic writes that never replace anything."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,8 +18,18 @@ def changes_path(out: Path) -> Path:
     return out.with_name(f"{out.name}.changes.csv")
 
 
-def check_output_path(out: Path, second: Path, source: Path | None, suffix: str) -> None:
-    """Refuse an output that exists (or ``second`` does), is the source or inside it, or has another suffix."""
+def dropped_path(out: Path) -> Path:
+    """Return the path of the folder of dropped images, beside the output.
+
+    Examples:
+        >>> dropped_path(Path("fixed")).name
+        'fixed.dropped'
+    """
+    return out.with_name(f"{out.name}.dropped")
+
+
+def check_output_path(out: Path, others: Sequence[Path], source: Path | None, suffix: str) -> None:
+    """Refuse an output that exists (or one of ``others`` does), is the source or inside it, or has another suffix."""
     if not out.name:
         raise ValueError(f"{out} is not a file or folder name: add one.")
     parent = out.absolute().parent
@@ -27,7 +37,7 @@ def check_output_path(out: Path, second: Path, source: Path | None, suffix: str)
         raise FileNotFoundError(f"the folder {parent} of {out.name} does not exist: create it first.")
     if source is not None and out.exists() and out.samefile(source):
         raise FileExistsError(f"{out} is the input data set, which is never changed: choose another name.")
-    for path in (out, second):
+    for path in (out, *others):
         _check_free(path)
     if source is not None and source.is_dir() and parent.resolve().is_relative_to(source.resolve()):
         raise ValueError(f"{out} is inside {source}, which is never changed: choose another folder.")

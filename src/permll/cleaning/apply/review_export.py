@@ -1,4 +1,4 @@
-"""``export``: label issues for Label Studio or a spreadsheet."""
+"""``export``: label issues for Label Studio, Argilla, FiftyOne or a spreadsheet."""
 
 import base64
 import io
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from permll.cleaning.apply.argilla import argilla_import, write_argilla
+from permll.cleaning.apply.fiftyone import fiftyone_import, write_fiftyone
 from permll.cleaning.apply.label_studio import SampleKind, labeling_config, make_tasks
 from permll.cleaning.apply.output_path import atomic_output, check_output_path
 from permll.cleaning.preview import to_image
@@ -20,8 +22,9 @@ from permll.findings import Finding, Findings
 from permll.training.run import Run
 from permll.utils.files import to_csv
 
-ExportFormat = Literal["label-studio", "csv"]
+ExportFormat = Literal["label-studio", "argilla", "fiftyone", "csv"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
+_SUFFIXES = {"label-studio": ".json", "csv": ".csv"}  # the others are folders
 MAX_VECTOR_LENGTH = 50  # longer vectors are not exported
 
 
@@ -30,10 +33,10 @@ class ExportResult:
     """The output of ``export``.
 
     Args:
-        path: of the exported file.
+        path: of the exported file or folder.
         num_labels: number of exported labels.
-        config_path: labeling configuration of Label Studio; None for CSV.
-        notes: sentences about the settings that Label Studio needs.
+        config_path: labeling configuration of Label Studio; None for other formats.
+        notes: sentences about the settings that Label Studio needs, or the Python code that imports the folder.
     """
 
     path: Path
@@ -47,8 +50,9 @@ def export(run: Run | Path | str, out: Path | str, format: ExportFormat, limit: 
 
     Args:
         run: a run with findings.
-        out: new file, .json or .csv; the configuration of Label Studio is written beside it as .xml.
-        format: ``"label-studio"`` or ``"csv"``.
+        out: new .json file for Label Studio (its configuration is written beside it as .xml), new folder for Argilla
+            and FiftyOne, or new .csv file.
+        format: ``"label-studio"``, ``"argilla"``, ``"fiftyone"`` (images only) or ``"csv"``.
         limit: number of labels, most suspect first; default all label issues.
     """
     run, out = Run.open(run), Path(out)
@@ -57,31 +61,52 @@ def export(run: Run | Path | str, out: Path | str, format: ExportFormat, limit: 
         raise ValueError(f"unknown export format {format!r}: choose from {', '.join(EXPORT_FORMATS)}.")
     config_path = out.with_suffix(".xml") if format == "label-studio" else None
     source = open_source(run, findings)
-    suffix = ".csv" if config_path is None else ".json"
-    check_output_path(out, config_path or out, None if source is None else source.path, suffix)
+    others = [config_path] if config_path else []
+    check_output_path(out, others, None if source is None else source.path, _SUFFIXES.get(format, ""))
     selected = _select(findings, Decisions(run.folder).current(), limit)
     if not selected:
         raise ValueError(f"{run.folder} has no label issues without a decision: there is nothing to export.")
     kind, samples = _load_samples(run, source, [finding.id for finding in selected])
-    if config_path is None:
-        with atomic_output(out) as partial:
+    if format == "label-studio":
+        folder = source.path if source is not None and source.is_folder else None
+        notes = _write_label_studio(out, out.with_suffix(".xml"), selected, findings.classes, kind, samples, folder)
+        return ExportResult(out, len(selected), config_path, notes)
+    with atomic_output(out) as partial:
+        if format == "csv":
             partial.write_text(_to_csv(selected, kind, samples), encoding="utf-8", newline="")
-        return ExportResult(out, len(selected))
+            return ExportResult(out, len(selected))
+        if format == "argilla":
+            write_argilla(partial, f"permll {run.folder.resolve().name}", selected, findings.classes, kind, samples)
+            return ExportResult(out, len(selected), notes=(argilla_import(out),))
+        write_fiftyone(partial, selected, kind, samples)
+    return ExportResult(out, len(selected), notes=(fiftyone_import(out),))
+
+
+def _write_label_studio(
+    out: Path,
+    config_path: Path,
+    findings: Sequence[Finding],
+    classes: Sequence[str],
+    kind: SampleKind,
+    samples: Sequence[Any],
+    folder: Path | None,
+) -> tuple[str, ...]:
+    """Write tasks and configuration; return the settings that Label Studio needs. ``folder`` holds all images."""
     notes: tuple[str, ...] = ()
     root = None
     if kind == "path":
-        folder = source.path if source is not None and source.is_folder else _common_folder(samples)
+        folder = folder or _common_folder(samples)
         root = folder.absolute().parent  # Label Studio serves files from folders below its document root only
         notes = (
             "To show the images, start Label Studio with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
             f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={root}, and add {folder.absolute()} as local storage of the "
             "project.",
         )
-    tasks = json.dumps(make_tasks(selected, kind, samples, root), indent=1, ensure_ascii=False, default=str)
+    tasks = json.dumps(make_tasks(findings, kind, samples, root), indent=1, ensure_ascii=False, default=str)
     with atomic_output(out) as partial, atomic_output(config_path) as partial_config:
         partial.write_text(tasks + "\n", encoding="utf-8")
-        partial_config.write_text(labeling_config(findings.classes, kind) + "\n", encoding="utf-8")
-    return ExportResult(out, len(selected), config_path, notes)
+        partial_config.write_text(labeling_config(classes, kind) + "\n", encoding="utf-8")
+    return notes
 
 
 def _select(findings: Findings, decisions: Mapping[str, Decision], limit: int | None) -> list[Finding]:
