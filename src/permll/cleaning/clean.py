@@ -98,6 +98,8 @@ def clean(
     watchers = default_callbacks() if callbacks is None else list(callbacks)
     options = check_keywords(reader, "clean")
     if previous is not None:
+        if isinstance(data, str | Path):
+            raise ValueError(f"the next round reads the data of {previous} again: leave out {data}.")
         if options:
             raise ValueError(f"the next round reads the data as {previous} did: remove {', '.join(options)}.")
         return _start_next_round(Run.open(previous), data, labels, out, overwrite, changes, watchers, threshold)

@@ -7,17 +7,17 @@ often the reviewers found an error at each label quality.
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from permll.cleaning.review_decisions import DECISIONS_FILE, Decision, Decisions
 from permll.data.dataset import LabeledData
-from permll.findings import Findings
+from permll.findings import REVIEWED, Findings
 from permll.functional.label_errors import RateInterval
 from permll.functional.review_calibration import Calibration, calibrate
 from permll.training.callbacks import Callback
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from permll.training.trainer import Trainer
 
 EARLIER_FILE = "earlier_round.json"
-FINAL_VERDICTS = ("accept", "keep", "choose")  # the reviewer knows the correct label
+FINAL_VERDICTS = ("accept", "keep", "choose", "drop")  # the reviewer knows the answer
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,14 @@ class EarlierRound:
     Args:
         folder: of the run.
         decided: id -> label, of the samples whose correct label a reviewer decided.
+        closed: ids of samples that belong to no class of the data, so that their labels cannot be learned from.
         known: estimated fraction of wrong labels among the others.
         num_issues: number of label issues of the run.
     """
 
     folder: str
     decided: Mapping[str, str]
+    closed: Sequence[str]
     known: RateInterval
     num_issues: int
 
@@ -51,10 +53,12 @@ class EarlierRound:
     def of(cls, run: Run) -> "EarlierRound":
         """Return the present decisions of a run with findings."""
         findings, decisions = Findings.load(run.folder), Decisions(run.folder).current()
-        decided = {name: one.label for name, one in decisions.items() if one.verdict in FINAL_VERDICTS}
-        if not decided:
+        final = {name: one.label for name, one in decisions.items() if one.verdict in FINAL_VERDICTS}
+        decided = {name: label for name, label in final.items() if label in findings.classes}
+        if not final:
             raise ValueError(f"{run.folder} has no review decisions to learn from: permll review {run.folder} first.")
-        return cls(str(run.folder), decided, known_rate(findings, decisions), int(findings.is_issue.sum()))
+        closed = [name for name in final if name not in decided]
+        return cls(str(run.folder), decided, closed, known_rate(findings, decisions), int(findings.is_issue.sum()))
 
     def save(self, run: Run) -> None:
         """Write the decisions into the folder of the next run, so that apply and review find them there."""
@@ -62,8 +66,7 @@ class EarlierRound:
         if source.is_file() and not copy.exists():
             with closing(sqlite3.connect(source)) as log, closing(sqlite3.connect(copy)) as new:
                 log.backup(new)  # with what is not in the main file yet
-        content = {"folder": self.folder, "decided": self.decided, "known": self.known, "num_issues": self.num_issues}
-        atomic_write_text(run.folder / EARLIER_FILE, json.dumps(content) + "\n")
+        atomic_write_text(run.folder / EARLIER_FILE, json.dumps(vars(self)) + "\n")
 
     @classmethod
     def load(cls, run: Run) -> "EarlierRound | None":
@@ -74,17 +77,19 @@ class EarlierRound:
         content = json.loads(path.read_text())
         return cls(**{**content, "known": RateInterval(*content["known"])})
 
-    def summary(self, findings: Findings) -> dict[str, Any]:
-        """Return as JSON values what changed between the earlier round and these findings."""
-        given = {
-            name: findings.classes[k] for name, k in zip(findings.ids, findings.given_labels.tolist(), strict=True)
-        }
-        return {
+    def complete(self, findings: Findings) -> Findings:
+        """Return the findings of the next round with what changed since, and without issues of closed samples."""
+        labels = [findings.classes[k] for k in findings.given_labels.tolist()]
+        given = dict(zip(findings.ids, labels, strict=True))
+        summary = {
             "run": self.folder,
-            "reviewed": len(self.decided),
-            "wrong": sum(given.get(name, label) != label for name, label in self.decided.items()),
+            "reviewed": len(self.decided) + len(self.closed),
+            "wrong": sum(given.get(name, one) != one for name, one in self.decided.items()) + len(self.closed),
             "issues_before": self.num_issues,
         }
+        reasons, closed = findings.reasons.copy(), set(self.closed)
+        reasons[[name in closed for name in findings.ids]] = REVIEWED
+        return replace(findings, reasons=reasons, metadata={**findings.metadata, "earlier": summary})
 
     def relabel(self, data: LabeledData) -> LabeledData:
         """Return the data with the decided labels, which are trusted."""

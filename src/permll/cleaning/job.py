@@ -96,7 +96,7 @@ class CleanJob:
         findings, estimates = find_label_issues(trainer, run, average.averager, self.samples, self.threshold, known)
         if trainer.group.is_main:
             if self.earlier is not None:
-                findings = replace(findings, metadata={**findings.metadata, "earlier": self.earlier.summary(findings)})
+                findings = self.earlier.complete(findings)
             findings = replace(findings, texts=_texts(self.samples, findings))
             write_noise_estimates(run.folder, estimates)
             findings.save(run.folder, make_report(run, findings, self.samples))

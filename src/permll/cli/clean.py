@@ -21,13 +21,17 @@ _FEATURES = "Features and hardware"
 
 def clean(
     data: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="DATA|RUN",
             help="Folder of images, table, file of arrays, or built-in data set; or a run folder to resume.",
         ),
-    ],
+    ] = None,
     out: Annotated[Path | None, Option(help="Run folder. Default: runs/NAME-METHOD-SEED.")] = None,
+    previous: Annotated[
+        Path | None,
+        Option("--continue", metavar="RUN", help="Next round: learn from the review decisions of a run."),
+    ] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Train again if the run folder holds a run.")] = False,
     moved: MovedData = None,
     method: Annotated[str | None, Option(help="Method (see permll methods).")] = None,
@@ -43,6 +47,10 @@ def clean(
         str | None, Option(help="Array of features, or comma-separated columns.", rich_help_panel=_READING)
     ] = None,
     id_: Annotated[str | None, Option("--id", help="Column or array of sample ids.", rich_help_panel=_READING)] = None,
+    gold: Annotated[
+        str | None,
+        Option(help="Column or array: true for labels that a person reviewed.", rich_help_panel=_READING),
+    ] = None,
     missing_label: Annotated[
         list[str] | None,
         Option(help="Value that marks a missing label, such as -1; may be repeated.", rich_help_panel=_READING),
@@ -112,6 +120,8 @@ def clean(
         "image": image,
         "features": features.split(",") if features and "," in features else features,
         "id": id_,
+        "gold": gold,
+        "previous": previous,
         "no_label": missing_label or None,
         "drop_empty": drop_empty or None,
         "rare": rare,
@@ -120,7 +130,8 @@ def clean(
     }
     overrides = parse_overrides(set_) | ({} if root is None else {"data.root": str(root)})
     display: Callback = ProgressBar() if sys.stderr.isatty() else TextLog()
-    move_data(Path(data), moved)
+    if data is not None:
+        move_data(Path(data), moved)
     try:
         findings = clean(
             data,

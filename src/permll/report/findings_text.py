@@ -32,6 +32,7 @@ def findings_facts(findings: Any) -> dict[str, Any]:
         "threshold": findings.threshold,
         "noise": findings.metadata.get("noise"),
         "network": findings.metadata.get("network"),
+        "earlier": findings.metadata.get("earlier"),
         "pairs": [{"given": a, "proposed": b, "count": count} for (a, b), count in pairs.most_common()],
         "classes": [
             {"class": findings.classes[k], "labels": sizes[k], "flagged": hits[k], "share": round(fraction, 4)}
@@ -44,10 +45,21 @@ def findings_facts(findings: Any) -> dict[str, Any]:
 def findings_summary(findings: Any) -> str:
     """Return the findings as text for a terminal."""
     facts = findings_facts(findings)
-    lines = [noise_sentence(facts), accuracy_warning(facts), flagged_sentence(facts)]
+    lines = [earlier_sentence(facts), noise_sentence(facts), accuracy_warning(facts), flagged_sentence(facts)]
     if facts["flagged"]:
         lines += ["\n" + "\n".join(_issues(findings, facts))]
     return "\n".join(filter(None, [*lines, duplicates_sentence(facts), *_duplicates(facts)]))
+
+
+def earlier_sentence(facts: Mapping[str, Any]) -> str:
+    """Return what changed since the earlier round; "" for a first round."""
+    earlier = facts["earlier"]
+    if not earlier:
+        return ""
+    return (
+        f"Since {earlier['run']}: {pluralize(earlier['reviewed'], 'label')} reviewed, {earlier['wrong']:,} of them wrong; "
+        f"flagged labels {earlier['issues_before']:,} -> {facts['flagged']:,}."
+    )
 
 
 def noise_sentence(facts: Mapping[str, Any]) -> str:
@@ -56,6 +68,8 @@ def noise_sentence(facts: Mapping[str, Any]) -> str:
     if not noise or _is_useless(facts["network"]):
         return ""
     rate, low, high = 100 * noise["rate"], 100 * noise["low"], 100 * noise["high"]
+    if facts["earlier"]:
+        return f"About {rate:.1f} % of the labels are still wrong ({low:.1f} to {high:.1f} %)."
     if low < rate / 2:  # also if all labels are correct and the network is wrong
         return f"Between {low:.1f} and {rate:.1f} % of the labels are wrong."
     return f"About {rate:.1f} % of the labels are wrong ({low:.1f} to {high:.1f} %)."
