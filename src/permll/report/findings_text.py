@@ -56,8 +56,9 @@ def earlier_sentence(facts: Mapping[str, Any]) -> str:
     earlier = facts["earlier"]
     if not earlier:
         return ""
+    reviewed = pluralize(earlier["reviewed"], "label")
     return (
-        f"Since {earlier['run']}: {pluralize(earlier['reviewed'], 'label')} reviewed, {earlier['wrong']:,} of them wrong; "
+        f"Since {earlier['run']}: {reviewed} reviewed, {earlier['wrong']:,} of them wrong; "
         f"flagged labels {earlier['issues_before']:,} -> {facts['flagged']:,}."
     )
 
