@@ -1,5 +1,6 @@
 """Parquet, NumPy and safetensors files with new labels; other columns and arrays are preserved, nothing is pickled."""
 
+import json
 import shutil
 import zipfile
 from collections.abc import Mapping
@@ -13,28 +14,62 @@ from permll.cleaning.apply.corrections import LABEL_SOURCES
 from permll.cleaning.apply.label_columns import LABEL, ORIGINAL, SOURCE, Changes, label_columns
 from permll.cleaning.source import Source
 from permll.data.readers.arrays import FEATURE_NAMES, open_arrays
+from permll.utils.messages import install_hint
 
 
 def write_parquet(source: Source, changes: Changes, out: Path) -> None:
-    """Write the table with new labels and history columns; file metadata are preserved."""
-    import polars as pl
-
-    from permll.data.readers.tables import read_parquet
-
-    frame = read_parquet(source.path)
+    """Write the table with new labels and history columns; types, categories and metadata, as of pandas, are kept."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ImportError(f"writing Parquet needs pyarrow: {install_hint('table')}") from None
+    table = pq.read_table(source.path).unify_dictionaries()
     columns = label_columns(
         source,
         changes,
-        frame.columns,
-        lambda name: frame[name].to_list(),
+        table.column_names,
+        lambda name: table[name].to_pylist(),
         to_text=lambda word: "" if word is None else str(word),
     )
     name = source.label_column or LABEL
-    dtype = pl.Series(source.labels).dtype if source.label_column is None else frame.schema[name]
-    types: dict[str, Any] = {name: dtype, ORIGINAL: frame.schema.get(ORIGINAL, dtype), SOURCE: pl.String}
-    frame = frame.with_columns(pl.Series(name, values, dtype=types[name]) for name, values in columns.items())
-    metadata = pl.read_parquet_metadata(source.path)
-    frame.write_parquet(out, metadata={key: value for key, value in metadata.items() if key != "ARROW:schema"})
+    like = pa.chunked_array([pa.array(source.labels)]) if source.label_column is None else table[name]
+    for column, values in columns.items():
+        if column == SOURCE:
+            array = pa.array(values, pa.string())
+        else:
+            array = _array_like(table[column] if column in table.column_names else like, values)
+        position = table.schema.get_field_index(column)
+        if position < 0:
+            table = table.append_column(column, array)
+        else:
+            table = table.set_column(position, table.schema.field(position).with_type(array.type), array)
+    metadata = {**(pq.read_metadata(source.path).metadata or {}), **(table.schema.metadata or {})}
+    metadata.pop(b"ARROW:schema", None)  # of the old columns
+    pq.write_table(table.replace_schema_metadata(_with_history(metadata, name)), out)
+
+
+def _array_like(column: Any, values: list[Any]) -> Any:
+    """Return values as an array of the type of a column, with its categories in their order."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        return pa.array(values, column.type)
+    dictionary = column.chunk(0).dictionary
+    position = {value: k for k, value in enumerate(dictionary.to_pylist())}
+    codes = pa.array([None if value is None else position[value] for value in values], column.type.index_type)
+    return pa.DictionaryArray.from_arrays(codes, dictionary, ordered=column.type.ordered)
+
+
+def _with_history(metadata: dict[bytes, bytes], label: str) -> dict[bytes, bytes]:
+    """Return the metadata of a file in which pandas reads ``label_original`` with the type of the labels."""
+    if b"pandas" in metadata:
+        saved = json.loads(metadata[b"pandas"])
+        known = {column["name"]: column for column in saved["columns"]}
+        if label in known and ORIGINAL not in known:
+            saved["columns"].append({**known[label], "name": ORIGINAL, "field_name": ORIGINAL})
+        metadata[b"pandas"] = json.dumps(saved).encode()
+    return metadata
 
 
 def write_npz(source: Source, changes: Changes, out: Path) -> None:
