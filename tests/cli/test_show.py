@@ -10,6 +10,7 @@ import pytest
 from permll.cli.show import chart
 from permll.evaluation.protocol import select_from_metrics
 from permll.noise import Corruption
+from permll.report.findings_text import noise_sentence
 from permll.report.run_summary import compare, comparison_text, run_facts, run_summary
 from permll.training import Run
 from permll.training.noise_estimate import estimate_noise
@@ -79,8 +80,8 @@ def test_show_prints_estimated_noise(runs: Path) -> None:
     run = Run(runs / "permll-0")
     estimate = estimate_noise(run)
     text = words(show("permll-0", cwd=runs).stdout)
-    low, high = (100 * end for end in estimate.interval)
-    assert f"noise rate ({low:.1f} to {high:.1f}) {100 * estimate.rate:.2f} %" in text
+    low, high = estimate.interval
+    assert noise_sentence({"noise": {"rate": estimate.rate, "low": low, "high": high}, "network": None}) in text
     assert estimate.joint is not None
     off = estimate.joint - estimate.joint.diag().diag()
     true, given = divmod(int(off.argmax()), 10)

@@ -70,7 +70,8 @@ def make_csv_run(folder: Path, proposals: Proposals) -> Path:
     """Write ``data.csv`` and its run to a folder that can be copied, since the run has a relative path."""
     with chdir(folder):
         Path("data.csv").write_text(csv_text())
-        train_run("data.csv", Path("run"), proposals, label="kind")
+        run = train_run("data.csv", Path("run"), proposals, label="kind")
+        run.write_recipe(run.recipe.with_data(source="data.csv"), run.task)
     return folder
 
 

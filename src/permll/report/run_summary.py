@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from permll.report.findings_text import noise_sentence
 from permll.report.text import printable, shorten
 
 MAX_CLASSES = 3
@@ -213,14 +214,24 @@ def _noise_estimate(run: Any) -> dict[str, Any] | None:
     ]
     confusions.sort(key=lambda confusion: -confusion["share"])
     facts = {name: estimate[name] for name in ("by", "rate", "interval", "rows")}
-    return facts | {"mistakes": confusions[:MAX_CONFUSIONS]}
+    return facts | {"mistakes": confusions[:MAX_CONFUSIONS], "network": _network(run)}
+
+
+def _network(run: Any) -> dict[str, float] | None:
+    """Return the held-out accuracy of a run of ``permll clean``."""
+    path = run.folder / "findings.json"
+    return json.loads(path.read_text())["metadata"].get("network") if path.is_file() else None
 
 
 def _estimate_rows(estimate: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     if estimate is None:
         return []
-    low, high = (100 * end for end in estimate["interval"])
-    rows = [("noise rate", f"({low:.1f} to {high:.1f}) {100 * estimate['rate']:.2f} %")]
+    low, high = estimate["interval"]
+    noise = {"rate": estimate["rate"], "low": low, "high": high}
+    sentence = noise_sentence({"noise": noise, "network": estimate["network"]})
+    if not sentence:
+        return []
+    rows = [(sentence, "")]
     for confusion in estimate["mistakes"]:
         text = f"{shorten(confusion['class'])} given as {shorten(confusion['given'])}, of all labels"
         rows.append((text, f"{100 * confusion['share']:.2f} %"))

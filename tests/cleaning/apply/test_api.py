@@ -154,7 +154,7 @@ def test_apply_refuses_changed_source(change: object, message: str, run: Run, tm
 
 def test_apply_names_missing_source(run: Run, tmp_path: Path) -> None:
     (tmp_path / "data.csv").unlink()
-    with pytest.raises(FileNotFoundError, match=r"data\.csv, the source of .*run, does not exist: restore it"):
+    with pytest.raises(FileNotFoundError, match=r"data\.csv, the source of .*run, does not exist: if it was moved"):
         apply(run, tmp_path / "new.csv", auto=True)
 
 

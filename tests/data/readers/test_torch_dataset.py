@@ -179,7 +179,7 @@ class Stream(IterableDataset):
         (lambda: ListDataset([(torch.zeros(2), 0)] * 4), {"label": "y"}, r"only supported for datasets of dicts"),
         (lambda: ListDataset([(torch.zeros(2), 0)] * 4), {"id": "y"}, r"id= is not supported for a PyTorch dataset"),
         (lambda: ListDataset([(torch.zeros(2), 0)] * 4), {"labels": [0, 1]}, r"got 4 items, 2 labels and 4 ids"),
-        (lambda: Subset(ImageDataset(), [0, 1, 0, 1]), {}, r"repeated: 2 ids \(0 in items 0 and 2"),
+        (lambda: Subset(ImageDataset(), [0, 1, 0, 1]), {"rare": "keep"}, r"repeated: 2 ids \(0 in items 0 and 2"),
         (lambda: ListDataset([(torch.zeros(2), None)] * 4), {}, r"labels are missing in 4 items"),
         (
             lambda: ListDataset([(torch.zeros(2), k) for k in (0, "a", 1)]),

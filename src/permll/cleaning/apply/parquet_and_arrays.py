@@ -1,9 +1,9 @@
 """Parquet, NumPy and safetensors files with new labels; other columns and arrays are preserved, nothing is pickled."""
 
+import json
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,31 +14,73 @@ from permll.cleaning.apply.corrections import LABEL_SOURCES
 from permll.cleaning.apply.label_columns import LABEL, ORIGINAL, SOURCE, Changes, label_columns
 from permll.cleaning.source import Source
 from permll.data.readers.arrays import FEATURE_NAMES, open_arrays
+from permll.utils.messages import install_hint
+
+_POLARS_ENUM = b"_PL_ENUM_VALUES2"
 
 
 def write_parquet(source: Source, changes: Changes, out: Path) -> None:
-    """Write the table with new labels and history columns; file metadata are preserved."""
-    import polars as pl
-
-    from permll.data.readers.tables import read_parquet
-
-    frame = read_parquet(source.path)
+    """Write the table with new labels and history columns; types, categories and metadata, as of pandas, are kept."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ImportError(f"writing Parquet needs pyarrow: {install_hint('table')}") from None
+    table = pq.read_table(source.path).unify_dictionaries()
     columns = label_columns(
         source,
         changes,
-        frame.columns,
-        lambda name: frame[name].to_list(),
+        table.column_names,
+        lambda name: table[name].to_pylist(),
         to_text=lambda word: "" if word is None else str(word),
     )
     name = source.label_column or LABEL
-    dtype: Any = pl.Series(source.labels).dtype if source.label_column is None else frame.schema[name]
-    if isinstance(dtype, pl.Enum):
-        dtype = pl.Enum([*dtype.categories, *changes.new_classes(dtype.categories)])
-    types: dict[str, Any] = {name: dtype, ORIGINAL: frame.schema.get(ORIGINAL, dtype), SOURCE: pl.String}
-    series = (_in_range(partial(pl.Series, name), values, types[name]) for name, values in columns.items())
-    frame = frame[changes.kept_rows].with_columns(series)
-    metadata = pl.read_parquet_metadata(source.path)
-    frame.write_parquet(out, metadata={key: value for key, value in metadata.items() if key != "ARROW:schema"})
+    like = pa.chunked_array([pa.array(source.labels)]) if source.label_column is None else table[name]
+    table = table.take(changes.kept_rows)
+    for column, values in columns.items():
+        if column == SOURCE:
+            array = pa.array(values, pa.string())
+        else:
+            array = _array_like(table[column] if column in table.column_names else like, values)
+        position = table.schema.get_field_index(column)
+        model = column if position >= 0 else name
+        known = table.schema.field(model).metadata if model in table.column_names and column != SOURCE else None
+        field = pa.field(column, array.type, metadata=_with_categories(known or {}, array))
+        table = table.append_column(field, array) if position < 0 else table.set_column(position, field, array)
+    metadata = {**(pq.read_metadata(source.path).metadata or {}), **(table.schema.metadata or {})}
+    metadata.pop(b"ARROW:schema", None)  # of the old columns
+    pq.write_table(table.replace_schema_metadata(_with_history(metadata, name)), out)
+
+
+def _array_like(column: Any, values: list[Any]) -> Any:
+    """Return values as an array of the type of a column, with its categories in their order."""
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        return _in_range(lambda values, dtype: pa.array(values, dtype), values, column.type)
+    known = column.chunk(0).dictionary
+    position = {value: k for k, value in enumerate(dict.fromkeys([*known.to_pylist(), *filter(None, values)]))}
+    codes = pa.array([None if value is None else position[value] for value in values], column.type.index_type)
+    return pa.DictionaryArray.from_arrays(codes, pa.array(list(position), known.type), ordered=column.type.ordered)
+
+
+def _with_categories(metadata: dict[bytes, bytes], array: Any) -> dict[bytes, bytes]:
+    """Return the metadata of a column with the categories of an array, by which polars reads an enumeration."""
+    if _POLARS_ENUM not in metadata:
+        return metadata
+    names = (name.encode() for name in array.dictionary.to_pylist())
+    return {**metadata, _POLARS_ENUM: b"".join(b"%d;%b" % (len(name), name) for name in names)}
+
+
+def _with_history(metadata: dict[bytes, bytes], label: str) -> dict[bytes, bytes]:
+    """Return the metadata of a file in which pandas reads ``label_original`` with the type of the labels."""
+    if b"pandas" in metadata:
+        saved = json.loads(metadata[b"pandas"])
+        known = {column["name"]: column for column in saved["columns"]}
+        if label in known and ORIGINAL not in known:
+            saved["columns"].append({**known[label], "name": ORIGINAL, "field_name": ORIGINAL})
+        metadata[b"pandas"] = json.dumps(saved).encode()
+    return metadata
 
 
 def write_npz(source: Source, changes: Changes, out: Path) -> None:
@@ -133,7 +175,7 @@ def _in_range(make: Callable[..., Any], values: list[Any], dtype: Any) -> Any:
     """Return an array or a tensor of labels; one that does not fit the type is an error."""
     try:
         return make(values, dtype=dtype)
-    except (OverflowError, RuntimeError, TypeError):  # of NumPy, PyTorch and polars
+    except (OverflowError, RuntimeError, TypeError, ValueError):  # of NumPy, PyTorch and pyarrow
         raise ValueError(f"a new class does not fit the labels, which are {dtype}: choose another number.") from None
 
 

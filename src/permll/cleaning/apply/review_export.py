@@ -159,7 +159,7 @@ def _data_uri(pixels: Any) -> str:
 def _read_table(source: Source) -> Any:
     """Return all columns of a table, including those that were not trained on."""
     from permll.data.readers.csv_reader import read_csv
-    from permll.data.readers.tables import read_parquet
+    from permll.data.readers.parquet import read_parquet
 
     return read_parquet(source.path) if source.suffix == ".parquet" else read_csv(source.path).frame
 

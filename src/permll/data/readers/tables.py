@@ -20,6 +20,7 @@ from permll.data.readers.feature_columns import parse_labels
 from permll.data.readers.gold import gold_mask, reviewed_mask
 from permll.data.readers.infer_columns import infer_columns
 from permll.data.readers.options import ReadOptions
+from permll.data.readers.parquet import index_columns, read_parquet
 from permll.data.readers.raw_data import APPLY_COLUMNS, RawData, default_ids
 from permll.data.readers.table_inputs import Sheet, TableInputs, check_filled, read_inputs
 from permll.utils.messages import Problems, format_list
@@ -32,7 +33,19 @@ def read_table_file(path: Path, options: ReadOptions, metadata: dict[str, Any]) 
     frame, cells = open_table(path)
     if cells is not None:
         metadata = {**metadata, "separator": cells.separator}
-    return read_frame(frame, options, metadata, where=str(path), root=path.absolute().parent, cells=cells)
+    frame, ids = (frame, None) if cells else _take_index(frame, index_columns(path), options)
+    return read_frame(frame, options, metadata, where=str(path), root=path.absolute().parent, ids=ids, cells=cells)
+
+
+def _take_index(
+    frame: pl.DataFrame, names: Sequence[str], options: ReadOptions
+) -> tuple[pl.DataFrame, list[str] | None]:
+    """Return a frame without the index of pandas, and the index as ids if it is unique."""
+    named = {options.label, options.text, options.image, options.id, *(options.features or ())}
+    names = [name for name in names if name not in named]
+    ids = frame[names[0]].cast(pl.String) if len(names) == 1 else None
+    is_unique = ids is not None and ids.null_count() == 0 and ids.is_unique().all()
+    return frame.drop(names), ids.to_list() if ids is not None and is_unique else None
 
 
 def open_table(path: Path) -> tuple[pl.DataFrame, Cells | None]:
@@ -135,11 +148,3 @@ def _label_column(sheet: Sheet, options: ReadOptions) -> str | None:
         hint = "" if matches else sheet.header_hint
         raise ValueError(f"{sheet.where} has {format_list(columns, 'column')}, and {why}: choose it with label=.{hint}")
     return matches[0]
-
-
-def read_parquet(path: Path) -> pl.DataFrame:
-    """Read a Parquet file; a damaged one raises ``ValueError``."""
-    try:
-        return pl.read_parquet(path)
-    except Exception as error:  # damage can raise many errors
-        raise ValueError(f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}.") from None
