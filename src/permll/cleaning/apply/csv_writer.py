@@ -108,7 +108,7 @@ def write_csv(source: Source, changes: Changes, out: Path) -> None:
 
 
 def _without_rows(lines: Iterable[Line], dropped: Set[int]) -> Iterator[Line]:
-    """Yield the lines without those of dropped rows; the header and blank lines are no rows."""
+    """Yield the lines without those of dropped rows; the header and blank lines do not count."""
     row = -2
     for line in lines:
         row += not line.is_blank

@@ -9,7 +9,7 @@ from typing import Any
 from permll.cleaning.apply.label_studio import SampleKind
 from permll.findings import Finding
 
-IMAGES = "data"  # folder of the images that are no files
+IMAGES = "data"  # folder of images that are in memory
 
 
 def write_fiftyone(folder: Path, findings: Sequence[Finding], kind: SampleKind, samples: Sequence[Any]) -> None:
