@@ -39,6 +39,10 @@ def forms() -> dict[str, tuple[Any, ...]]:
     }
 
 
+def cells(one: Finding, found: Findings) -> list[str]:
+    return [str(getattr(one, name)) for name in found.column_names]
+
+
 def check_agreement(found: Findings, folder: Path) -> None:
     """Check that issues, ranks and proposals are consistent, in memory and on disk."""
     rows_found = found.head(None)
@@ -54,7 +58,7 @@ def check_agreement(found: Findings, folder: Path) -> None:
         assert next(iter(found.class_probs(row))) == found[row].proposed_label
     assert Findings.load(folder).head(None) == rows_found
     with (folder / CSV_FILE).open(newline="") as file:
-        assert list(csv.reader(file)) == [list(Finding._fields), *([str(cell) for cell in one] for one in rows_found)]
+        assert list(csv.reader(file)) == [list(found.column_names), *(cells(one, found) for one in rows_found)]
 
 
 @pytest.mark.parametrize("form", ["arrays", "frame", "data"])

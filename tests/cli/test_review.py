@@ -140,7 +140,8 @@ def test_review_reports_missing_files_in_one_line(tmp_path: Path, folder: Path) 
 
 def test_review_without_uvicorn_prints_install_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)  # as if it were not installed
-    assert error_message(run_cli("review", folder)).endswith("pip install 'permll[review]'")
+    hint = "pip install 'permll[review]', or in a clone: pip install '.[review]'"
+    assert error_message(run_cli("review", folder)).endswith(hint)
     assert run_cli("review", folder, "--log").returncode == 0
 
 

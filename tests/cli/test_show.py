@@ -81,7 +81,8 @@ def test_show_prints_estimated_noise(runs: Path) -> None:
     estimate = estimate_noise(run)
     text = words(show("permll-0", cwd=runs).stdout)
     low, high = estimate.interval
-    assert noise_sentence({"noise": {"rate": estimate.rate, "low": low, "high": high}, "network": None}) in text
+    noise = {"rate": estimate.rate, "low": low, "high": high}
+    assert noise_sentence({"noise": noise, "network": None, "earlier": None}) in text
     assert estimate.joint is not None
     off = estimate.joint - estimate.joint.diag().diag()
     true, given = divmod(int(off.argmax()), 10)
@@ -196,7 +197,7 @@ def test_show_refuses_other_folders_in_one_line(runs: Path) -> None:
 def test_show_without_matplotlib_prints_install_command(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "matplotlib.py").write_text("raise ImportError('No module named matplotlib')")
     output = run_process("show", runs / "ce-0", "--picture", "pictures", cwd=tmp_path, PYTHONPATH=str(tmp_path))
-    assert error_message(output).endswith("pip install 'permll[plots]'")
+    assert error_message(output).endswith("pip install 'permll[plots]', or in a clone: pip install '.[plots]'")
     assert output.stdout == ""
 
 

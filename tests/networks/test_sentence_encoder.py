@@ -50,5 +50,5 @@ def test_sentence_encoder_rejects_empty_folder(tmp_path: Path) -> None:
 
 def test_sentence_encoder_names_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(ImportError, match=r"need sentence-transformers: pip install 'permll\[text\]'$"):
+    with pytest.raises(ImportError, match=r"pip install 'permll\[text\]', or in a clone: pip install '.\[text\]'$"):
         SentenceEncoder.load("all-MiniLM-L6-v2")

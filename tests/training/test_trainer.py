@@ -323,7 +323,7 @@ def test_findings_are_sorted_by_quality(tmp_path: Path) -> None:
     assert all(finding.given_label == run.labels.classes[given[finding.id]] for finding in findings)
     changed = sum(finding.given_label != finding.proposed_label for finding in findings)
     assert changed == run.metrics[-1]["correction_changed"]
-    with pytest.raises(FileNotFoundError, match="has no findings yet: permll train"):
+    with pytest.raises(FileNotFoundError, match="is not a run: permll train or permll clean makes one"):
         _ = Run(tmp_path / "none").findings
 
 

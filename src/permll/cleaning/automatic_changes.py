@@ -28,6 +28,7 @@ def may_change(
         duplicates: groups of rows that are equal but do not have the same label.
 
     Examples:
+        >>> import torch
         >>> labels = torch.tensor([0] * 20 + [1] * 20 + [2])
         >>> may_change(torch.tensor([1, 2] + [0] * 39), labels, ["cat", "dog", "Dog "], duplicates=[(3, 4)])[:5]
         tensor([ True, False,  True, False, False])

@@ -214,13 +214,10 @@ def _noise_estimate(run: Any) -> dict[str, Any] | None:
     ]
     confusions.sort(key=lambda confusion: -confusion["share"])
     facts = {name: estimate[name] for name in ("by", "rate", "interval", "rows")}
-    return facts | {"mistakes": confusions[:MAX_CONFUSIONS], "network": _network(run)}
-
-
-def _network(run: Any) -> dict[str, float] | None:
-    """Return the held-out accuracy of a run of ``permll clean``."""
     path = run.folder / "findings.json"
-    return json.loads(path.read_text())["metadata"].get("network") if path.is_file() else None
+    metadata = json.loads(path.read_text())["metadata"] if path.is_file() else {}
+    of_clean = {name: metadata.get(name) for name in ("network", "earlier")}
+    return facts | {"mistakes": confusions[:MAX_CONFUSIONS]} | of_clean
 
 
 def _estimate_rows(estimate: Mapping[str, Any] | None) -> list[tuple[str, str]]:
@@ -228,7 +225,7 @@ def _estimate_rows(estimate: Mapping[str, Any] | None) -> list[tuple[str, str]]:
         return []
     low, high = estimate["interval"]
     noise = {"rate": estimate["rate"], "low": low, "high": high}
-    sentence = noise_sentence({"noise": noise, "network": estimate["network"]})
+    sentence = noise_sentence({"noise": noise, "network": estimate["network"], "earlier": estimate["earlier"]})
     if not sentence:
         return []
     rows = [(sentence, "")]

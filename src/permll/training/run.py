@@ -124,6 +124,8 @@ class Run:
         """Label quality and proposals for every label of a finished run."""
         from permll.findings import Findings
 
+        if not self.exists:
+            raise FileNotFoundError(f"{self.folder} is not a run: permll train or permll clean makes one.")
         if not self.finished:
             raise FileNotFoundError(f"{self.folder} has no findings yet: {self.resume_command} resumes it.")
         return Findings.load(self.folder)
