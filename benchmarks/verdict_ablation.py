@@ -19,12 +19,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import cross_val_predict
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.cached_plan import parse_args
-from benchmarks.cleaning import FILES, needed_files
+from benchmarks.cleaning import FILES, FOLDS, needed_files
 from benchmarks.incremental_csv import run_parallel, update_csv
 from benchmarks.noisy_datasets import load_noisy_dataset
 from benchmarks.timing import RESULTS
@@ -40,10 +42,14 @@ from permll.training.run import Run
 SETS = {
     "labelme": "LabelMe",
     "trec": "TREC rules",
-    "ag_news": "NoisyAG-News",
+    "ag_news": "NoisyAG-News, tf-idf",
+    "ag_news_minilm": "NoisyAG-News, MiniLM",
     "cifar100n": "CIFAR-100N",
     "fashion-sym-20": "Fashion-MNIST, sym. 20 %",
+    "fashion-sym-5": "Fashion-MNIST, sym. 5 %",
     "fashion-asym-30": "Fashion-MNIST, asym. 30 %",
+    "fashion-asym-10": "Fashion-MNIST, asym. 10 %",
+    "fashion-part-30": "Fashion-MNIST, instance 30 %",
     "fashion-sym-0": "Fashion-MNIST, clean",
     "digits-sym-10": "digits, sym. 10 %",
 }
@@ -67,11 +73,17 @@ VERDICT: dict[str, tuple[str, dict[str, Any]]] = {
     "high": ("issues: the disagreement", {"disagreement_weight": lambda *_: 1.0}),
 }
 AUTOMATIC: dict[str, tuple[str, dict[str, Any]]] = {
-    "auto": ("as it is", {}),
+    "auto": (f"as it is: from {DEFAULT_MIN_PROBABILITY} on", {}),
     "auto-no-errors": ("no confident errors", {"CONFIDENT_ERRORS": 0.0}),
     "auto-no-sharpening": ("power β", {"SHARPENING": 1.0}),
     "auto-rate": ("the estimated rate, not the lowest", {"_with_lowest_rate": lambda transition, *_: transition}),
 }
+THRESHOLDS = {f"auto-{value}": (f"from {value} on", value) for value in (0.75, 0.85, 0.9)}
+LIMITS = {
+    "auto-best": "limit: threshold chosen by the true labels",
+    "auto-trained": "limit: order learned from the true labels, too",
+}
+MIN_PRECISION = 0.98  # of automatic changes
 
 
 @contextmanager
@@ -115,14 +127,57 @@ def measure(name: str, seed: int, files: Mapping[str, Path]) -> dict[str, object
         ap = average_precision(errors.quality, ~right)
         f1 = flag_score(flagged, ~right).f1
         numbers[choice] = " ".join("" if value is None else f"{value:.4f}" for value in (ap, f1, _mean(after == truth)))
+
+    def count(errors: LabelErrors, changed: Tensor) -> str:
+        fixed = changed & (proposals(errors) == truth)
+        return f"{int(changed.sum())} {int(fixed.sum())} {int((changed & right).sum())}"
+
+    def has_proposal(errors: LabelErrors) -> Tensor:
+        return (errors.quality <= 0.5) & (proposals(errors) != torch.from_numpy(data.given[rows]))
+
     for choice, (_, changes) in AUTOMATIC.items():
         with replaced(conservative, changes):
             errors = find_errors(with_votes, labels, num_trained)
-        changed = (errors.quality <= 0.5) & (proposals(errors) != torch.from_numpy(data.given[rows]))
-        changed &= errors.confidence >= DEFAULT_MIN_PROBABILITY
-        fixed = changed & (proposals(errors) == truth)
-        numbers[choice] = f"{int(changed.sum())} {int(fixed.sum())} {int((changed & right).sum())}"
-    return {"set": name, "seed": seed, "rows": len(rows), "wrong": int((~right).sum()), **numbers}
+        numbers[choice] = count(errors, has_proposal(errors) & (errors.confidence >= DEFAULT_MIN_PROBABILITY))
+    errors = find_errors(with_votes, labels, num_trained)
+    candidates = has_proposal(errors)
+    for choice, (_, value) in THRESHOLDS.items():
+        numbers[choice] = count(errors, candidates & (errors.confidence >= value))
+    orders = {
+        "auto-best": errors.confidence,
+        "auto-trained": learned_order(errors, with_votes, labels, candidates, right),
+    }
+    for choice, order in orders.items():
+        numbers[choice] = count(errors, most_precise(order, candidates, right))
+    found = int((candidates & (proposals(errors) == truth)).sum())
+    return {"set": name, "seed": seed, "rows": len(rows), "wrong": int((~right).sum()), "found": found, **numbers}
+
+
+def most_precise(order: Tensor, candidates: Tensor, right: Tensor) -> Tensor:
+    """Return the largest set of candidates, highest first, of which at least ``MIN_PRECISION`` are wrong labels."""
+    rows = candidates.nonzero()[:, 0]
+    rows = rows[order[rows].argsort(descending=True)]
+    precision = (~right[rows]).cumsum(0) / torch.arange(1, len(rows) + 1)
+    enough = (precision >= MIN_PRECISION).nonzero()[:, 0]
+    changed = torch.zeros_like(candidates)
+    changed[rows[: int(enough[-1]) + 1 if len(enough) else 0]] = True
+    return changed
+
+
+def learned_order(errors: LabelErrors, log_p: Tensor, labels: Tensor, candidates: Tensor, right: Tensor) -> Tensor:
+    """Return how probably each candidate is wrong, by a classifier that is trained on the true errors of the others."""
+    order = torch.zeros(len(labels))
+    counts = right[candidates].long().bincount(minlength=2)
+    if counts.min() < FOLDS:
+        return errors.confidence
+    proposed = errors.posterior.argmax(1)
+    columns = [errors.confidence, errors.quality, errors.posterior.amax(1), labels, proposed]
+    columns += [log_p.gather(1, one[:, None])[:, 0] for one in (labels, proposed)]
+    x = torch.cat([torch.stack([column.float() for column in columns], 1), log_p], 1)[candidates]
+    model = HistGradientBoostingClassifier(learning_rate=0.05, max_leaf_nodes=8, random_state=0)
+    probs = cross_val_predict(model, x.numpy(), ~right[candidates].numpy(), cv=FOLDS, method="predict_proba")
+    order[candidates] = torch.from_numpy(probs[:, 1]).float()
+    return order
 
 
 def _mean(mask: Tensor) -> float:
@@ -137,7 +192,12 @@ def table(rows: Iterable[dict[str, Any]]) -> str:
     for choice, (title, _) in VERDICT.items():
         lines.append(f"| {title} | " + " | ".join(_cell(rows, name, choice) for name in SETS) + " |")
     lines += ["", "| changed: repaired + broken " + head]
-    for choice, (title, _) in AUTOMATIC.items():
+    found = [[int(row["found"]) for row in rows if row["set"] == name] for name in SETS]
+    lines.append(
+        "| flags with a correct proposal | " + " | ".join(f"{statistics.mean(one):.0f}" for one in found) + " |"
+    )
+    titles = {choice: title for choice, (title, _) in (AUTOMATIC | THRESHOLDS).items()} | LIMITS
+    for choice, title in titles.items():
         cells = []
         for name in SETS:
             group = [[int(value) for value in row[choice].split()] for row in rows if row["set"] == name]

@@ -21,7 +21,7 @@ def apply(
     out: Annotated[Path | None, Option(help="New file or folder; it must not exist.")] = None,
     auto: Annotated[bool, Option("--auto", help="Also apply proposals that were not reviewed.")] = False,
     min_probability: Annotated[
-        float | None, Option(help="Minimum probability of those proposals. Default: 0.85.", show_default=False)
+        float | None, Option(help="Minimum probability of those proposals. Default: 0.8.", show_default=False)
     ] = None,
     as_: Annotated[
         str, Option("--as", help="Output for a folder of images: link, copy or hardlink files, or a csv of paths.")

@@ -11,7 +11,7 @@ from permll.findings import Findings
 from permll.utils.files import to_csv
 from permll.utils.messages import format_list
 
-DEFAULT_MIN_PROBABILITY = 0.85  # conservative, see ``permll.functional.conservative``
+DEFAULT_MIN_PROBABILITY = 0.8  # conservative, see ``permll.functional.conservative``
 LabelSource = Literal["given", "kept", "accepted", "chosen", "unsure", "auto", "dropped"]
 LABEL_SOURCES: tuple[LabelSource, ...] = get_args(LabelSource)
 _VERDICT_SOURCES: Mapping[str, LabelSource] = {
