@@ -1,7 +1,7 @@
 // Status texts: errors, notifications, progress.
 
 import { get } from "./api.js";
-import { byId, create, formatNumber, pluralize } from "./dom.js";
+import { breakable, byId, create, formatNumber, pluralize } from "./dom.js";
 
 const TOAST_MILLISECONDS = 6000;
 let timer = 0;
@@ -14,7 +14,7 @@ export const showError = (text = "") => {
 
 export const notify = (text, undo) => {
   const toast = byId("toast");
-  toast.replaceChildren(create("span", {}, text), undo ? create("button", { type: "button", click: undo }, "Undo") : "");
+  toast.replaceChildren(create("span", {}, breakable(text)), undo ? create("button", { type: "button", click: undo }, "Undo") : "");
   clearTimeout(timer);
   timer = setTimeout(() => toast.replaceChildren(), TOAST_MILLISECONDS);
 };
