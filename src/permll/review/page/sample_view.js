@@ -17,7 +17,7 @@ const candidate = (item, { label, probability, key }, decide) => {
       "button",
       { type: "button", class: `candidate ${labelRole ?? ""}`, click: () => decide("choose", label), "aria-keyshortcuts": key ? shortcut(key) : null },
       create("span", { class: "key", "aria-hidden": "true" }, key && create("kbd", {}, key)),
-      create("span", { class: "name" }, label, labelRole && create("small", {}, labelRole)),
+      create("span", { class: "name" }, label, labelRole && [" ", create("small", {}, labelRole)]),
       bar,
       create("span", { class: "probability" }, probability === null ? "" : percent(probability)),
     ),
