@@ -1,6 +1,8 @@
 """The review page in a real browser: dropping, new classes, keys of classes, search, orders, matrix, narrow screens."""
 
+import csv
 import re
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from tests.helpers.browser import (
     wait_for_text,
     wait_until_idle,
 )
+from tests.helpers.review_process import run_here
 from tests.helpers.review_runs import KINDS, ROWS, make_run
 
 PHONE = {"width": 390, "height": 844}
@@ -94,7 +97,7 @@ def test_class_is_added_chosen_by_key_and_undone(reviewer: Reviewer, folder: Pat
         ]
         press(page, "c")
         type_in_picker(page, "oWL")  # not a second time
-        page.locator("#options li", has_text="owl").wait_for()
+        page.locator("#options li:only-child", has_text="owl").wait_for()
         assert page.get_by_role("option").all_inner_texts() == ["owl\n4"]
         page.keyboard.press("Escape")
         page.reload()
@@ -371,3 +374,79 @@ def test_ids_break_at_separators(reviewer: Reviewer, tmp_path: Path) -> None:
 
 def rename(response: dict[str, Any], name: str) -> dict[str, Any]:
     return {**response, "items": [{**item, "id": name} for item in response["items"]]}
+
+
+@pytest.mark.parametrize("kind", ["images", "table"])
+def test_apply_writes_dropped_samples_and_new_classes(reviewer: Reviewer, tmp_path: Path, kind: str) -> None:
+    run = make_run(kind, tmp_path)
+    first, second = ranked_ids(run.folder)[:2]
+    with reviewer.serve(run.folder, "Ada") as url:
+        page = reviewer.open(url)
+        press(page, "d", "c")
+        type_in_picker(page, "Straßenbahn")
+        page.get_by_role("option", name="Add “Straßenbahn”").click()
+        wait_for_text(page, "#progress", "2 of")
+        wait_until_idle(page)
+    out = tmp_path / ("new.csv" if kind == "table" else "new")
+    text = run_here("apply", str(run.folder), "--out", str(out))
+    assert "Straßenbahn" in text
+    if kind == "images":
+        assert (out / "Straßenbahn" / Path(second).name).exists()
+        assert not (out / first).exists()
+        assert len(list(out.rglob("*.png"))) == ROWS - 1
+    else:
+        with out.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == ROWS - 1
+        assert [row["label_source"] for row in rows if row["label"] == "Straßenbahn"] == ["chosen"]
+
+
+def test_dates_and_booleans_of_a_table_are_shown_as_such(
+    reviewer: Reviewer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(review_runs, "write_source", write_dates)
+    with reviewer.serve(make_run("table", tmp_path).folder, "Ada") as url:
+        page = reviewer.open(url)
+        assert page.locator("figure .cells td").all_inner_texts() == ["2024-01-01", "2024-01-01 08:30:00", "true", "7"]
+        press(page, "g")
+        assert page.locator(".tile").nth(1).locator(".cells td").all_inner_texts()[:3] == [
+            "2024-01-03",
+            "2024-01-03 08:30:00",
+            "false",
+        ]
+
+
+def write_dates(_: str, folder: Path) -> Path:
+    """Write a table with a date, a time, a boolean and a number."""
+    with (folder / "table.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["born", "seen", "paid", "size", "label"])
+        for row in range(ROWS):
+            day = date(2024, 1, 1) + timedelta(days=2 * row)
+            writer.writerow([day, f"{day} 08:30:00", row % 2 == 0, 7 + row % 5, review_runs.CLASSES[row % 3]])
+    return folder / "table.csv"
+
+
+@pytest.mark.parametrize("width", [390, 768, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_dialogs_and_matrix_fit_and_have_contrast(reviewer: Reviewer, folder: Path, width: int, scheme: str) -> None:
+    with reviewer.serve(folder, "Ada") as url:
+        page = reviewer.open(url, viewport={"width": width, "height": 844}, color_scheme=scheme)
+        for keys, opened in (("c", "goood"), ("/", "r1"), ("p", ""), ("?", "")):
+            press(page, keys)
+            if opened:
+                type_in_picker(page, opened)
+                page.locator("#options li.extra").wait_for()
+            assert page.evaluate(FIND_LOW_CONTRAST) == []
+            box = page.locator("dialog[open]").bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+            if keys == "?":
+                assert page.locator("#help-heading").bounding_box()["y"] > box["y"]  # it opens at its start
+            page.keyboard.press("Escape")
+        press(page, "m")
+        assert page.evaluate(FIND_LOW_CONTRAST) == []
+        assert fits_width(page)
+        page.locator(".matrix button").first.focus()
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"

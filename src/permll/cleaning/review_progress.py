@@ -9,6 +9,7 @@ from permll.cleaning.earlier_round import calibrate_findings
 from permll.cleaning.review_decisions import Decision
 from permll.findings import Findings
 from permll.functional.review_calibration import Remaining
+from permll.report.findings_text import findings_facts, noise_sentence
 from permll.report.text import pluralize
 
 TARGET = 0.01  # fraction of wrong labels at which a review may stop
@@ -50,13 +51,7 @@ def describe_progress(findings: Findings, decisions: Mapping[str, Decision]) -> 
     progress = review_progress(findings, decisions)
     if progress is not None:
         return str(progress)
-    noise = findings.metadata.get("noise")
-    if not noise:
-        return ""
-    return (
-        f"About {noise['rate'] * len(findings):,.0f} of {pluralize(len(findings), 'label')} are wrong "
-        f"({100 * noise['rate']:.1f} %, 95 % interval {100 * noise['low']:.1f} to {100 * noise['high']:.1f} %)."
-    )
+    return noise_sentence(findings_facts(findings))
 
 
 def review_progress(

@@ -54,7 +54,7 @@ export const showFilter = () => {
 };
 
 // The filter is collapsible on narrow screens, and always open on wide ones.
-const wide = matchMedia("(min-width: 40.01rem)");
+const wide = matchMedia("(min-width: 60.01rem)");
 const toggleFilter = () => (byId("filter").open = wide.matches);
 wide.addEventListener("change", toggleFilter);
 toggleFilter();

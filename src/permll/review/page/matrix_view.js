@@ -61,7 +61,7 @@ export const showMatrix = (main, matrix, open) => {
       create(
         "div",
         { class: "scroll", role: "region", "aria-labelledby": "matrix-caption", keydown: onKey, focusin: setFocused },
-        create("table", { "aria-labelledby": "matrix-caption" }, create("thead", {}, create("tr", {}, create("td", {}, "given ↓ proposed →"), columns)), create("tbody", {}, rows)),
+        create("table", { "aria-labelledby": "matrix-caption" }, create("thead", {}, create("tr", {}, create("td", {}, "given ↓ ", create("span", {}, "proposed →")), columns)), create("tbody", {}, rows)),
       ),
     ),
   );

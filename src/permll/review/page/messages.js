@@ -34,7 +34,7 @@ export const updateEstimate = async () => {
   while (sentence.outdated) {
     sentence.outdated = false;
     try {
-      byId("estimate").textContent = (await get("/api/progress")).sentence;
+      byId("estimate").textContent = (await get("/api/progress")).sentence.replaceAll(" %", "\u00a0%");
     } catch {
       // the request of the decision itself shows the error
     }

@@ -116,7 +116,7 @@ const related = (heading, note, items, item, open) =>
             { type: "button", class: "related-sample", title: other.id, click: () => open(other.row) },
             createPreview(other, 160),
             create("span", { class: `name ${labelRole}` }, label || "no class", other.decision && create("small", {}, "decided")),
-            create("small", { class: "id" }, breakable(other.id)),
+            create("small", { class: "id" }, breakable(other.id.split("/").at(-1))),
           ),
         );
       }),
