@@ -1,6 +1,7 @@
 """Queue of samples to review: filters, orders and pagination."""
 
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -153,7 +154,7 @@ class Queue:
             name = ids[row].casefold()
             return 0 if name == text else 1 if text in (name[: len(text)], name[-len(text) :]) else 2
 
-        return sorted(rows, key=distance)[:limit], len(rows)
+        return nsmallest(limit, rows, key=distance), len(rows)
 
     def _order(self, sort: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return all rows in order, and the place of each row, from 1."""

@@ -13,8 +13,8 @@ const classOptions = ({ classes, similar, new: added }, probabilities, text) => 
   const options = classes.map(({ name, key }) => ({
     name,
     key,
-    note: similar.includes(name) ? "similar name" : name in probabilities ? percent(probabilities[name]) : "",
-    order: isEqual(name) ? 2 : (probabilities[name] ?? -1),
+    note: similar.includes(name) ? "similar name" : probabilities.has(name) ? percent(probabilities.get(name)) : "",
+    order: isEqual(name) ? 2 : (probabilities.get(name) ?? -1),
   }));
   options.sort((a, b) => b.order - a.order);
   const note = similar.length > 0 ? `similar to “${similar[0]}”` : "new class";
@@ -24,7 +24,7 @@ const classOptions = ({ classes, similar, new: added }, probabilities, text) => 
 // Resolves to { name, isNew }, or null.
 export const searchClass = (candidates) => {
   const known = candidates.filter(({ probability }) => probability !== null);
-  const probabilities = Object.fromEntries(known.map(({ label, probability }) => [label, probability]));
+  const probabilities = new Map(known.map(({ label, probability }) => [label, probability]));
   return pick("Choose or add a class", async (text) => classOptions(await get("/api/classes", { query: text }), probabilities, text));
 };
 
