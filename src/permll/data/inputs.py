@@ -1,23 +1,20 @@
 """Inputs of a network, by kind: images, vectors, texts, tables and the items of a PyTorch dataset."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from permll.data.column_types import ColumnType, to_source_type
 from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 Fit = Literal["stretch", "crop"]
-ColumnType = Literal["boolean", "date", "datetime"]
-MILLISECONDS_PER_DAY = 86_400_000
 
 
 class Inputs(Protocol):
@@ -229,22 +226,9 @@ class Table:
         """Return one row by column, in the types of the source."""
         values = {name: column[row] for name, column in self.columns.items()}
         return {
-            name: _to_type(value.item() if hasattr(value, "item") else value, self.types.get(name))
+            name: to_source_type(value.item() if hasattr(value, "item") else value, self.types.get(name))
             for name, value in values.items()
         }
-
-
-def _to_type(value: Any, type_: ColumnType | None) -> Any:
-    """Return a number in the type of the source; NaN, an empty cell, stays."""
-    if type_ is None or math.isnan(value):
-        return value
-    if type_ == "boolean":
-        return bool(value)
-    try:
-        moment = datetime(1970, 1, 1) + timedelta(milliseconds=round(value * MILLISECONDS_PER_DAY))
-    except OverflowError:  # after the year 9999, which datetime does not know
-        return value
-    return moment.date() if type_ == "date" else moment
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -1,30 +1,38 @@
 """Keys that choose a class: the same for every sample, and in every later review of the run."""
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 KEYS = (*"1234567890", *string.ascii_uppercase)  # letters with Shift; small letters are other shortcuts
 
 
-def class_key(index: int) -> str:
-    """Return the key of a class by its index; "" for the classes beyond the last key.
+def assign_keys(classes: Sequence[str]) -> dict[str, str]:
+    """Return the key of every class that has one, by name.
+
+    A class whose name is a digit or a letter has this key. The others get the remaining keys in their order.
 
     Examples:
-        >>> [class_key(index) for index in (0, 9, 10, 35, 36)]
-        ['1', '0', 'A', 'Z', '']
+        >>> assign_keys(["cat", "dog"]), assign_keys(["0", "1", "ten"])
+        ({'cat': '1', 'dog': '2'}, {'1': '1', '0': '0', 'ten': '2'})
     """
-    return KEYS[index] if index < len(KEYS) else ""
+    names = {name.upper(): name for name in reversed(classes)}  # the first of names that differ in case only
+    keys = {names[key]: key for key in KEYS if key in names}
+    free = iter(key for key in KEYS if key not in names)
+    return keys | dict(zip((name for name in classes if name not in keys), free, strict=False))
 
 
-def assign_keys(classes: Sequence[str], added: Sequence[str]) -> dict[str, str]:
-    """Return the key of every class that has one, by name: those of the data in their order, then added ones.
-
-    Args:
-        classes: class names of the data.
-        added: classes that reviewers added, in the order in which they were added first.
+def add_keys(keys: Mapping[str, str], added: Iterable[str]) -> dict[str, str]:
+    """Return ``keys`` with those of classes that reviewers added, in the order in which they were added first.
 
     Examples:
-        >>> assign_keys(["cat", "dog"], ["owl"])
-        {'cat': '1', 'dog': '2', 'owl': '3'}
+        >>> add_keys({"cat": "1", "dog": "2"}, ["owl", "2", "e"])
+        {'cat': '1', 'dog': '2', 'owl': '3', '2': '4', 'e': 'E'}
     """
-    return dict(zip([*classes[: len(KEYS)], *added], KEYS, strict=False))
+    result = dict(keys)
+    for name in added:
+        taken = set(result.values())
+        free = [name.upper(), *KEYS] if name.upper() in KEYS else KEYS
+        key = next((key for key in free if key not in taken), None)
+        if key is not None:
+            result[name] = key
+    return result

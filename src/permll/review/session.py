@@ -13,7 +13,7 @@ from permll.cleaning.review_decisions import ConflictError, Decision, Decisions,
 from permll.cleaning.review_progress import describe_progress
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
-from permll.review.class_keys import assign_keys
+from permll.review.class_keys import add_keys, assign_keys
 from permll.review.queue import Filter, Queue, matches
 from permll.review.state import STATES, ReviewState
 
@@ -34,6 +34,7 @@ class ReviewSession:
     def __init__(self, findings: Findings, samples: LabeledData, decisions: Decisions) -> None:
         self.findings, self.samples, self.decisions = findings, samples, decisions
         self.queue, self.state = Queue(findings), ReviewState(findings.ids)
+        self._class_keys = assign_keys(findings.classes)
         self._sample_index = {id: index for index, id in enumerate(samples.ids)}
         self._duplicates = {row: group for group in findings.duplicates for row in group}
         self._lock = Lock()
@@ -226,7 +227,7 @@ class ReviewSession:
     def _keys(self) -> dict[str, str]:
         """Return the keys of classes by name. An added class keeps its key while its decisions are undone."""
         classes, added = self.findings.classes, self.added_classes()
-        keys = assign_keys(classes, [name for name in self.state.chosen if name not in classes])
+        keys = add_keys(self._class_keys, [name for name in self.state.chosen if name not in classes])
         return {name: key for name, key in keys.items() if name in classes or name in added}
 
 

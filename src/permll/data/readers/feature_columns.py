@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from permll.data.inputs import ColumnType
+from permll.data.column_types import ColumnType
 from permll.data.labels import RowRefs
 from permll.data.readers.raw_data import APPLY_COLUMNS, left_out_entry
 from permll.utils.messages import format_list
