@@ -61,6 +61,9 @@ def test_every_round_leaves_fewer_wrong_labels(tmp_path: Path) -> None:
         assert np.array_equal(found.is_reviewed, reviewed)
         assert not found.is_issue[reviewed].any()
         assert found.metadata["earlier"]["reviewed"] == reviewed.sum() == 50 * (number - 1)
+        more, page = found.metadata["earlier"]["more"], (folder / "report.html").read_text()
+        assert f"{50 * (number - 1)} labels reviewed, " in page
+        assert (f"Reviewing the next {more}, most suspect first, would leave 1 %." in page) == (more > 0)
         labels = Run(folder).labels
         trained = dict(zip(labels.ids, [labels.classes[k] for k in labels.labels.tolist()], strict=True))
         assert all(trained[name] == one.label for name, one in decided.items()), "no reviewed label is held out"

@@ -1,17 +1,16 @@
 """``report.html`` of a run: its findings as a self-contained page with sample previews."""
 
-import shlex
 from base64 import b64encode
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from permll._version import __version__
+from permll.cleaning.next_commands import commands_after_clean
 from permll.cleaning.preview import MAX_LOSSLESS_SIDE, encode_thumbnail, open_image, preview_sample
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
 from permll.report.findings_page import findings_page
 from permll.training.run import Run
-from permll.training.run_folder import corrected_name
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -27,7 +26,7 @@ def make_report(run: Run, findings: Findings, data: LabeledData) -> str:
         previews(findings, data),
         title=str(data.metadata.get("name") or run.folder.name),
         details=_details(run, findings, data),
-        commands=_commands(run, findings),
+        commands=list(commands_after_clean(run, findings)),
     )
 
 
@@ -71,13 +70,3 @@ def _details(run: Run, findings: Findings, data: LabeledData) -> dict[str, objec
         "Made by": f"permll {__version__}",
     }
     return {name: value for name, value in details.items() if value != ""}
-
-
-def _commands(run: Run, findings: Findings) -> list[tuple[str, str]]:
-    """Return the next commands; a review needs the samples, which a run on data in memory does not store."""
-    folder, any_issue = shlex.quote(str(run.folder)), bool(findings.is_issue.any())
-    text = "Review the flagged labels:" if any_issue else "Review the labels:"
-    review = [(text, f"permll review {folder}")] if run.recipe.data.source else []
-    new = shlex.quote(corrected_name(run.recipe.data.source))
-    apply = [("Write the corrected data:", f"permll apply {folder} --auto --out {new}")] if any_issue else []
-    return review + apply

@@ -12,6 +12,8 @@ from permll.cleaning.earlier_round import EarlierRound, SaveEarlierRound
 from permll.cleaning.html_report import make_report
 from permll.cleaning.label_issues import find_label_issues
 from permll.cleaning.prediction_averaging import AveragePredictions
+from permll.cleaning.review_decisions import Decisions
+from permll.cleaning.review_progress import with_progress
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Texts
 from permll.data.loading import load
@@ -96,7 +98,7 @@ class CleanJob:
         findings, estimates = find_label_issues(trainer, run, average.averager, self.samples, self.threshold, known)
         if trainer.group.is_main:
             if self.earlier is not None:
-                findings = self.earlier.complete(findings)
+                findings = with_progress(self.earlier.complete(findings), Decisions(run.folder).current())
             findings = replace(findings, texts=_texts(self.samples, findings))
             write_noise_estimates(run.folder, estimates)
             findings.save(run.folder, make_report(run, findings, self.samples))

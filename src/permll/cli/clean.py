@@ -1,7 +1,6 @@
 """``permll clean``: find wrong labels in a data set."""
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -130,8 +129,8 @@ def clean(
     }
     overrides = parse_overrides(set_) | ({} if root is None else {"data.root": str(root)})
     display: Callback = ProgressBar() if sys.stderr.isatty() else TextLog()
-    if data is not None:
-        move_data(Path(data), moved)
+    if data is not None or previous is not None:
+        move_data(previous or Path(str(data)), moved)
     try:
         findings = clean(
             data,
@@ -151,8 +150,9 @@ def clean(
 
 def _print_findings(findings: "Findings", *, as_json: bool) -> None:
     """Print the findings and the commands that follow."""
+    from permll.cleaning.next_commands import commands_after_clean
     from permll.report.findings_text import findings_facts, findings_summary
-    from permll.training.run_folder import corrected_name
+    from permll.training.run import Run
 
     run = findings.metadata["run"]
     if as_json:
@@ -163,6 +163,5 @@ def _print_findings(findings: "Findings", *, as_json: bool) -> None:
     if report.is_file():  # runs of older versions have none
         typer.echo(f"Report: {report}")
     typer.echo(f"All labels: {Path(run) / 'findings.csv'}")
-    folder, new = shlex.quote(run), shlex.quote(corrected_name(findings.metadata["source"]))
-    typer.echo(f"Review them:  permll review {folder}")
-    typer.echo(f"Write the corrected data:  permll apply {folder} --auto --out {new}")
+    for text, command in commands_after_clean(Run(run), findings):
+        typer.echo(f"{text}  {command}")

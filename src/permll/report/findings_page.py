@@ -13,6 +13,7 @@ from typing import Any
 from permll.report.findings_text import (
     accuracy_warning,
     duplicates_sentence,
+    earlier_sentence,
     findings_facts,
     flagged_sentence,
     noise_sentence,
@@ -99,7 +100,7 @@ def _lead(facts: Mapping[str, Any]) -> str:
         text = f"{flagged_sentence(facts)} However, {duplicates_sentence(facts)}"
     else:
         text = f"{flagged_sentence(facts)} {NO_PROOF}"
-    return " ".join(filter(None, (noise_sentence(facts), accuracy_warning(facts), text)))
+    return " ".join(filter(None, (earlier_sentence(facts), noise_sentence(facts), accuracy_warning(facts), text)))
 
 
 def _key_numbers(facts: Mapping[str, Any], num_classes: int) -> list[tuple[str, str, str]]:

@@ -70,10 +70,18 @@ def noise_sentence(facts: Mapping[str, Any]) -> str:
         return ""
     rate, low, high = 100 * noise["rate"], 100 * noise["low"], 100 * noise["high"]
     if facts["earlier"]:
-        return f"About {rate:.1f} % of the labels are still wrong ({low:.1f} to {high:.1f} %)."
+        return f"About {rate:.1f} % of the labels are still wrong ({low:.1f} to {high:.1f} %)." + _stopping_rule(facts)
     if low < rate / 2:  # also if all labels are correct and the network is wrong
         return f"Between {low:.1f} and {rate:.1f} % of the labels are wrong."
     return f"About {rate:.1f} % of the labels are wrong ({low:.1f} to {high:.1f} %)."
+
+
+def _stopping_rule(facts: Mapping[str, Any]) -> str:
+    """Return how many more reviews leave few enough wrong labels; "" if there are few enough."""
+    more, target = facts["earlier"].get("more", 0), facts["earlier"].get("target", 0)
+    if not more or facts["noise"]["rate"] <= target:
+        return ""
+    return f" Reviewing the next {more:,}, most suspect first, would leave {100 * target:g} %."
 
 
 def accuracy_warning(facts: Mapping[str, Any]) -> str:
