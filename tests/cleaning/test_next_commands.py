@@ -3,6 +3,8 @@
 import shlex
 from pathlib import Path
 
+import pytest
+
 from permll.cleaning.next_commands import commands_after_clean, commands_after_review
 from permll.cleaning.review_decisions import Decisions
 from permll.findings import Findings
@@ -55,3 +57,13 @@ def test_data_in_memory_cannot_be_reviewed(tmp_path: Path) -> None:
     run = make_memory_run(tmp_path / "run")
     assert not any("review" in line for line in commands(run).get("Review the flagged labels:", []))
     assert "Write the corrected data:" in commands(run)
+
+
+def test_name_of_corrected_data_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = csv_run(tmp_path, {"n03": ("dog", 0.99)})
+    names = []
+    for name in ("Ada's data-fixed.csv", "Ada's data-fixed-2.csv"):
+        names.append(commands(run)["Write the corrected data:"][-1])
+        Path(name).touch()
+    assert names == ["Ada's data-fixed.csv", "Ada's data-fixed-2.csv"]

@@ -79,7 +79,7 @@ def test_clean_finds_wrong_labels(kind: str, cleaned: Callable[[str], Cleaned]) 
     assert len(flagged - it.wrong) <= 5
     ids = [row["id"] for row in it.findings]
     assert len(it.wrong & set(ids[: len(it.wrong)])) >= 0.8 * len(it.wrong)
-    start = lines.index("Most suspect labels") + 1
+    start = lines.index("Most suspect labels (probability that the given label is correct)") + 1
     assert [line.split(":")[0].strip() for line in lines[start : start + 10]] == ids[:10]
     command = f"permll apply run --out {NEW_NAMES[kind]}"
     assert lines[lines.index("All labels: run/findings.csv") + 1 :][:2] == [

@@ -6,9 +6,9 @@ l = log(q / (1 - q)) the log-odds of the quality of a label, the probability tha
     P(wrong) = 1 / (1 + exp(a l - b)),
 
 and a = 1, b = 0 for a quality that is calibrated. The decisions determine a and b; before any, log a is normal with
-mean 0 and standard deviation 1/2, and b with mean 0 and standard deviation 2. If all reviewed labels were wrong, they do
-not tell at which quality labels begin to be correct. The estimated number of wrong labels before the review does: the
-sum of P(wrong) over all labels is normal around it.
+mean 0 and standard deviation 1/2, and b with mean 0 and standard deviation 2. If all reviewed labels were wrong, they
+do not tell at which quality labels begin to be correct. The estimated number of wrong labels before the review does:
+the sum of P(wrong) over all labels is normal around it.
 """
 
 import math

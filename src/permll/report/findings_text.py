@@ -141,11 +141,11 @@ def _issues(findings: Any, facts: Mapping[str, Any]) -> Iterator[str]:
     yield "Classes with the most flagged labels, by fraction"
     for line in facts["classes"][:MAX_CLASSES]:
         yield f"  {shorten(line['class'])}: {line['flagged']:,} of {line['labels']:,} ({100 * line['share']:.0f} %)"
-    yield "Most suspect labels"
+    yield "Most suspect labels (probability that the given label is correct)"
     for finding in findings.head(min(MAX_SAMPLES, facts["flagged"])):
         labels = shorten(finding.given_label)
         if finding.proposed_label != finding.given_label:
             labels += f" -> {shorten(finding.proposed_label)}"
-        yield f"  {printable(finding.id)}: {labels}  ({100 * finding.label_quality:.1f} % right)"
+        yield f"  {printable(finding.id)}: {labels}  ({100 * finding.label_quality:.1f} %)"
         if finding.text:
             yield f"    {printable(finding.text)[:MAX_TEXT_LENGTH]}"

@@ -35,7 +35,9 @@ def read_history(root: Path) -> dict[str, History] | None:
         return None
     if not rows or tuple(rows[0]) != HISTORY_COLUMNS or any(len(row) != len(HISTORY_COLUMNS) for row in rows[1:]):
         return None
-    return {path: History(original, source) for path, label, original, source in rows[1:] if path.split("/")[0] == label}
+    return {
+        path: History(original, source) for path, label, original, source in rows[1:] if path.split("/")[0] == label
+    }
 
 
 def reviewed_images(names: Sequence[str], history: dict[str, History]) -> list[bool]:
