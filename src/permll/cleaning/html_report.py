@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 THUMBNAIL_SIDES = (240, 120, 60)  # longest sides in pixels, tried in this order
-MAX_THUMBNAIL_BYTES = 48 * 2**10  # keeps the page below 10 MB
+MAX_THUMBNAIL_BYTES = 28 * 2**10  # keeps the page below 10 MB
 
 
 def make_report(run: Run, findings: Findings, data: LabeledData) -> str:

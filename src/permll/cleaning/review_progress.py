@@ -46,6 +46,20 @@ class ReviewProgress(NamedTuple):
         return f"{text}; reviewing the next {self.more:,} would leave {100 * self.target:g} %."
 
 
+def describe_progress(findings: Findings, decisions: Mapping[str, Decision]) -> str:
+    """Return the progress of a review in one sentence; before the first decision, the estimated noise rate."""
+    progress = review_progress(findings, decisions)
+    if progress is not None:
+        return str(progress)
+    noise = findings.metadata.get("noise")
+    if not noise:
+        return ""
+    return (
+        f"About {noise['rate'] * len(findings):,.0f} of {pluralize(len(findings), 'label')} are wrong "
+        f"({100 * noise['rate']:.1f} %, 95 % interval {100 * noise['low']:.1f} to {100 * noise['high']:.1f} %)."
+    )
+
+
 def review_progress(
     findings: Findings, decisions: Mapping[str, Decision], target: float = TARGET
 ) -> ReviewProgress | None:

@@ -29,6 +29,7 @@ REVIEW_FIRST = (
 )
 NO_PROOF = "This does not prove that all labels are right: an error that resembles its class is not detected."
 MAX_CARDS = 100
+MAX_MORE_CARDS = 100  # that only the cells of the matrix and a search open
 MAX_UNFLAGGED_CARDS = 12  # if no label is flagged
 MAX_CLASSES = 20  # of a matrix or table
 MAX_PROPOSED = 2  # classes proposed instead, per class
@@ -61,7 +62,8 @@ def findings_page(
     is_changed = findings.is_issue & (findings.given_labels != findings.proposed_labels)
     flagged = Counter(pairs[row] for row in is_changed.nonzero()[0])
     rows = findings.order[: min(facts["flagged"], MAX_CARDS) or MAX_UNFLAGGED_CARDS].tolist()
-    shown = Counter(pairs[row] for row in rows)
+    more_rows = _rows_of_cells(pairs, findings.order[is_changed[findings.order]].tolist(), rows)
+    shown = Counter(pairs[row] for row in (*rows, *more_rows))
     transition = _transition(findings.metadata.get("transition"), findings.classes)
     sections = {
         "confusion": "Confused classes" if facts["flagged"] or transition else "",
@@ -85,6 +87,7 @@ def findings_page(
         cards_text=_cards_text(len(rows), facts["flagged"]),
         pair_options=_pair_options(flagged, shown, findings.classes),
         cards=[_card(findings, row, preview(row)) for row in rows],
+        more_cards=[_card(findings, row, preview(row)) for row in more_rows],
         duplicates=_duplicates(findings, facts, preview) if findings.duplicates else None,
         details=details,
         style=asset("base.css", "findings.css"),
@@ -118,6 +121,25 @@ def _key_numbers(facts: Mapping[str, Any], num_classes: int) -> list[tuple[str, 
     return numbers
 
 
+def _rows_of_cells(pairs: Sequence[Pair], flagged: Sequence[int], rows: Sequence[int]) -> list[int]:
+    """Return rows that the cells of the matrix open in addition to ``rows``, most suspect first.
+
+    There are at most ``MAX_MORE_CARDS``. Cells that open fewer samples so far come first.
+
+    Args:
+        pairs: given and proposed class of all N rows.
+        flagged: flagged rows, most suspect first.
+        rows: rows that are shown anyway.
+    """
+    is_shown, counts, candidates = set(rows), Counter[Pair](), []
+    for place, row in enumerate(flagged):
+        counts[pairs[row]] += 1
+        if row not in is_shown:
+            candidates.append((counts[pairs[row]], place, row))
+    chosen = sorted(candidates)[:MAX_MORE_CARDS]
+    return [row for _, _, row in sorted(chosen, key=lambda candidate: candidate[1])]
+
+
 def _confusion(flagged: Counter[Pair], cards: Counter[Pair], classes: Sequence[str]) -> dict[str, Any]:
     """Return flagged labels as a matrix of given and proposed class, restricted to the classes with most of them.
 
@@ -141,7 +163,7 @@ def _confusion(flagged: Counter[Pair], cards: Counter[Pair], classes: Sequence[s
         content = _CELL | {"text": f"{count:,}", "fraction": f"{count / highest:.3f}"}
         if cards[pair]:
             return content | {"pair": _pair_key(pair), "title": title}
-        return content | {"kind": "not-shown", "title": f"{title}, none among the {cards.total():,} shown"}
+        return content | {"kind": "not-shown", "title": f"{title}; none of them among the samples below"}
 
     note = (
         f"The {len(indices)} of {len(totals):,} classes with the most flagged labels; {sum(inside.values()):,} of "
