@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from permll._version import __version__
 from permll.cleaning.preview import MAX_LOSSLESS_SIDE, encode_thumbnail, open_image, preview_sample
+from permll.cleaning.shown_images import show_images
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
 from permll.report.findings_page import findings_page
-from permll.training.run import Run
+from permll.training.recipe import Recipe
+from permll.training.run import GIVEN, Run
 from permll.training.run_folder import corrected_name
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ def make_report(run: Run, findings: Findings, data: LabeledData) -> str:
     """Return the page of a run's findings as HTML; ``data`` are its samples in any order, and some may be missing."""
     return findings_page(
         findings,
-        previews(findings, data),
+        previews(findings, show_images(data, run.recipe.data)),
         title=str(data.metadata.get("name") or run.folder.name),
         details=_details(run, findings, data),
         commands=_commands(run, findings),
@@ -58,9 +60,12 @@ def _embedded_image(image: "Image | None") -> dict[str, Any]:
 
 def _details(run: Run, findings: Findings, data: LabeledData) -> dict[str, object]:
     recipe, noise = run.recipe, findings.metadata.get("noise") or {}
+    if run.task == GIVEN:
+        return _given_details(recipe, findings)
     details = {
         "Data": repr(data).partition("(")[2].removesuffix(")"),
         "Source": recipe.data.source,
+        "Images": recipe.data.images or "",
         "Synthetic noise": recipe.data.noise,
         "Method": recipe.method.name,
         "Network": recipe.network.name,
@@ -73,11 +78,25 @@ def _details(run: Run, findings: Findings, data: LabeledData) -> dict[str, objec
     return {name: value for name, value in details.items() if value != ""}
 
 
+def _given_details(recipe: Recipe, findings: Findings) -> dict[str, object]:
+    """Return the details of findings without a training."""
+    details = {
+        "Data": findings.metadata["data"],
+        "Source": recipe.data.source,
+        "Images": recipe.data.images or "",
+        "Findings from": recipe.title,
+        "Threshold": f"{100 * findings.threshold:g} %" if findings.flagged is None else "",
+        "Made by": f"permll {__version__}",
+    }
+    return {name: value for name, value in details.items() if value != ""}
+
+
 def _commands(run: Run, findings: Findings) -> list[tuple[str, str]]:
     """Return the next commands; a review needs the samples, which a run on data in memory does not store."""
     folder, any_issue = shlex.quote(str(run.folder)), bool(findings.is_issue.any())
     text = "Review the flagged labels:" if any_issue else "Review the labels:"
     review = [(text, f"permll review {folder}")] if run.recipe.data.source else []
     new = shlex.quote(corrected_name(run.recipe.data.source))
-    apply = [("Write the corrected data:", f"permll apply {folder} --auto --out {new}")] if any_issue else []
+    auto = " --auto" if findings.conservative_confidence.any() else ""
+    apply = [("Write the corrected data:", f"permll apply {folder}{auto} --out {new}")] if any_issue else []
     return review + apply
