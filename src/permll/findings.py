@@ -36,6 +36,7 @@ REASONS = {
     8: "an exact duplicate has another label",
     16: "the network is less certain of it than of others",
     32: "a person reviewed it",
+    64: "cleanlab flags it",
 }
 REVIEWED = 32
 
@@ -87,6 +88,7 @@ class Findings:
         duplicates: groups of rows that are bitwise equal but do not have the same label.
         metadata: JSON values: ``noise`` (the estimated noise rate with its interval), ``method``, ``source``, ...
         texts: the first characters of N texts, without line breaks; () for other samples.
+        flagged: (N,) which labels are issues, if another tool decided it; then there is no threshold.
 
     Examples:
         >>> found = Findings.from_posterior(["a", "b"], ["cat", "dog"], [0, 1], [[0.1, 0.9], [0.2, 0.8]])
@@ -111,6 +113,7 @@ class Findings:
     duplicates: tuple[tuple[int, ...], ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     texts: tuple[str, ...] = ()
+    flagged: NDArray[np.bool_] | None = None
 
     @classmethod
     def from_posterior(
@@ -198,6 +201,8 @@ class Findings:
     @cached_property
     def is_issue(self) -> NDArray[np.bool_]:
         """(N,) which labels are considered wrong."""
+        if self.flagged is not None:
+            return self.flagged & ~self.is_reviewed
         is_suspect: NDArray[np.bool_] = (self.label_quality <= self.threshold) & ~self.is_reviewed
         return is_suspect & (self.proposed_labels != self.given_labels) if self.issues_have_proposals else is_suspect
 
@@ -257,6 +262,8 @@ class Findings:
         arrays: dict[str, Any] = {name: np.asarray(getattr(self, name)) for name in self._array_fields()}
         if self.texts:  # as bytes, since an array of text is as wide as the longest one
             arrays["texts"] = np.frombuffer("\n".join(self.texts).encode(), np.uint8)
+        if self.flagged is not None:
+            arrays["flagged"] = self.flagged
         with atomic_write(folder / ARRAYS_FILE) as file:
             np.savez_compressed(file, **arrays)
         self._save_json(folder, complete=False)
@@ -281,6 +288,7 @@ class Findings:
             raise FileNotFoundError(f"{folder} has no findings: permll clean DATA --out {folder} makes them.")
         with np.load(folder / ARRAYS_FILE, allow_pickle=False) as saved:
             values: dict[str, Any] = {name: saved[name] for name in cls._array_fields()}
+            values["flagged"] = saved.get("flagged")
             texts = saved["texts"].tobytes().decode().split("\n") if "texts" in saved else ()
         values |= {name: tuple(values[name].tolist()) for name in ("ids", "classes")} | {"texts": tuple(texts)}
         content = json.loads((folder / JSON_FILE).read_text())
@@ -290,8 +298,8 @@ class Findings:
 
     @classmethod
     def _array_fields(cls) -> list[str]:
-        """Return the names of the fields in ``findings.npz``, in order; the others are in ``findings.json``."""
-        others = ("threshold", "issues_have_proposals", "duplicates", "metadata", "texts")
+        """Return the names of the fields that ``findings.npz`` always has; the others are optional or elsewhere."""
+        others = ("threshold", "issues_have_proposals", "duplicates", "metadata", "texts", "flagged")
         return [field.name for field in fields(cls) if field.name not in others]
 
     def _save_json(self, folder: Path, *, complete: bool) -> None:

@@ -41,6 +41,7 @@ def clean(
     callbacks: Iterable[Callback] | None = None,
     overrides: Mapping[str, Any] | None = None,
     previous: Run | Path | str | None = None,
+    images: Path | str | None = None,
     **reader: Unpack[ReadKeywords],
 ) -> Findings:
     """Find wrong labels with a single training, without clean labels and without cross-validation.
@@ -73,6 +74,8 @@ def clean(
         previous: a run whose labels were reviewed: the next round learns from the decisions, with the same data and
             settings. ``data`` is only needed if they were in memory. The default folder is that of the run, with
             ``-round2``.
+        images: folder with a picture of each sample, which report and review show instead of vectors or tables; in the
+            sorted order of their paths, or named by the ids of the samples.
         reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``.
 
     Examples:
@@ -93,6 +96,7 @@ def clean(
         "data.backbone": backbone,
         "data.weights": None if weights is None else str(weights),
         "data.encoder": encoder,
+        "data.images": None if images is None else absolute_source(images),
     }
     changes = {name: value for name, value in given.items() if value is not None} | dict(overrides or {})
     watchers = default_callbacks() if callbacks is None else list(callbacks)

@@ -52,6 +52,7 @@ class EarlierRound:
     @classmethod
     def of(cls, run: Run) -> "EarlierRound":
         """Return the present decisions of a run with findings."""
+        run.check_trained()
         findings, decisions = Findings.load(run.folder), Decisions(run.folder).current()
         final = {name: one.label for name, one in decisions.items() if one.verdict in FINAL_VERDICTS}
         decided = {name: label for name, label in final.items() if label in findings.classes}

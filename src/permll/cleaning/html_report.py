@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from permll._version import __version__
 from permll.cleaning.next_commands import commands_after_clean
 from permll.cleaning.preview import MAX_LOSSLESS_SIDE, encode_thumbnail, open_image, preview_sample
+from permll.cleaning.shown_images import show_images
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
 from permll.report.findings_page import findings_page
-from permll.training.run import Run
+from permll.training.recipe import Recipe
+from permll.training.run import GIVEN, Run
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,7 +25,7 @@ def make_report(run: Run, findings: Findings, data: LabeledData) -> str:
     """Return the page of a run's findings as HTML; ``data`` are its samples in any order, and some may be missing."""
     return findings_page(
         findings,
-        previews(findings, data),
+        previews(findings, show_images(data, run.recipe.data)),
         title=str(data.metadata.get("name") or run.folder.name),
         details=_details(run, findings, data),
         commands=list(commands_after_clean(run, findings)),
@@ -57,9 +59,12 @@ def _embedded_image(image: "Image | None") -> dict[str, Any]:
 
 def _details(run: Run, findings: Findings, data: LabeledData) -> dict[str, object]:
     recipe, noise = run.recipe, findings.metadata.get("noise") or {}
+    if run.task == GIVEN:
+        return _given_details(recipe, findings)
     details = {
         "Data": repr(data).partition("(")[2].removesuffix(")"),
         "Source": recipe.data.source,
+        "Images": recipe.data.images or "",
         "Synthetic noise": recipe.data.noise,
         "Method": recipe.method.name,
         "Network": recipe.network.name,
@@ -67,6 +72,19 @@ def _details(run: Run, findings: Findings, data: LabeledData) -> dict[str, objec
         "Seed": recipe.training.seed,
         "Threshold": f"{100 * findings.threshold:g} %",
         "Noise rate estimated from": f"{noise['rows']:,} held-out labels" if noise.get("by") == "held_out" else "",
+        "Made by": f"permll {__version__}",
+    }
+    return {name: value for name, value in details.items() if value != ""}
+
+
+def _given_details(recipe: Recipe, findings: Findings) -> dict[str, object]:
+    """Return the details of findings without a training."""
+    details = {
+        "Data": findings.metadata["data"],
+        "Source": recipe.data.source,
+        "Images": recipe.data.images or "",
+        "Findings from": recipe.title,
+        "Threshold": f"{100 * findings.threshold:g} %" if findings.flagged is None else "",
         "Made by": f"permll {__version__}",
     }
     return {name: value for name, value in details.items() if value != ""}

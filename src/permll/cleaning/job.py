@@ -12,10 +12,11 @@ from permll.cleaning.earlier_round import EarlierRound, SaveEarlierRound
 from permll.cleaning.html_report import make_report
 from permll.cleaning.label_issues import find_label_issues
 from permll.cleaning.prediction_averaging import AveragePredictions
+from permll.cleaning.preview import text_excerpts
 from permll.cleaning.review_decisions import Decisions
 from permll.cleaning.review_progress import with_progress
+from permll.cleaning.shown_images import show_images
 from permll.data.dataset import LabeledData
-from permll.data.inputs import Texts
 from permll.data.loading import load
 from permll.distributed.process_group import is_main_process
 from permll.findings import Findings, is_complete
@@ -29,7 +30,6 @@ from permll.training.train import notify_callbacks, train_recipe
 if TYPE_CHECKING:
     from permll.training.trainer import Trainer
 
-MAX_TEXT_LENGTH = 200  # characters of a text in the findings
 MAX_ROWS_SINGLE_THREAD = 20_000  # the nearest neighbors of more rows are found with all threads
 
 
@@ -75,6 +75,8 @@ class CleanJob:
 
     def start(self, run: Run) -> Findings:
         """Train, resume or read a run, and return its findings."""
+        if not run.finished and self.recipe.data.images:
+            show_images(self.samples, self.recipe.data)  # refuses them before the training
         if run.exists:
             if not self.is_path and not self.recipe.data.noise:
                 run.check_data(self.training_samples)  # before they are encoded as those of the run
@@ -99,7 +101,7 @@ class CleanJob:
         if trainer.group.is_main:
             if self.earlier is not None:
                 findings = with_progress(self.earlier.complete(findings), Decisions(run.folder).current())
-            findings = replace(findings, texts=_texts(self.samples, findings))
+            findings = replace(findings, texts=text_excerpts(self.samples, findings.ids))
             write_noise_estimates(run.folder, estimates)
             findings.save(run.folder, make_report(run, findings, self.samples))
 
@@ -112,11 +114,3 @@ class CleanJob:
         if not is_same and is_main_process():
             findings.save(run.folder, make_report(run, findings, self.samples))
         return findings
-
-
-def _texts(data: LabeledData, findings: Findings) -> tuple[str, ...]:
-    """Return the first characters of the texts, in the order of the findings; () for other samples."""
-    if not isinstance(data.inputs, Texts):
-        return ()
-    texts = dict(zip(data.ids, data.inputs.texts, strict=True))
-    return tuple(" ".join(texts[name][: 2 * MAX_TEXT_LENGTH].split())[:MAX_TEXT_LENGTH] for name in findings.ids)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 Option = typer.Option
 _READING = "Reading the data"
 _FEATURES = "Features and hardware"
+_TRAINING = ("previous", "method", "epochs", "seed", "backbone", "weights", "encoder", "device", "threads")
+DEFAULT_THRESHOLD = 0.5
 
 
 def clean(
@@ -33,12 +35,27 @@ def clean(
     ] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Train again if the run folder holds a run.")] = False,
     moved: MovedData = None,
+    pred_probs: Annotated[
+        Path | None,
+        Option(
+            "--pred-probs",
+            metavar="FILE",
+            help="Out-of-sample probabilities, .npy, .npz, .csv or .parquet: nothing is trained.",
+        ),
+    ] = None,
+    issues: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Label issues of cleanlab, .csv or .parquet: nothing is trained."),
+    ] = None,
+    images: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Pictures of the samples, to show instead of vectors or tables.")
+    ] = None,
     method: Annotated[str | None, Option(help="Method (see permll methods).")] = None,
     epochs: Annotated[int | None, Option(help="Number of epochs.")] = None,
     seed: Annotated[int | None, Option(help="Seed of initial weights, sample order and held-out set.")] = None,
     threshold: Annotated[
         float, Option(help="Flag labels whose probability of being correct is at most this.", min=0, max=1)
-    ] = 0.5,
+    ] = DEFAULT_THRESHOLD,
     label: Annotated[str | None, Option(help="Column or array of labels.", rich_help_panel=_READING)] = None,
     text: Annotated[str | None, Option(help="Column or array of texts.", rich_help_panel=_READING)] = None,
     image: Annotated[str | None, Option(help="Column of image paths.", rich_help_panel=_READING)] = None,
@@ -100,9 +117,7 @@ def clean(
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Find wrong labels. Ctrl-C saves a checkpoint; permll clean RUN, or the same command again, resumes it."""
-    from permll.cleaning.clean import clean
     from permll.distributed.process_group import is_main_process
-    from permll.training.progress import ProgressBar, TextLog
 
     options: dict[str, Any] = {
         "method": method,
@@ -120,6 +135,7 @@ def clean(
         "features": features.split(",") if features and "," in features else features,
         "id": id_,
         "gold": gold,
+        "images": images,
         "previous": previous,
         "no_label": missing_label or None,
         "drop_empty": drop_empty or None,
@@ -128,24 +144,65 @@ def clean(
         "skip_unreadable": skip_unreadable or None,
     }
     overrides = parse_overrides(set_) | ({} if root is None else {"data.root": str(root)})
-    display: Callback = ProgressBar() if sys.stderr.isatty() else TextLog()
+    options = {name: value for name, value in options.items() if value is not None}
     if data is not None or previous is not None:
         move_data(previous or Path(str(data)), moved)
+    if pred_probs is not None or issues is not None:
+        findings = _find_without_training(data, pred_probs, issues, options, overrides, threshold, overwrite)
+    else:
+        findings = _train(data, options, overrides, threshold, overwrite)
+    if is_main_process():
+        _print_findings(findings, as_json=as_json)
+
+
+def _train(
+    data: str | None, options: dict[str, Any], overrides: dict[str, Any], threshold: float, overwrite: bool
+) -> "Findings":
+    from permll.cleaning.clean import clean
+    from permll.training.progress import ProgressBar, TextLog
+
+    display: Callback = ProgressBar() if sys.stderr.isatty() else TextLog()
     try:
-        findings = clean(
-            data,
-            overwrite=overwrite,
-            threshold=threshold,
-            callbacks=[display],
-            overrides=overrides,
-            **{name: value for name, value in options.items() if value is not None},
+        return clean(
+            data, overwrite=overwrite, threshold=threshold, callbacks=[display], overrides=overrides, **options
         )
     except KeyboardInterrupt as interrupt:
         without = " without --overwrite" if overwrite else ""
         message = str(interrupt) or f"stopped; run the same command again{without} to resume."
         raise RunInterruptedError(message) from None
-    if is_main_process():
-        _print_findings(findings, as_json=as_json)
+
+
+def _find_without_training(
+    data: str | None,
+    pred_probs: Path | None,
+    issues: Path | None,
+    options: dict[str, Any],
+    overrides: dict[str, Any],
+    threshold: float,
+    overwrite: bool,
+) -> "Findings":
+    """Return the findings of given probabilities or label issues."""
+    name = "--pred-probs" if issues is None else "--issues"
+    root = overrides.pop("data.root", None)
+    prefix = "data.options."
+    options |= {key.removeprefix(prefix): overrides.pop(key) for key in list(overrides) if key.startswith(prefix)}
+    unused = [f"--{'continue' if key == 'previous' else key}" for key in _TRAINING if key in options]
+    unused += ["--set"] if overrides else []
+    unused += ["--threshold"] if issues is not None and threshold != DEFAULT_THRESHOLD else []
+    if pred_probs is not None and issues is not None:
+        raise ValueError("--pred-probs and --issues exclude each other: give one of them.")
+    if unused:
+        raise ValueError(f"{name} has no use for {', '.join(unused)}, since nothing is trained: remove it.")
+    if data is None:
+        raise ValueError(f"{name} needs the data that it is about: permll clean DATA {name} FILE.")
+    options = {"out": "auto", "overwrite": overwrite, "root": root, **options}
+    if issues is not None:
+        from permll.cleaning.cleanlab_issues import findings_from_cleanlab
+
+        return findings_from_cleanlab(issues, data, **options)
+    from permll.cleaning.find_label_errors import find_label_errors
+
+    return find_label_errors(None, pred_probs or "", data=data, threshold=threshold, **options)
 
 
 def _print_findings(findings: "Findings", *, as_json: bool) -> None:

@@ -76,7 +76,7 @@ def run_facts(run: Any, protocol: Any = None) -> Facts:
         "folder": str(run.folder),
         "finished": run.finished,
         "resume": "" if run.finished else run.resume_command,
-        "epochs": recipe.training.epochs,
+        "epochs": 0 if run.task == "given" else recipe.training.epochs,
         "epochs_done": metrics[-1]["epoch"] if metrics else 0,
         "recipe": recipe.model_dump(mode="json", exclude_none=True),
         "recipe_hash": recipe.hash,
@@ -106,8 +106,9 @@ def run_summary(run: Any, protocol: Any = None, width: int = 80) -> str:
     chosen = {name: value for name, value in facts["chosen_settings"].items() if name not in recipe["method"]}
     settings = recipe["method"] | {f"{name} (chosen)": value for name, value in chosen.items()}
     resume = "" if facts["finished"] else f"; resume with {facts['resume']}"
+    epochs = f"{facts['epochs_done']} of {facts['epochs']} epochs" if facts["epochs"] else "not trained"
     header = {
-        "Run": f"{facts['folder']}, {facts['epochs_done']} of {facts['epochs']} epochs{resume}",
+        "Run": f"{facts['folder']}, {epochs}{resume}",
         "Recipe": f"{recipe['title']}; seed {recipe['training']['seed']}, hash {facts['recipe_hash']}".lstrip("; "),
         "Method": _format_section(settings),
         "Network": _format_section(recipe["network"]),

@@ -70,6 +70,7 @@ class DataSection(Section):
         backbone: frozen pretrained network that encodes images, "timm:NAME" or "torchvision:NAME".
         weights: file with the weights of the backbone; default: the published ones.
         encoder: sentence-transformers model that encodes texts, a name or a folder; default: tf-idf.
+        images: folder with a picture of each sample, which report and review show; nothing is trained on them.
     """
 
     source: str
@@ -86,6 +87,7 @@ class DataSection(Section):
     backbone: str | None = None
     weights: str | None = None
     encoder: str | None = None
+    images: str | None = None
 
 
 class ViewsSection(Section):
@@ -171,7 +173,7 @@ class Recipe(Section):
     @property
     def hash(self) -> str:
         """The first 16 hex digits of the SHA-256 of everything that a result depends on."""
-        content = self.model_dump(mode="json", exclude={"title": True, "data": {"root"}}, exclude_none=True)
+        content = self.model_dump(mode="json", exclude={"title": True, "data": {"root", "images"}}, exclude_none=True)
         for name in _NOT_HASHED:
             content["training"].pop(name, None)
         content["training"]["strategy"] = AUTO  # a constant, for the same hashes as ever

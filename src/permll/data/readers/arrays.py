@@ -35,20 +35,20 @@ def read_arrays(arrays: Mapping[str, Any], options: ReadOptions, where: str, met
     feature = options.text or (
         options.features[0] if options.features else _default_name(arrays, FEATURE_NAMES, "features", where)
     )
-    inputs, input_metadata = to_inputs(_get(arrays, feature, where), feature)
+    inputs, input_metadata = to_inputs(get_array(arrays, feature, where), feature)
     label = options.label
     if label is None and options.labels is None:
         label = _default_name(arrays, LABEL_NAMES, "label", where)
-    values = None if label is None else _get(arrays, label, where)
-    names = _to_strings(_get(arrays, options.classes, where)) if isinstance(options.classes, str) else None
-    ids = default_ids(len(inputs)) if options.id is None else _to_strings(_get(arrays, options.id, where))
+    values = None if label is None else get_array(arrays, label, where)
+    names = _to_strings(get_array(arrays, options.classes, where)) if isinstance(options.classes, str) else None
+    ids = default_ids(len(inputs)) if options.id is None else _to_strings(get_array(arrays, options.id, where))
     metadata = {**metadata, **input_metadata, "features": feature, "label": label or "given with labels="}
     return RawData(inputs, values, ids, metadata, names, gold=_gold(arrays, options, where, ids))
 
 
 def _gold(arrays: Mapping[str, Any], options: ReadOptions, where: str, ids: Sequence[str]) -> list[bool] | None:
     if options.gold_column is not None:
-        return gold_mask(to_list(_get(arrays, options.gold_column, where)), RowRefs(ids))
+        return gold_mask(to_list(get_array(arrays, options.gold_column, where)), RowRefs(ids))
     if all(name in arrays for name in APPLY_COLUMNS):
         return reviewed_mask(to_list(arrays[APPLY_COLUMNS[1]]))
     return None
@@ -191,7 +191,8 @@ def _to_array(values: Any, name: str) -> Array:
     return array
 
 
-def _get(arrays: Mapping[str, Any], name: str, where: str) -> Array:
+def get_array(arrays: Mapping[str, Any], name: str, where: str) -> Array:
+    """Return an array of a file or a dict by name."""
     if name not in arrays:
         raise ValueError(
             f"{where} has no array {name!r}{did_you_mean(name, arrays) or '.'} It has {_format_shapes(arrays)}."
