@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Unpack
 
 from permll.cleaning.earlier_round import EarlierRound, next_round_folder
+from permll.cleaning.estimators import estimator_settings
 from permll.cleaning.job import CleanJob
 from permll.cleaning.review_decisions import Decisions
 from permll.data.readers.options import ReadKeywords, check_keywords
@@ -28,6 +29,7 @@ def clean(
     labels: Any = None,
     *,
     method: str | None = None,
+    estimator: Any = None,
     out: Path | str | None = AUTO,
     overwrite: bool = False,
     epochs: int | None = None,
@@ -53,6 +55,9 @@ def clean(
             the folder of a run, which resumes with its own settings.
         labels: one for each sample, if ``data`` has none.
         method: the method to train with (``permll methods``); default PermLL.
+        estimator: check the labels by a scikit-learn classifier instead of a network, in a stratified cross-validation:
+            "hist_gradient_boosting", "logistic_regression", "random_forest", "naive_bayes", the import path of a class,
+            several joined by "+", or an object. Default, and "none": a network is trained.
         out: folder of the run; "auto" is ``runs/NAME-METHOD-SEED``, for data in memory with a hash of the samples and
             labels in the name. None keeps nothing on disk.
         overwrite: train again if the folder holds a run, unless it has review decisions.
@@ -95,6 +100,7 @@ def clean(
         "data.encoder": encoder,
     }
     changes = {name: value for name, value in given.items() if value is not None} | dict(overrides or {})
+    changes = estimator_settings(estimator, changes) | changes
     watchers = default_callbacks() if callbacks is None else list(callbacks)
     options = check_keywords(reader, "clean")
     if previous is not None:
@@ -102,7 +108,9 @@ def clean(
             raise ValueError(f"the next round reads the data of {previous} again: leave out {data}.")
         if options:
             raise ValueError(f"the next round reads the data as {previous} did: remove {', '.join(options)}.")
-        return _start_next_round(Run.open(previous), data, labels, out, overwrite, changes, watchers, threshold)
+        return _start_next_round(
+            Run.open(previous), data, labels, out, overwrite, changes, watchers, threshold, estimator
+        )
     if data is None:
         raise ValueError("there are no data: pass some, or previous=RUN to continue after a review.")
     is_path = isinstance(data, str | Path) and labels is None
@@ -114,7 +122,8 @@ def clean(
         changes |= {"data.source": absolute_source(data)}
         changes |= {f"data.options.{name}": value for name, value in options.items()}
     recipe = resolve_recipe(RECIPE, changes)
-    job = CleanJob(recipe, data, labels, options, is_path, frozenset(changes), watchers, threshold)
+    fixed = frozenset(changes)
+    job = CleanJob(recipe, data, labels, options, is_path, fixed, watchers, threshold, None, estimator)
     if out is None:
         return _clean_without_folder(job)
     run = Run(_default_folder(job) if out == AUTO else out)
@@ -143,6 +152,7 @@ def _start_next_round(
     changes: Mapping[str, Any],
     watchers: list[Callback],
     threshold: float,
+    estimator: Any,
 ) -> Findings:
     """Clean the data of a reviewed run again, with its settings and its decisions."""
     if out is None:
@@ -159,7 +169,8 @@ def _start_next_round(
     fixed = frozenset({"data.validation", "training.epochs", "method.warm_up", *changes})
     source, is_path = (recipe.data.source, True) if data is None else (data, False)
     options = recipe.data.options if is_path else {}
-    return CleanJob(recipe, source, labels, options, is_path, fixed, watchers, threshold, earlier).start(run)
+    job = CleanJob(recipe, source, labels, options, is_path, fixed, watchers, threshold, earlier, estimator)
+    return job.start(run)
 
 
 def _default_folder(job: CleanJob) -> Path:

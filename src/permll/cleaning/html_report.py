@@ -10,6 +10,7 @@ from permll.cleaning.preview import MAX_LOSSLESS_SIDE, encode_thumbnail, open_im
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
 from permll.report.findings_page import findings_page
+from permll.training.recipe import Recipe
 from permll.training.run import Run
 from permll.training.run_folder import corrected_name
 
@@ -62,15 +63,21 @@ def _details(run: Run, findings: Findings, data: LabeledData) -> dict[str, objec
         "Data": repr(data).partition("(")[2].removesuffix(")"),
         "Source": recipe.data.source,
         "Synthetic noise": recipe.data.noise,
-        "Method": recipe.method.name,
-        "Network": recipe.network.name,
-        "Epochs": f"{recipe.training.epochs}, predictions averaged up to epoch {findings.metadata.get('epoch', '?')}",
+        **_classifier(recipe, findings),
         "Seed": recipe.training.seed,
         "Threshold": f"{100 * findings.threshold:g} %",
         "Noise rate estimated from": f"{noise['rows']:,} held-out labels" if noise.get("by") == "held_out" else "",
         "Made by": f"permll {__version__}",
     }
     return {name: value for name, value in details.items() if value != ""}
+
+
+def _classifier(recipe: Recipe, findings: Findings) -> dict[str, object]:
+    """Return what predicted the labels: estimators, or the training of a network."""
+    if recipe.estimator is not None:
+        return {"Estimator": recipe.estimator.given or recipe.estimator.name, "Folds": recipe.estimator.folds}
+    epochs = f"{recipe.training.epochs}, predictions averaged up to epoch {findings.metadata.get('epoch', '?')}"
+    return {"Method": recipe.method.name, "Network": recipe.network.name, "Epochs": epochs}
 
 
 def _commands(run: Run, findings: Findings) -> list[tuple[str, str]]:
