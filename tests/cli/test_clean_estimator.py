@@ -44,11 +44,10 @@ def test_interrupted_run_names_the_command_that_resumes_it(number: signal.Signal
     write_dataset("table", tmp_path)
     (tmp_path / "slow.py").write_text(
         "import time\nfrom sklearn.naive_bayes import GaussianNB\n\nclass Slow(GaussianNB):\n"
-        "    def fit(self, X, y):\n        time.sleep(0.5)\n        return super().fit(X, y)\n"
+        "    def fit(self, X, y):\n        time.sleep(0.2)\n        return super().fit(X, y)\n"
     )
-    environment = (
-        os.environ | TERMINAL | {"PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(tmp_path)])}
-    )
+    path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(tmp_path)])
+    environment = os.environ | TERMINAL | {"PYTHONPATH": path}
     command = [PERMLL, "clean", "table.csv", "--estimator", "slow.Slow", "--out", "run"]
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

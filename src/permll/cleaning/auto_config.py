@@ -1,11 +1,11 @@
-"""Recipe settings that depend on the data: held-out fraction, number of epochs, warm-up."""
+"""Recipe settings that depend on the data: estimator or network, held-out fraction, number of epochs, warm-up."""
 
 from collections.abc import Callable, Collection, Iterable
 
 from permll.data.dataset import LabeledData
 from permll.data.readers.input_spec import input_kind
-from permll.training.feature_cache import resolve_features
-from permll.training.recipe import ComponentSection, Recipe
+from permll.training.feature_cache import TFIDF, resolve_features
+from permll.training.recipe import ComponentSection, EstimatorSection, Recipe
 
 MIN_HELD_OUT = 10  # fewer rows cannot estimate the noise
 TARGET_HELD_OUT = 500  # estimate the noise rate to about two points
@@ -13,13 +13,18 @@ MAX_ROWS_FULL_EPOCHS = 20_000
 MIN_EPOCHS = 5
 CLASSIFIER_SECTIONS = ("estimator", "method", "network", "optimizer", "schedule", "views")
 CLASSIFIER_SETTINGS = ("training.epochs", "training.batch_size", "data.validation")
+TABLE_ESTIMATOR = "logistic_regression+random_forest"
+TEXT_ESTIMATOR = "logistic_regression+naive_bayes"
+MIN_ROWS_ESTIMATOR, MAX_ROWS_ESTIMATOR = 50, 20_000  # fewer say nothing about it; more take longer than a network
 PIXEL_WARM_UP = 0.3  # fraction of the epochs: without it, PermLL corrects labels faster than a CNN learns the classes
 
 
 def adapt_recipe(
     recipe: Recipe, data: LabeledData, fixed: Collection[str] = (), notify: Callable[[str], None] | None = None
 ) -> Recipe:
-    """Return the recipe adapted to the number of samples and, for PermLL on pixels, with a warm-up.
+    """Return the recipe with estimators for a table or texts, or adapted to the number of samples.
+
+    PermLL on pixels gets a warm-up.
 
     Args:
         recipe: to adapt.
@@ -29,9 +34,33 @@ def adapt_recipe(
     """
     if recipe.estimator is not None:
         return recipe
+    if name := default_estimator(recipe, data, fixed, notify):
+        recipe = recipe.with_data(encoder=TFIDF) if input_kind(data.inputs) == "texts" else recipe
+        return recipe.model_copy(update={"estimator": EstimatorSection(name=name)})
     recipe = adapt_recipe_to_size(recipe, len(data), data.num_classes, fixed)
     on_pixels = input_kind(data.inputs) == "images" and not resolve_features(recipe, data.inputs, notify).backbone
     return _with_warm_up(recipe, PIXEL_WARM_UP, fixed) if on_pixels else recipe
+
+
+def default_estimator(
+    recipe: Recipe, data: LabeledData, fixed: Collection[str] = (), notify: Callable[[str], None] | None = None
+) -> str:
+    """Return the estimators that check the labels of a table, or of texts without a sentence encoder; "" for a network.
+
+    A network is trained if a setting of one is given, or if only a part of the samples is trained on as it is.
+    """
+    kind, section = input_kind(data.inputs), recipe.data
+    if names_classifier(fixed) or kind not in ("table", "texts"):
+        return ""
+    if section.noise or section.train is not None or section.trusted is not None:
+        return ""
+    if (recipe.training.devices, recipe.training.num_nodes) != (1, 1):
+        return ""
+    if not MIN_ROWS_ESTIMATOR <= len(data) <= MAX_ROWS_ESTIMATOR:
+        return ""
+    if kind == "table":
+        return TABLE_ESTIMATOR
+    return "" if resolve_features(recipe, data.inputs, notify).encoder else TEXT_ESTIMATOR
 
 
 def adapt_recipe_to_size(recipe: Recipe, rows: int, classes: int, fixed: Collection[str] = ()) -> Recipe:

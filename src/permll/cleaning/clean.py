@@ -45,7 +45,7 @@ def clean(
     previous: Run | Path | str | None = None,
     **reader: Unpack[ReadKeywords],
 ) -> Findings:
-    """Find wrong labels with a single training, without clean labels and without cross-validation.
+    """Find wrong labels without clean labels: train a network once, or cross-validate scikit-learn classifiers.
 
     The run folder holds the findings: ``findings.csv`` has a line for every label, most suspect first, and
     ``report.html`` shows them. An interrupted run resumes; a finished one is only read.
@@ -55,9 +55,10 @@ def clean(
             the folder of a run, which resumes with its own settings.
         labels: one for each sample, if ``data`` has none.
         method: the method to train with (``permll methods``); default PermLL.
-        estimator: check the labels by a scikit-learn classifier instead of a network, in a stratified cross-validation:
+        estimator: check the labels by a scikit-learn classifier instead of a network, in a cross-validation:
             "hist_gradient_boosting", "logistic_regression", "random_forest", "naive_bayes", the import path of a class,
-            several joined by "+", or an object. Default, and "none": a network is trained.
+            several joined by "+", or an object. "none": a network is trained. Default: several for tables, and for
+            texts without a sentence encoder, unless a method or other settings of a network are given.
         out: folder of the run; "auto" is ``runs/NAME-METHOD-SEED``, for data in memory with a hash of the samples and
             labels in the name. None keeps nothing on disk.
         overwrite: train again if the folder holds a run, unless it has review decisions.

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from permll.cleaning.estimators import Features, fit_features, make_estimator, seeded, split_names
+from permll.cleaning.estimators import DENSE, Features, fit_features, make_estimator, seeded, split_names
 from permll.cleaning.folds import TRAIN_ONLY, assign_folds
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Inputs
@@ -86,7 +86,8 @@ def make_members(section: EstimatorSection, inputs: Inputs, seed: int, estimator
                 "permll.clean(data, out=..., estimator=...)."
             )
         return [fit_features(seeded(estimator, seed), inputs)]
-    return [fit_features(make_estimator(name, inputs, seed), inputs) for name in split_names(section.name)]
+    names = split_names(section.name)
+    return [fit_features(make_estimator(name, inputs, seed), inputs, dense=name in DENSE) for name in names]
 
 
 def out_of_sample(

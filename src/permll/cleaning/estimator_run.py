@@ -44,7 +44,8 @@ def check_with_estimator(job: "CleanJob", recipe: Recipe, run: Run, notify: Call
         if not run.check_data(data):
             raise ValueError(f"{run.folder} is finished, and has other samples: choose another folder.")
         return
-    recipe = _with_features(recipe, data, notify)
+    if not run.exists:
+        recipe = _with_features(recipe, data, notify)
     assert recipe.estimator is not None
     run.check_folder()
     with run.locked(), threadpool_limits(recipe.training.threads or 1):  # the same result on every machine

@@ -35,7 +35,8 @@ def _gradient_boosting(_: Inputs) -> Any:
 def _logistic_regression(inputs: Inputs) -> Any:
     from sklearn.linear_model import LogisticRegression
 
-    return LogisticRegression(C=3.0 if isinstance(inputs, Texts) else 0.1, max_iter=300)
+    # Strong regularization, since wrong labels are fitted otherwise; vectors of texts have a norm of sqrt(d).
+    return LogisticRegression(C=0.003 if isinstance(inputs, Texts) else 0.1, max_iter=300)
 
 
 def _random_forest(_: Inputs) -> Any:
@@ -50,6 +51,7 @@ def _naive_bayes(inputs: Inputs) -> Any:
     return MultinomialNB(alpha=0.1) if isinstance(inputs, Texts) else GaussianNB(var_smoothing=1e-3)
 
 
+DENSE = ("logistic_regression",)  # take singular vectors of texts, although they could take words
 ESTIMATORS: dict[str, Callable[[Inputs], Any]] = {
     "hist_gradient_boosting": _gradient_boosting,
     "logistic_regression": _logistic_regression,
@@ -134,11 +136,11 @@ def _is_random_state(name: str) -> bool:
     return name == "random_state" or name.endswith("__random_state")
 
 
-def fit_features(estimator: Any, inputs: Inputs) -> tuple[Any, Features]:
+def fit_features(estimator: Any, inputs: Inputs, *, dense: bool = False) -> tuple[Any, Features]:
     """Return the estimator, told which columns are categories if it can take them, and its features (N, d).
 
     Tables: gradient boosting takes categories and empty cells as they are, other estimators standardized numbers and
-    one-hot categories. Texts: tf-idf, or its largest singular vectors if the estimator takes no sparse matrix.
+    one-hot categories. Texts: tf-idf, or its singular vectors if ``dense`` or if the estimator takes no sparse matrix.
     No feature depends on a label, so they are computed once for all folds.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -148,7 +150,7 @@ def fit_features(estimator: Any, inputs: Inputs) -> tuple[Any, Features]:
         if is_category.any():
             estimator.set_params(categorical_features=is_category)
         return estimator, values
-    if isinstance(inputs, Texts) and _takes_sparse(estimator):
+    if isinstance(inputs, Texts) and not dense and _takes_sparse(estimator):
         try:
             return estimator, tfidf_vectorizer(max_features=MAX_WORDS).fit_transform(inputs.texts)
         except ValueError:
@@ -163,7 +165,7 @@ def dense_features(inputs: Inputs) -> NDArray[np.float32]:
     if isinstance(inputs, Texts):
         return TextEncoder.fit(inputs)(inputs).values.numpy()
     if isinstance(inputs, Images):
-        return inputs.pixels.flatten(1).numpy().astype(np.float32) / 255
+        return inputs.pixels.flatten(1).float().div(255).numpy()
     if isinstance(inputs, Vectors):
         return inputs.values.numpy() if inputs.scaled else _standardized(inputs.values.numpy())
     raise ValueError(
