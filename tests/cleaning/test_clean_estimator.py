@@ -230,3 +230,46 @@ def test_run_has_no_network_to_predict_with(tmp_path: Path) -> None:
     clean(known.values, tmp_path / "run", "naive_bayes", labels=known.labels)
     with pytest.raises(FileNotFoundError, match="has no network, since naive_bayes checked its labels"):
         load_predictor(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    "options", [{"epochs": 1}, {"method": "ce"}, {"estimator": "none"}, {"overrides": {"optimizer.lr": 0.1}}]
+)
+def test_settings_of_a_network_train_one(options: dict[str, Any], tmp_path: Path) -> None:
+    write_dataset("table", tmp_path)
+    found = permll.clean(
+        tmp_path / "table.csv", out=tmp_path / "run", callbacks=[], **{"overrides": {"training.epochs": 1}} | options
+    )
+    assert Run(tmp_path / "run").recipe.estimator is None
+    assert "estimator" not in found.metadata
+    assert len(load_predictor(tmp_path / "run").classes) == 3
+
+
+def test_defaults_depend_on_the_kind_of_data(tmp_path: Path) -> None:
+    for kind in ("table", "texts"):
+        write_dataset(kind, tmp_path)
+    permll.clean(tmp_path / "table.csv", out=tmp_path / "table", callbacks=[])
+    permll.clean(tmp_path / "texts.csv", out=tmp_path / "texts", callbacks=[], encoder="tfidf", **READING["texts.csv"])
+    known = mislabeled()
+    permll.clean(known.values, known.labels, out=tmp_path / "vectors", callbacks=[], overrides={"training.seed": 1})
+    names = {kind: Run(tmp_path / kind).recipe.estimator for kind in ("table", "texts", "vectors")}
+    assert names["table"].name == "logistic_regression+random_forest"
+    assert names["texts"].name == "logistic_regression+naive_bayes"
+    assert names["vectors"] is None
+
+
+def test_few_rows_train_a_network(tmp_path: Path) -> None:
+    frame = pd.DataFrame(mislabeled(49).values).add_prefix("x").assign(label=mislabeled(49).labels)
+    permll.clean(frame, label="label", out=tmp_path / "few", callbacks=[])
+    assert Run(tmp_path / "few").recipe.estimator is None
+
+
+def test_run_of_a_network_is_read_whatever_the_default_is_now(tmp_path: Path) -> None:
+    write_dataset("table", tmp_path)
+    old = permll.clean(tmp_path / "table.csv", out=tmp_path / "run", estimator="none", callbacks=[])
+    again = permll.clean(tmp_path / "table.csv", out=tmp_path / "run", callbacks=[Messages()])
+    assert again.head(None) == old.head(None)
+    second = permll.clean(tmp_path / "table.csv", out=tmp_path / "default", callbacks=[])
+    with pytest.raises(ValueError, match="another recipe"):
+        permll.clean(tmp_path / "table.csv", out=tmp_path / "default", estimator="none", callbacks=[])
+    assert second.metadata["estimator"]["name"] == "logistic_regression+random_forest"
