@@ -182,6 +182,11 @@ def test_next_round_learns_from_decisions(tmp_path: Path) -> None:
     assert {found.ids[row] for row in np.flatnonzero(found.is_reviewed)} == {one.id for one in reviewed}
     assert found.metadata["earlier"]["reviewed"] == len(reviewed)
     assert not found.is_issue[found.is_reviewed].any()
+    network = permll.clean(previous=tmp_path / "run", out=tmp_path / "network", method="ce", epochs=1, callbacks=[])
+    assert (network.metadata["method"], Run(tmp_path / "network").recipe.estimator) == ("ce", None)
+    assert len(Run(tmp_path / "network").labels.validation_ids) > 20
+    again = permll.clean(tmp_path / "run-round2", callbacks=[Messages()])
+    assert again.head(None) == found.head(None)
     fixed = permll.apply(run.folder, auto=True, out=tmp_path / "fixed.csv")
     assert fixed is not None
 

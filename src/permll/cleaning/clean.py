@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Unpack
 
+from permll.cleaning.auto_config import names_classifier
 from permll.cleaning.earlier_round import EarlierRound, next_round_folder
 from permll.cleaning.estimators import estimator_settings
 from permll.cleaning.job import CleanJob
@@ -158,6 +159,10 @@ def _start_next_round(
     """Clean the data of a reviewed run again, with its settings and its decisions."""
     if out is None:
         raise ValueError("out=None keeps no decisions: give the next round a folder.")
+    adapted = {"data.validation", "training.epochs", "method.warm_up"}  # settings that the first round chose
+    if previous.recipe.estimator is not None:
+        adapted = set()
+        changes = {"estimator": None, **changes} if names_classifier(changes) and estimator is None else changes
     recipe = load_recipe(previous.folder / "recipe.toml", dict(changes))
     if data is None and not recipe.data.source:
         raise ValueError(
@@ -167,7 +172,7 @@ def _start_next_round(
     if overwrite:
         _remove_run(run)
     earlier = EarlierRound.load(run) or EarlierRound.of(previous)
-    fixed = frozenset({"data.validation", "training.epochs", "method.warm_up", *changes})
+    fixed = frozenset({*adapted, *changes})
     source, is_path = (recipe.data.source, True) if data is None else (data, False)
     options = recipe.data.options if is_path else {}
     job = CleanJob(recipe, source, labels, options, is_path, fixed, watchers, threshold, earlier, estimator)
