@@ -66,9 +66,7 @@ def _details(run: Run, findings: Findings, data: LabeledData) -> dict[str, objec
         "Source": recipe.data.source,
         "Images": recipe.data.images or "",
         "Synthetic noise": recipe.data.noise,
-        "Method": recipe.method.name,
-        "Network": recipe.network.name,
-        "Epochs": f"{recipe.training.epochs}, predictions averaged up to epoch {findings.metadata.get('epoch', '?')}",
+        **_classifier(recipe, findings),
         "Seed": recipe.training.seed,
         "Threshold": f"{100 * findings.threshold:g} %",
         "Noise rate estimated from": f"{noise['rows']:,} held-out labels" if noise.get("by") == "held_out" else "",
@@ -88,3 +86,11 @@ def _given_details(recipe: Recipe, findings: Findings) -> dict[str, object]:
         "Made by": f"permll {__version__}",
     }
     return {name: value for name, value in details.items() if value != ""}
+
+
+def _classifier(recipe: Recipe, findings: Findings) -> dict[str, object]:
+    """Return what predicted the labels: estimators, or the training of a network."""
+    if recipe.estimator is not None:
+        return {"Estimator": recipe.estimator.given or recipe.estimator.name, "Folds": recipe.estimator.folds}
+    epochs = f"{recipe.training.epochs}, predictions averaged up to epoch {findings.metadata.get('epoch', '?')}"
+    return {"Method": recipe.method.name, "Network": recipe.network.name, "Epochs": epochs}

@@ -155,16 +155,14 @@ def _metadata(
         "run": str(run.folder),
         "source": run.recipe.data.source,
         "noise": estimate.summary(),
-        "network": _held_out_accuracy(averager),
+        "network": prediction_accuracy(averager.log_p[averager.held_out_rows], averager.labels[averager.held_out_rows]),
         "transition": errors.transition.tolist(),
         "epoch": averager.best_epoch,
     }
 
 
-def _held_out_accuracy(averager: PredictionAverager) -> dict[str, float]:
+def prediction_accuracy(log_p: Tensor, labels: Tensor) -> dict[str, float]:
     """Return the accuracy on held-out labels, that of the majority class, and its standard error."""
-    rows = averager.held_out_rows
-    predicted, given = averager.log_p[rows].argmax(1), averager.labels[rows]
-    majority = given.bincount().max().item() / len(given)
-    error = math.sqrt(majority * (1 - majority) / len(given))
-    return {"accuracy": (predicted == given).double().mean().item(), "majority": majority, "error": error}
+    majority = labels.bincount().max().item() / len(labels)
+    error = math.sqrt(majority * (1 - majority) / len(labels))
+    return {"accuracy": (log_p.argmax(1) == labels).double().mean().item(), "majority": majority, "error": error}

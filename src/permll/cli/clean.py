@@ -51,6 +51,14 @@ def clean(
         Path | None, Option(metavar="FOLDER", help="Pictures of the samples, to show instead of vectors or tables.")
     ] = None,
     method: Annotated[str | None, Option(help="Method (see permll methods).")] = None,
+    estimator: Annotated[
+        str | None,
+        Option(
+            help="Check the labels by a cross-validated scikit-learn classifier: hist_gradient_boosting, "
+            "logistic_regression, random_forest, naive_bayes, an importable class, or several joined by +; none trains "
+            "a network.",
+        ),
+    ] = None,
     epochs: Annotated[int | None, Option(help="Number of epochs.")] = None,
     seed: Annotated[int | None, Option(help="Seed of initial weights, sample order and held-out set.")] = None,
     threshold: Annotated[
@@ -121,6 +129,7 @@ def clean(
 
     options: dict[str, Any] = {
         "method": method,
+        "estimator": estimator,
         "out": out,
         "epochs": epochs,
         "seed": seed,

@@ -32,6 +32,7 @@ def findings_facts(findings: Any) -> dict[str, Any]:
         "threshold": findings.threshold,
         "noise": findings.metadata.get("noise"),
         "network": findings.metadata.get("network"),
+        "estimator": findings.metadata.get("estimator"),
         "earlier": findings.metadata.get("earlier"),
         "pairs": [{"given": a, "proposed": b, "count": count} for (a, b), count in pairs.most_common()],
         "classes": [
@@ -90,16 +91,18 @@ def accuracy_warning(facts: Mapping[str, Any]) -> str:
     if not network:
         return ""
     accuracy, majority = 100 * network["accuracy"], 100 * network["majority"]
+    name = "estimator" if facts["estimator"] else "network"
+    longer = "" if facts["estimator"] else ", or longer training (--epochs)"
     if _is_useless(network):
         return (
             f"Warning: held-out accuracy ({accuracy:.0f} %) is not above the majority class ({majority:.0f} %), so "
-            "wrong labels cannot be found. Train longer (--epochs) or use other features."
+            f"wrong labels cannot be found. Use other features{longer}."
         )
     if accuracy - majority >= (100 - majority) / 2:
         return ""
     return (
-        f"Warning: the network predicts only {accuracy:.0f} % of the held-out labels; flags can be its own errors. "
-        "Better features help (--backbone, --encoder), or longer training (--epochs)."
+        f"Warning: the {name} predicts only {accuracy:.0f} % of the held-out labels; flags can be its own errors. "
+        f"Better features help (--backbone, --encoder){longer}."
     )
 
 

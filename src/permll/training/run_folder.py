@@ -26,7 +26,7 @@ def default_folder(name: str | None, recipe: Recipe) -> Path:
         'runs/photos-permll-0'
     """
     name = (name or data_name(recipe.data.source) or "own").removesuffix(".toml")
-    words = [name, recipe.method.name, str(recipe.training.seed)]
+    words = [name, recipe.classifier, str(recipe.training.seed)]
     return Path("runs") / "-".join(re.sub(r"[^\w.]+", "-", word).strip("-.") for word in words)
 
 
