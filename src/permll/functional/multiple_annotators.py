@@ -4,8 +4,8 @@ With the class k of sample n, its prior π, and C_a[k, y] the probability that a
 
     r_n[k] ∝ π[k] Π_(a, y) C_a[k, y]    over the answers (a, y) to sample n.
 
-The EM algorithm fits π and C, starting from the fraction of answers. C_a is smoothed by one answer per class of all
-annotators, since most annotators answer few samples.
+The EM algorithm fits π and C, starting from the fraction of answers. C_a is smoothed by three answers per class of
+all annotators, since most annotators answer few samples.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-PSEUDO_ANSWERS = 1.0  # per class, of all annotators
+PSEUDO_ANSWERS = 3.0  # per class, of all annotators
 MAX_STEPS = 100
 TOLERANCE = 1e-6  # mean change of a probability
 
@@ -48,6 +48,24 @@ class Answers(NamedTuple):
         """
         samples, annotators = (table >= 0).nonzero(as_tuple=True)
         return cls(samples, annotators, table[samples, annotators].long(), len(table), table.shape[1], num_classes)
+
+    def take(self, rows: Int[Tensor, " some"]) -> "Answers":
+        """Return the answers to some samples, in their order.
+
+        Examples:
+            >>> answers = Answers.from_table(torch.tensor([[1, -1], [0, 1], [1, 1]]), 2).take(torch.tensor([2, 0]))
+            >>> answers.samples.tolist(), answers.labels.tolist()
+            ([1, 0, 0], [1, 1, 1])
+        """
+        position = torch.full((self.num_samples,), -1)
+        position[rows] = torch.arange(len(rows))
+        kept = position[self.samples] >= 0
+        return self._replace(
+            samples=position[self.samples[kept]],
+            annotators=self.annotators[kept],
+            labels=self.labels[kept],
+            num_samples=len(rows),
+        )
 
     def with_annotator(self, labels: Int[Tensor, " samples"]) -> "Answers":
         """Return the answers with one more annotator, who answers every sample, such as the predictions of a network.
