@@ -71,7 +71,7 @@ def slow_posterior(table: list[list[int]], log_p: Matrix, c: int, held_out: int)
 
 def predictions(truth: Tensor, classes: int, right: float, seed: int) -> Tensor:
     """Return log-probabilities of a classifier that is right with a probability."""
-    generator = torch.Generator().manual_seed(seed + 2**32)
+    generator = torch.Generator().manual_seed(seed + 1)
     other = torch.randint(classes, truth.shape, generator=generator)
     guess = torch.where(torch.rand(truth.shape, generator=generator) < right, truth, other)
     p = torch.nn.functional.one_hot(guess, classes) * right + (1 - right) / classes

@@ -139,8 +139,9 @@ def fit_powers(
     """Return α and β that maximize the mean of log Σ_k q[k] d[k] / π[k].
 
     Examples:
+        >>> log_p = torch.tensor([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]).log()
         >>> log_d = torch.tensor([[0.999, 0.001], [0.999, 0.001], [0.001, 0.999]]).log()
-        >>> fit_powers(torch.tensor([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]).log(), log_d, torch.tensor([0.5, 0.5])).answers
+        >>> fit_powers(log_p, log_d, torch.tensor([0.5, 0.5])).answers
         0.1
     """
     of_answers = {power: (power * log_d).softmax(1) / prior for power in ANSWER_POWERS}
