@@ -36,8 +36,10 @@ REASONS = {
     8: "an exact duplicate has another label",
     16: "the network is less certain of it than of others",
     32: "a person reviewed it",
+    128: "its annotators disagree",
 }
 REVIEWED = 32
+DISPUTED = 128
 
 
 class Finding(NamedTuple):

@@ -73,7 +73,9 @@ def clean(
         previous: a run whose labels were reviewed: the next round learns from the decisions, with the same data and
             settings. ``data`` is only needed if they were in memory. The default folder is that of the run, with
             ``-round2``.
-        reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``.
+        reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``. With the
+            answers of several annotators (``annotators="ann_*"``, ``annotations=answers``), their consensus is the
+            label, and the network one more annotator.
 
     Examples:
         >>> from sklearn.datasets import load_iris
@@ -105,7 +107,10 @@ def clean(
         return _start_next_round(Run.open(previous), data, labels, out, overwrite, changes, watchers, threshold)
     if data is None:
         raise ValueError("there are no data: pass some, or previous=RUN to continue after a review.")
-    is_path = isinstance(data, str | Path) and labels is None
+    annotations = options.get("annotations")
+    if isinstance(annotations, str | Path):
+        options["annotations"] = annotations = absolute_source(annotations)
+    is_path = isinstance(data, str | Path) and labels is None and isinstance(annotations, str | None)
     if is_path and Run(data).exists:
         if changes or options or out != AUTO or overwrite:
             raise ValueError(f"{data} is a run and resumes with its own settings: remove all options but threshold.")

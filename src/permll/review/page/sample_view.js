@@ -81,6 +81,10 @@ const quality = (item) =>
     item.reason && create("span", { class: "reason" }, `Flagged because ${item.reason.replaceAll("; ", ", and ")}.`),
   );
 
+const answers = ({ answers: given }) =>
+  given.length > 0 &&
+  create("p", { class: "answers" }, "Answers: ", given.map(([name, label], index) => [index ? ", " : "", `${name}: `, create("b", {}, label)]).flat());
+
 const related = (heading, note, items, item, open) =>
   items.length > 0 &&
   create(
@@ -139,6 +143,7 @@ export const showSample = (main, item, position, matching, actions) => {
         ),
         labels(item),
         quality(item),
+        answers(item),
         currentDecision(item),
         verdicts(item, actions),
         create("h2", { class: "candidates-heading" }, "Candidates"),
