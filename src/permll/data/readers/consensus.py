@@ -62,6 +62,7 @@ def find_consensus(raw: RawData, options: ReadOptions, ids: Sequence[str], refs:
     """Return the consensus of the annotators that the options name; None without any."""
     if options.annotators is None and options.annotations is None:
         return None
+    options.reject_both()
     if options.annotations is not None:
         answers = read_annotations(options, ids)
     elif raw.answers is None:
@@ -114,7 +115,7 @@ def _encode(answers: RawAnswers, raw: RawData, options: ReadOptions, refs: RowRe
         return encode_labels(values, options.classes, ids=lines, noun=refs.noun)
     labels, names = encode_labels(values, ids=lines, noun=refs.noun)
     if raw.values is not None:  # the source has labels of its own
-        own = {_class_name(value) for value in to_list(raw.values) if not is_missing(value)}
+        own = {class_name(value) for value in to_list(raw.values) if not is_missing(value)}
         if unknown := [name for name in names if name not in own]:
             raise ValueError(
                 f"annotators gave {format_list(unknown, 'unknown label')}: labels must be among the {len(own)} classes "
@@ -123,7 +124,15 @@ def _encode(answers: RawAnswers, raw: RawData, options: ReadOptions, refs: RowRe
     return labels, names
 
 
-def _class_name(value: object) -> str:
+def class_name(value: object, names: Sequence[str] | None = None) -> str:
+    """Return the class name of a stored label; ``names`` if labels are indices of them.
+
+    Examples:
+        >>> class_name(3.0), class_name(b"cat"), class_name(1, ["no", "yes"])
+        ('3', 'cat', 'yes')
+    """
+    if names is not None and isinstance(value, int | float):
+        return str(names[int(value)])
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
