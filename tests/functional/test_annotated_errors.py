@@ -102,7 +102,7 @@ def test_likelihood_leaves_out_the_own_answers(seed: int, classes: int) -> None:
     torch.testing.assert_close(answer_log_likelihood(answers, r), expected, rtol=1e-6, atol=1e-8)
 
 
-def test_independent_answers_count_fully_and_copied_ones_less() -> None:
+def test_independent_answers_count_more_than_copied_ones() -> None:
     table, truth, _ = simulate(1, 3000, 4, 4, 1.0)
     log_p = predictions(truth, 4, 0.7, 1)
     prior = torch.full((4,), 0.25).double()
@@ -111,8 +111,8 @@ def test_independent_answers_count_fully_and_copied_ones_less() -> None:
         encoded = Answers.from_table(answers, 4)
         r = torch.nn.functional.one_hot(truth, 4).double()
         powers.append(fit_powers(log_p.double(), answer_log_likelihood(encoded, r), prior).answers)
-    assert powers[0] >= 0.7
-    assert powers[1] <= 0.35
+    assert powers[0] == max(ANSWER_POWERS)
+    assert powers[1] <= 0.25
 
 
 def test_network_and_people_together_are_better_than_either() -> None:
@@ -123,11 +123,11 @@ def test_network_and_people_together_are_better_than_either() -> None:
     errors = find_annotated_errors(log_p, answers, labels)
     wrong = labels != truth
     right = [float((one == truth).double().mean()) for one in (labels, log_p.argmax(1), errors.posterior.argmax(1))]
-    assert right[2] > max(right[:2]) + 0.02
+    assert right[2] > max(right[:2]) + 0.05
     alone = people.gather(1, labels[:, None])[:, 0].clamp(0, 1)
     assert average_precision(errors.quality, wrong) > average_precision(alone, wrong) + 0.1
     assert errors.limits[0] <= errors.rate <= errors.limits[1]
-    assert errors.rate == pytest.approx(float(wrong.double().mean()), abs=0.05)
+    assert errors.rate == pytest.approx(float(wrong.double().mean()), abs=0.06)
     assert bool((errors.confidence <= errors.posterior.amax(1) + 1e-6).all())
 
 

@@ -4,8 +4,8 @@ With the class k of sample n, its prior π, and C_a[k, y] the probability that a
 
     r_n[k] ∝ π[k] Π_(a, y) C_a[k, y]    over the answers (a, y) to sample n.
 
-The EM algorithm fits π and C, starting from the fraction of answers. C_a is smoothed by three answers per class of
-all annotators, since most annotators answer few samples.
+The EM algorithm fits π and C, starting from the fraction of answers. C_a is smoothed by one answer per class of all
+annotators, since most annotators answer few samples.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-PSEUDO_ANSWERS = 3.0  # per class, of all annotators
+PSEUDO_ANSWERS = 1.0  # per class, of all annotators
 MAX_STEPS = 100
 TOLERANCE = 1e-6  # mean change of a probability
 
