@@ -129,8 +129,9 @@ def by_people(data: Data, classes: int, seed: int) -> dict[str, Timed]:
 def by_permll(data: Data, classes: int, seed: int, consensus: NDArray[np.int64]) -> dict[str, Timed]:
     """Return ``permll clean`` with the answers, with their consensus only, and its network alone."""
     found: dict[str, Timed] = {}
+    inputs: dict[str, dict[str, Any]] = {"permll": {"annotations": data.answers}, "labels_only": {"labels": consensus}}
     options: dict[str, Any] = {"seed": seed, "callbacks": [], "overrides": {"training.threads": 1}}
-    for name, labels in (("permll", {"annotations": data.answers}), ("labels_only", {"labels": consensus})):
+    for name, labels in inputs.items():
         start = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
             findings = clean(data.x, **labels, out=folder, **options)
@@ -203,7 +204,7 @@ def _average_precision(quality: Posterior, wrong: NDArray[np.bool_]) -> float:
     return np.nan if value is None else value
 
 
-def table(rows: Iterable[dict[str, Any]], seeds: tuple[int, ...]) -> str:
+def table(rows: Iterable[dict[str, Any]], seeds: tuple[int, ...] = TEST_SEEDS) -> str:
     """Return the numbers of some seeds as Markdown: mean and standard deviation."""
     rows = [row for row in rows if int(row["seed"]) in seeds]
     lines = []
@@ -226,7 +227,7 @@ def main() -> None:
     names = [name for name in SETS if name != "labelme" or args.labelme or args.only_render]
     cases = [(name, seed) for name in names for seed in (*TEST_SEEDS, *DEVELOPMENT_SEEDS)]
     rows = update_csv("annotators", args, cases, partial(run_parallel, partial(measure, labelme=args.labelme)))
-    text = table(rows, TEST_SEEDS)
+    text = table(rows)
     atomic_write_text(RESULTS / "annotators.md", text)
     print(text, "Development\n", table(rows, DEVELOPMENT_SEEDS), sep="\n")
 

@@ -10,8 +10,8 @@ maximize the mean of log Σ_k q[k] d[k] / π[k] over held-out samples: how much 
 together than each by itself, if they are independent given the class. They are not: the network has learned from the
 consensus and repeats some of its mistakes, so α is 0.7 at most.
 
-C starts from the consensus of the annotators (``dawid_skene``) and is estimated from r anew, three times, each time
-for sample n without its own answers: most annotators answer few samples and would confirm themselves. It is smoothed as
+C starts from the consensus of the annotators (``dawid_skene``) and is then estimated from r, three times, each time for
+sample n without its own answers: most annotators answer few samples and would confirm themselves. It is smoothed as
 in ``dawid_skene``. The network is biased toward labels that it was trained on: on these, the log-odds of the labels
 are lowered until as many are wrong as of the others.
 """

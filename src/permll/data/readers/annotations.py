@@ -46,7 +46,7 @@ def match_columns(patterns: Sequence[str], columns: Sequence[str], where: str) -
 
 
 def wide_answers(columns: Mapping[str, Sequence[Any]]) -> RawAnswers:
-    """Return the answers of a column for each annotator; empty cells are no answers.
+    """Return the answers of a column for each annotator; empty cells are missing answers.
 
     Examples:
         >>> wide_answers({"ann": ["cat", None], "bob": ["dog", "dog"]})
@@ -59,11 +59,11 @@ def wide_answers(columns: Mapping[str, Sequence[Any]]) -> RawAnswers:
         if not is_missing(value)
     ]
     cells.sort(key=lambda cell: cell[0])
-    return RawAnswers(*([cell[i] for cell in cells] for i in range(3)))
+    return RawAnswers([row for row, _, _ in cells], [name for _, name, _ in cells], [label for _, _, label in cells])
 
 
 def array_answers(values: Any, names: Sequence[str] | None = None) -> RawAnswers:
-    """Return the answers of an array (N, A), in which -1, NaN or None is no answer.
+    """Return the answers of an array (N, A), with -1, NaN or None for a missing answer.
 
     Examples:
         >>> array_answers([[1, -1], [0, 1]])
@@ -146,7 +146,7 @@ def long_answers(
     where: str,
     refs: RowRefs,
 ) -> RawAnswers:
-    """Return the answers of a table with a line for each; empty labels are no answers.
+    """Return the answers of a table with a line for each; empty labels are missing answers.
 
     Examples:
         >>> long_answers(["a", "b"], ["ann", "ann"], ["cat", "dog"], ["b", "a"], "answers.csv", RowRefs([2, 3]))

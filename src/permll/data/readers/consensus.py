@@ -98,7 +98,8 @@ def with_consensus(raw: RawData, consensus: Consensus) -> RawData:
 def _without_markers(answers: RawAnswers, options: ReadOptions) -> RawAnswers:
     """Return the answers without those that ``no_label`` marks as missing."""
     kept = [i for i, label in enumerate(answers.labels) if not matches_marker(label, options.no_label)]
-    return RawAnswers(*([column[i] for i in kept] for column in answers))
+    rows, annotators, labels = answers
+    return RawAnswers([rows[i] for i in kept], [annotators[i] for i in kept], [labels[i] for i in kept])
 
 
 def _encode(answers: RawAnswers, raw: RawData, options: ReadOptions, refs: RowRefs) -> tuple[Tensor, tuple[str, ...]]:
