@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks import (
+    annotators,
     auto_apply_safety,
     cleaning,
     cleaning_ablation,
@@ -262,7 +263,7 @@ def test_docs_tables(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [cleaning, cleaning_ablation, auto_apply_safety, holdout_settings, scales, verdict_ablation]
+    "script", [annotators, cleaning, cleaning_ablation, auto_apply_safety, holdout_settings, scales, verdict_ablation]
 )
 def test_results_tables(script: Any) -> None:
     name = script.__name__.rpartition(".")[2]

@@ -37,8 +37,10 @@ REASONS = {
     16: "the classifier is less certain of it than of others",
     32: "a person reviewed it",
     64: "cleanlab flags it",
+    128: "its annotators disagree",
 }
 REVIEWED = 32
+DISPUTED = 128
 
 
 class Finding(NamedTuple):

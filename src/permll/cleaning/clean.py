@@ -83,7 +83,9 @@ def clean(
             ``-round2``.
         images: folder with a picture of each sample, which report and review show instead of vectors or tables; in the
             sorted order of their paths, or named by the ids of the samples.
-        reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``.
+        reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``. With the
+            answers of several annotators (``annotators="ann_*"``, ``annotations=answers``), their consensus is the
+            label, and the network one more annotator.
 
     Examples:
         >>> from sklearn.datasets import load_iris
@@ -119,7 +121,10 @@ def clean(
         )
     if data is None:
         raise ValueError("there are no data: pass some, or previous=RUN to continue after a review.")
-    is_path = isinstance(data, str | Path) and labels is None
+    annotations = options.get("annotations")
+    if isinstance(annotations, str | Path):
+        options["annotations"] = annotations = absolute_source(annotations)
+    is_path = isinstance(data, str | Path) and labels is None and isinstance(annotations, str | None)
     if is_path and Run(data).exists:
         if changes or options or out != AUTO or overwrite:
             raise ValueError(f"{data} is a run and resumes with its own settings: remove all options but threshold.")

@@ -9,6 +9,7 @@ import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
+from permll.cleaning.annotations import annotator_quality, is_disputed
 from permll.cleaning.automatic_changes import may_change
 from permll.cleaning.cross_validation import PREDICTIONS_FILE, CrossValidation, cross_validate
 from permll.cleaning.estimators import dense_features
@@ -16,7 +17,8 @@ from permll.cleaning.label_issues import label_reasons, nearest_neighbors, predi
 from permll.cleaning.similar_samples import conflicting_duplicates
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Inputs
-from permll.findings import DEFAULT_THRESHOLD, REVIEWED, Findings
+from permll.findings import DEFAULT_THRESHOLD, DISPUTED, REVIEWED, Findings
+from permll.functional.annotated_errors import find_annotated_errors
 from permll.functional.label_errors import RateInterval, find_errors
 from permll.functional.neighbors import add_votes, neighbor_votes
 from permll.functional.transition_fit import MIN_PROB
@@ -93,7 +95,12 @@ def find_issues(
     features = torch.from_numpy(dense_features(data.inputs if encoded is None else encoded))
     own = predicted.probs.clamp_min(MIN_PROB).log()
     log_p = add_votes(own, neighbor_votes(features, labels, data.num_classes), labels)
-    errors = find_errors(log_p, labels, 0, trusted, known)
+    annotations, annotators = data.annotations, {}
+    if annotations is None:
+        errors = find_errors(log_p, labels, 0, trusted, known)
+    else:  # the estimators are one more annotator
+        errors = find_annotated_errors(log_p, annotations.answers, labels, 0, trusted, known)
+        annotators = {"annotators": annotator_quality(annotations, errors.posterior, labels, data.classes, own)}
     estimates = [
         from_errors(errors, data.classes, "held_out", int((~trusted).sum())),
         by_corrected_labels(errors.posterior, labels, data.classes),
@@ -115,11 +122,14 @@ def find_issues(
             "noise": estimates[0].summary(),
             "network": prediction_accuracy(own[~trusted], labels[~trusted]),
             "transition": errors.transition.tolist(),
+            **annotators,
         },
     )
     neighbors = nearest_neighbors(features, findings)
     reasons = label_reasons(torch.zeros_like(trusted), own, labels, neighbors, duplicates)
     reasons[(findings.label_quality <= DEFAULT_THRESHOLD) & (reasons == 0)] = 16
+    if annotations is not None:
+        reasons[is_disputed(annotations, labels).numpy()] |= DISPUTED
     reasons[trusted.numpy()] = REVIEWED
     return replace(findings, reasons=reasons, neighbors=neighbors), estimates
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from permll._version import __version__
+from permll.cleaning.annotations import named_answers
 from permll.cleaning.next_commands import commands_after_clean
 from permll.cleaning.preview import MAX_LOSSLESS_SIDE, encode_thumbnail, open_image, preview_sample
 from permll.cleaning.shown_images import show_images
@@ -26,10 +27,22 @@ def make_report(run: Run, findings: Findings, data: LabeledData) -> str:
     return findings_page(
         findings,
         previews(findings, show_images(data, run.recipe.data)),
+        answers=answers_by_row(findings, data),
         title=str(data.metadata.get("name") or run.folder.name),
         details=_details(run, findings, data),
         commands=list(commands_after_clean(run, findings)),
     )
+
+
+def answers_by_row(findings: Findings, data: LabeledData) -> Callable[[int], list[tuple[str, str]]]:
+    """Return row of the findings -> annotators of its sample with their answers."""
+    position = {name: row for row, name in enumerate(data.ids)}
+
+    def answers(row: int) -> list[tuple[str, str]]:
+        at = position.get(findings.ids[row])
+        return [] if at is None else named_answers(data.annotations, at, data.classes)
+
+    return answers
 
 
 def previews(findings: Findings, data: LabeledData) -> Callable[[int], dict[str, Any]]:

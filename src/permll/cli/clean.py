@@ -75,6 +75,21 @@ def clean(
         str | None,
         Option(help="Column or array: true for labels that a person reviewed.", rich_help_panel=_READING),
     ] = None,
+    annotators: Annotated[
+        str | None,
+        Option(
+            help="Columns of several annotators, as names or patterns: ann_1,ann_2 or 'ann_*'.",
+            rich_help_panel=_READING,
+        ),
+    ] = None,
+    annotations: Annotated[
+        Path | None,
+        Option(help="Table with a line for each answer: id, annotator, label.", rich_help_panel=_READING),
+    ] = None,
+    annotation_columns: Annotated[
+        str | None,
+        Option(help="Its columns, as ID,ANNOTATOR,LABEL, if they have other names.", rich_help_panel=_READING),
+    ] = None,
     missing_label: Annotated[
         list[str] | None,
         Option(help="Value that marks a missing label, such as -1; may be repeated.", rich_help_panel=_READING),
@@ -145,6 +160,9 @@ def clean(
         "id": id_,
         "gold": gold,
         "images": images,
+        "annotators": annotators and annotators.split(","),
+        "annotations": annotations and str(annotations),
+        "annotation_columns": annotation_columns and annotation_columns.split(","),
         "previous": previous,
         "no_label": missing_label or None,
         "drop_empty": drop_empty or None,

@@ -12,6 +12,7 @@ from typing import Any
 
 from permll.report.findings_text import (
     accuracy_warning,
+    annotators_sentence,
     duplicates_sentence,
     earlier_sentence,
     findings_facts,
@@ -44,6 +45,7 @@ def findings_page(
     findings: Any,
     preview: Callable[[int], Preview],
     *,
+    answers: Callable[[int], Sequence[tuple[str, str]]] = lambda _: (),
     title: str,
     details: Mapping[str, object],
     commands: Sequence[tuple[str, str]],
@@ -53,6 +55,7 @@ def findings_page(
     Args:
         findings: a ``permll.findings.Findings``.
         preview: row -> preview of its sample.
+        answers: row -> annotators of its sample and their answers.
         title: name of the data set.
         details: how the findings were computed, as names and values.
         commands: next steps, each a text and a command.
@@ -68,6 +71,7 @@ def findings_page(
     sections = {
         "confusion": "Confused classes" if facts["flagged"] or transition else "",
         "issues": "Most suspect labels" if facts["flagged"] else "Least trusted labels (none is flagged)",
+        "annotators": "Annotators" if facts["annotators"] else "",
         "duplicates": "Identical samples with different labels" if findings.duplicates else "",
         "details": "Details",
     }
@@ -86,8 +90,9 @@ def findings_page(
         transition=transition,
         cards_text=_cards_text(len(rows), facts["flagged"]),
         pair_options=_pair_options(flagged, shown, findings.classes),
-        cards=[_card(findings, row, preview(row)) for row in rows],
-        more_cards=[_card(findings, row, preview(row)) for row in more_rows],
+        cards=[_card(findings, row, preview(row)) | {"answers": answers(row)} for row in rows],
+        more_cards=[_card(findings, row, preview(row)) | {"answers": answers(row)} for row in more_rows],
+        annotators=facts["annotators"],
         duplicates=_duplicates(findings, facts, preview) if findings.duplicates else None,
         details=details,
         style=asset("base.css", "findings.css"),
@@ -103,7 +108,14 @@ def _lead(facts: Mapping[str, Any]) -> str:
         text = f"{flagged_sentence(facts)} However, {duplicates_sentence(facts)}"
     else:
         text = f"{flagged_sentence(facts)} {NO_PROOF}"
-    return " ".join(filter(None, (earlier_sentence(facts), noise_sentence(facts), accuracy_warning(facts), text)))
+    sentences = (
+        annotators_sentence(facts),
+        earlier_sentence(facts),
+        noise_sentence(facts),
+        accuracy_warning(facts),
+        text,
+    )
+    return " ".join(filter(None, sentences))
 
 
 def _key_numbers(facts: Mapping[str, Any], num_classes: int) -> list[tuple[str, str, str]]:

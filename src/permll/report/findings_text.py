@@ -8,6 +8,7 @@ from permll.report.text import pluralize, printable, shorten
 
 MAX_PAIRS = 5
 MAX_CLASSES = 3
+MAX_ANNOTATORS = 3
 MAX_SAMPLES = 10
 MAX_TEXT_LENGTH = 76
 MAX_GROUPS, MAX_GROUP_SIZE = 5, 5  # of duplicates
@@ -34,6 +35,7 @@ def findings_facts(findings: Any) -> dict[str, Any]:
         "network": findings.metadata.get("network"),
         "estimator": findings.metadata.get("estimator"),
         "earlier": findings.metadata.get("earlier"),
+        "annotators": findings.metadata.get("annotators"),
         "pairs": [{"given": a, "proposed": b, "count": count} for (a, b), count in pairs.most_common()],
         "classes": [
             {"class": findings.classes[k], "labels": sizes[k], "flagged": hits[k], "share": round(fraction, 4)}
@@ -47,6 +49,7 @@ def findings_summary(findings: Any) -> str:
     """Return the findings as text for a terminal."""
     facts = findings_facts(findings)
     lines = [earlier_sentence(facts), noise_sentence(facts), accuracy_warning(facts), flagged_sentence(facts)]
+    lines.insert(1, annotators_sentence(facts))
     if facts["flagged"]:
         lines += ["\n" + "\n".join(_issues(findings, facts))]
     return "\n".join(filter(None, [*lines, duplicates_sentence(facts), *_duplicates(facts)]))
@@ -62,6 +65,30 @@ def earlier_sentence(facts: Mapping[str, Any]) -> str:
         f"Since {earlier['run']}: {reviewed} reviewed, {earlier['wrong']:,} of them wrong; "
         f"flagged labels {earlier['issues_before']:,} -> {facts['flagged']:,}."
     )
+
+
+def annotators_sentence(facts: Mapping[str, Any]) -> str:
+    """Return who the labels are from, and the weakest annotators: those that are surely below the mean; "" for others.
+
+    Examples:
+        >>> quality = {"annotator": "ann", "answers": 50, "accuracy": 0.5, "low": 0.37, "high": 0.63}
+        >>> others = [{**quality, "annotator": name, "accuracy": 0.9, "high": 0.97} for name in ("bob", "the network")]
+        >>> annotators_sentence({"annotators": [quality, *others]})
+        'Labels are the consensus of 2 annotators (100 answers); weakest: ann (50 % right, 37 to 63, of 50 answers).'
+    """
+    if not facts["annotators"]:
+        return ""
+    people = facts["annotators"][:-1]  # the last is the network
+    answers = sum(one["answers"] for one in people)
+    mean = sum(one["answers"] * one["accuracy"] for one in people) / answers
+    weak = [
+        f"{shorten(one['annotator'])} ({100 * one['accuracy']:.0f} % right, {100 * one['low']:.0f} to "
+        f"{100 * one['high']:.0f}, of {pluralize(one['answers'], 'answer')})"
+        for one in people
+        if one["high"] < mean
+    ]
+    weakest = f"; weakest: {', '.join(weak[:MAX_ANNOTATORS])}" if weak else ""
+    return f"Labels are the consensus of {len(people):,} annotators ({answers:,} answers){weakest}."
 
 
 def noise_sentence(facts: Mapping[str, Any]) -> str:

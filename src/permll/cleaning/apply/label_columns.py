@@ -67,7 +67,7 @@ def label_columns(
         labels = [from_label(label) for label in source.labels]
     else:
         labels = column(source.label_column)
-    values = values_by_class(source.row_classes, labels)
+    values = values_by_class({row: k for row, k in source.row_classes.items() if row not in source.relabeled}, labels)
     classes = [*source.classes, *changes.new_classes(source.classes)]
     for name in {*changes.classes.values()} - values.keys():
         values[name] = from_label(_unused_class_label(source, name, classes))
