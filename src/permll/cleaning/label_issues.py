@@ -158,7 +158,16 @@ def _metadata(
         "network": _held_out_accuracy(averager),
         "transition": errors.transition.tolist(),
         "epoch": averager.best_epoch,
-    }
+    } | _groups(data, averager)
+
+
+def _groups(data: LabeledData, averager: PredictionAverager) -> dict[str, Any]:
+    """Return how many groups of samples were held out; nothing without groups."""
+    if data.groups is None:
+        return {}
+    group = dict(zip(data.ids, data.groups, strict=True))
+    held_out = {group[name] for name in averager.ids[averager.num_train :]}
+    return {"groups": {"held_out": len(held_out), "total": len(set(data.groups))}}
 
 
 def _held_out_accuracy(averager: PredictionAverager) -> dict[str, float]:

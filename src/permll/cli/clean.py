@@ -51,6 +51,13 @@ def clean(
         str | None,
         Option(help="Column or array: true for labels that a person reviewed.", rich_help_panel=_READING),
     ] = None,
+    groups: Annotated[
+        str | None,
+        Option(
+            help="Column or array of groups (patients, videos), each of which is held out as a whole or not at all.",
+            rich_help_panel=_READING,
+        ),
+    ] = None,
     missing_label: Annotated[
         list[str] | None,
         Option(help="Value that marks a missing label, such as -1; may be repeated.", rich_help_panel=_READING),
@@ -121,6 +128,7 @@ def clean(
         "features": features.split(",") if features and "," in features else features,
         "id": id_,
         "gold": gold,
+        "groups": groups,
         "previous": previous,
         "no_label": missing_label or None,
         "drop_empty": drop_empty or None,

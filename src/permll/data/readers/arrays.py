@@ -13,6 +13,7 @@ from torch import Tensor
 from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
 from permll.data.labels import RowRefs, to_list
 from permll.data.readers.gold import gold_mask, reviewed_mask
+from permll.data.readers.groups import group_names
 from permll.data.readers.image_files import ItemOpener, are_image_paths, image_files, is_image
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.raw_data import APPLY_COLUMNS, RawData, default_ids
@@ -43,7 +44,9 @@ def read_arrays(arrays: Mapping[str, Any], options: ReadOptions, where: str, met
     names = _to_strings(_get(arrays, options.classes, where)) if isinstance(options.classes, str) else None
     ids = default_ids(len(inputs)) if options.id is None else _to_strings(_get(arrays, options.id, where))
     metadata = {**metadata, **input_metadata, "features": feature, "label": label or "given with labels="}
-    return RawData(inputs, values, ids, metadata, names, gold=_gold(arrays, options, where, ids))
+    groups = options.groups_column and group_names(to_list(_get(arrays, options.groups_column, where)), RowRefs(ids))
+    gold = _gold(arrays, options, where, ids)
+    return RawData(inputs, values, ids, metadata, names, gold=gold, groups=groups or None)
 
 
 def _gold(arrays: Mapping[str, Any], options: ReadOptions, where: str, ids: Sequence[str]) -> list[bool] | None:

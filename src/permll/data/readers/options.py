@@ -23,6 +23,7 @@ class ReadKeywords(TypedDict, total=False):
     classes: Sequence[str] | None
     ids: Sequence[str] | None
     gold: Any
+    groups: Any
     no_label: object
     drop_empty: bool
     merge_similar_labels: bool
@@ -61,6 +62,7 @@ class ReadOptions:
     labels: Any = None
     ids: Sequence[str] | None = None
     gold: Any = None
+    groups: Any = None
     no_label: object = None
     drop_empty: bool = False
     merge_similar_labels: bool = False
@@ -74,9 +76,14 @@ class ReadOptions:
         """Name of the column or array of gold labels, if it is not a mask."""
         return self.gold if isinstance(self.gold, str) else None
 
+    @property
+    def groups_column(self) -> str | None:
+        """Name of the column or array of groups, if they are not a list."""
+        return self.groups if isinstance(self.groups, str) else None
+
     def other_columns(self, label: str | None) -> tuple[str | None, ...]:
-        """Return the columns that are not features: of labels, ids and gold labels."""
-        return label, self.id, self.gold_column
+        """Return the columns that are not features: of labels, ids, gold labels and groups."""
+        return label, self.id, self.gold_column, self.groups_column
 
     def reject_both(self) -> None:
         """Raise if two options were given that exclude each other."""
@@ -105,8 +112,9 @@ def parse_options(**keywords: Any) -> ReadOptions:
             raise ValueError(f"{name} must be a name (str), got {options[name]!r:.80}.")
     for name in ("labels", "ids", "classes"):
         _check_list(name, options[name])
-    if not isinstance(options["gold"], str):
-        _check_list("gold", options["gold"])
+    for name in ("gold", "groups"):
+        if not isinstance(options[name], str):
+            _check_list(name, options[name])
     for name in ("check", "skip_unreadable", "drop_empty", "merge_similar_labels"):
         if not isinstance(options[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {options[name]!r:.80}.")
@@ -134,7 +142,11 @@ def _check_list(keyword: str, values: object) -> None:
     """Raise unless the values are a list or array; their types are checked later."""
     if values is None or (keyword == "classes" and isinstance(values, str)):
         return
-    contents = {"classes": "class names in order", "gold": "true or false for each sample"}
+    contents = {
+        "classes": "class names in order",
+        "gold": "true or false for each sample",
+        "groups": "one group per sample",
+    }
     content = contents.get(keyword, f"one {keyword.rstrip('s')} per sample")
     is_list = isinstance(values, Sequence) or (hasattr(values, "__len__") and hasattr(values, "__getitem__"))
     if not is_list or isinstance(values, Mapping | Set | str | bytes):

@@ -64,6 +64,8 @@ def read(
         ids: ids, if ``source`` has none.
         gold: column, array or mask of labels that a person reviewed; they are trusted. Default: those that the history
             of ``permll apply`` lists as kept, accepted or chosen.
+        groups: column, array or list of group names, such as patients or videos; held-out samples are drawn as whole
+            groups.
         no_label: value or values that mark a missing label; those rows are left out. ``""`` is an empty cell.
         drop_empty: leave out rows with an empty label, text or image cell.
         merge_similar_labels: read labels that differ only in case or spaces as the most frequent of them.
