@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Unpack
 
+from permll.cleaning.audit_run import recorded_test
 from permll.cleaning.earlier_round import EarlierRound, next_round_folder
 from permll.cleaning.job import CleanJob
 from permll.cleaning.review_decisions import Decisions
@@ -41,6 +42,8 @@ def clean(
     callbacks: Iterable[Callback] | None = None,
     overrides: Mapping[str, Any] | None = None,
     previous: Run | Path | str | None = None,
+    test: Any = None,
+    audit: bool = True,
     **reader: Unpack[ReadKeywords],
 ) -> Findings:
     """Find wrong labels with a single training, without clean labels and without cross-validation.
@@ -73,6 +76,8 @@ def clean(
         previous: a run whose labels were reviewed: the next round learns from the decisions, with the same data and
             settings. ``data`` is only needed if they were in memory. The default folder is that of the run, with
             ``-round2``.
+        test: test data with labels, read like ``data``, of which (near-)duplicates of the samples are listed as leaks.
+        audit: search near-duplicates, leaks, outliers, rare classes and empty values, see ``Findings.audit``.
         reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``.
 
     Examples:
@@ -93,6 +98,7 @@ def clean(
         "data.backbone": backbone,
         "data.weights": None if weights is None else str(weights),
         "data.encoder": encoder,
+        "data.test": absolute_source(test) if isinstance(test, str | Path) else None,
     }
     changes = {name: value for name, value in given.items() if value is not None} | dict(overrides or {})
     watchers = default_callbacks() if callbacks is None else list(callbacks)
@@ -102,19 +108,21 @@ def clean(
             raise ValueError(f"the next round reads the data of {previous} again: leave out {data}.")
         if options:
             raise ValueError(f"the next round reads the data as {previous} did: remove {', '.join(options)}.")
-        return _start_next_round(Run.open(previous), data, labels, out, overwrite, changes, watchers, threshold)
+        previous_run = Run.open(previous)
+        return _start_next_round(previous_run, data, labels, out, overwrite, changes, watchers, threshold, test, audit)
     if data is None:
         raise ValueError("there are no data: pass some, or previous=RUN to continue after a review.")
     is_path = isinstance(data, str | Path) and labels is None
     if is_path and Run(data).exists:
         if changes or options or out != AUTO or overwrite:
             raise ValueError(f"{data} is a run and resumes with its own settings: remove all options but threshold.")
-        return _resume_job(Run(data), watchers, threshold)
+        return _resume_job(Run(data), watchers, threshold, audit)
     if is_path:
         changes |= {"data.source": absolute_source(data)}
         changes |= {f"data.options.{name}": value for name, value in options.items()}
     recipe = resolve_recipe(RECIPE, changes)
-    job = CleanJob(recipe, data, labels, options, is_path, frozenset(changes), watchers, threshold)
+    fixed = frozenset(changes)
+    job = CleanJob(recipe, data, labels, options, is_path, fixed, watchers, threshold, audit=audit, test=test)
     if out is None:
         return _clean_without_folder(job)
     run = Run(_default_folder(job) if out == AUTO else out)
@@ -123,7 +131,7 @@ def clean(
     return job.start(run)
 
 
-def _resume_job(run: Run, watchers: list[Callback], threshold: float) -> Findings:
+def _resume_job(run: Run, watchers: list[Callback], threshold: float, audit: bool) -> Findings:
     """Resume or read a run with its own settings."""
     recipe = run.recipe
     if not recipe.data.source and not run.finished:
@@ -131,7 +139,9 @@ def _resume_job(run: Run, watchers: list[Callback], threshold: float) -> Finding
             f"{run.folder} was started on data in memory: permll.clean(data, ..., out={str(run.folder)!r}) resumes it."
         )
     source, options, earlier = recipe.data.source, recipe.data.options, EarlierRound.load(run)
-    return CleanJob(recipe, source, None, options, True, frozenset(), watchers, threshold, earlier).start(run)
+    test = recorded_test(recipe.data)
+    job = CleanJob(recipe, source, None, options, True, frozenset(), watchers, threshold, earlier, audit, test)
+    return job.start(run)
 
 
 def _start_next_round(
@@ -143,6 +153,8 @@ def _start_next_round(
     changes: Mapping[str, Any],
     watchers: list[Callback],
     threshold: float,
+    test: Any,
+    audit: bool,
 ) -> Findings:
     """Clean the data of a reviewed run again, with its settings and its decisions."""
     if out is None:
@@ -159,7 +171,9 @@ def _start_next_round(
     fixed = frozenset({"data.validation", "training.epochs", "method.warm_up", *changes})
     source, is_path = (recipe.data.source, True) if data is None else (data, False)
     options = recipe.data.options if is_path else {}
-    return CleanJob(recipe, source, labels, options, is_path, fixed, watchers, threshold, earlier).start(run)
+    test = recorded_test(recipe.data) if test is None else test
+    job = CleanJob(recipe, source, labels, options, is_path, fixed, watchers, threshold, earlier, audit, test)
+    return job.start(run)
 
 
 def _default_folder(job: CleanJob) -> Path:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from permll.cleaning.audit_run import audit_run
 from permll.cleaning.auto_config import adapt_recipe, adapt_recipe_like
 from permll.cleaning.earlier_round import EarlierRound, SaveEarlierRound
 from permll.cleaning.html_report import make_report
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from permll.training.trainer import Trainer
 
 MAX_TEXT_LENGTH = 200  # characters of a text in the findings
+_OF_SAMPLES = ("labels", "ids", "gold", "groups", "split")  # reader options that test samples do not share
 MAX_ROWS_SINGLE_THREAD = 20_000  # the nearest neighbors of more rows are found with all threads
 
 
@@ -45,6 +47,8 @@ class CleanJob:
         watchers: callbacks.
         threshold: of label issues.
         earlier: an earlier round, whose decisions the training learns from.
+        audit: whether near-duplicates, outliers and so on are searched.
+        test: test data, of which (near-)duplicates of the samples are searched.
     """
 
     recipe: Recipe
@@ -56,6 +60,8 @@ class CleanJob:
     watchers: list[Callback]
     threshold: float
     earlier: EarlierRound | None = None
+    audit: bool = True
+    test: Any = None
 
     @cached_property
     def samples(self) -> LabeledData:
@@ -65,6 +71,14 @@ class CleanJob:
         more = {} if self.labels is None else {"labels": self.labels}
         shrink_to = small_image_size(self.recipe, notify_callbacks(self.watchers))
         return load(self.data, root=self.recipe.data.root, shrink_to=shrink_to, **more, **self.options)
+
+    @cached_property
+    def test_samples(self) -> LabeledData | None:
+        """The test samples, read like the others; None without them."""
+        if self.test is None or not self.audit or isinstance(self.test, LabeledData):
+            return self.test if self.audit else None
+        options = {name: value for name, value in self.options.items() if name not in _OF_SAMPLES}
+        return load(self.test, root=self.recipe.data.root, **options)
 
     @cached_property
     def training_samples(self) -> LabeledData:
@@ -80,6 +94,7 @@ class CleanJob:
         else:
             recipe = adapt_recipe(self.recipe, self.samples, self.fixed, notify_callbacks(self.watchers))
         samples = None if self.is_path and run.finished else self.training_samples
+        _ = None if run.finished else self.test_samples  # mistakes are found before the training
         average, threads = AveragePredictions(), torch.get_num_threads()
 
         def save_findings(trainer: "Trainer", run: Run) -> None:
@@ -98,8 +113,11 @@ class CleanJob:
             if self.earlier is not None:
                 findings = self.earlier.complete(findings)
             findings = replace(findings, texts=_texts(self.samples, findings))
+            if self.audit:
+                found = audit_run(run, trainer, average.averager, findings, self.samples, self.test_samples)
+                findings = replace(findings, audit=found)
             write_noise_estimates(run.folder, estimates)
-            findings.save(run.folder, make_report(run, findings, self.samples))
+            findings.save(run.folder, make_report(run, findings, self.samples, self.test_samples))
 
     def _read_findings(self, run: Run) -> Findings:
         """Return the findings in the folder of a run, written again if they are incomplete or for another threshold."""
@@ -108,8 +126,17 @@ class CleanJob:
         metadata = {**findings.metadata, "run": str(run.folder)}  # it may have been moved
         findings = replace(findings, threshold=self.threshold, metadata=metadata)
         if not is_same and is_main_process():
-            findings.save(run.folder, make_report(run, findings, self.samples))
+            findings.save(run.folder, make_report(run, findings, self.samples, self._test_to_show(findings)))
         return findings
+
+    def _test_to_show(self, findings: Findings) -> LabeledData | None:
+        """Return the test samples for the pictures of leaks; None if there are none, or they can no longer be read."""
+        if findings.audit is None or "leaks" not in findings.audit.facts:
+            return None
+        try:
+            return self.test_samples
+        except (OSError, ValueError):
+            return None
 
 
 def _texts(data: LabeledData, findings: Findings) -> tuple[str, ...]:

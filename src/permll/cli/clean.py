@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 Option = typer.Option
 _READING = "Reading the data"
 _FEATURES = "Features and hardware"
+_AUDIT = "Audit"
 
 
 def clean(
@@ -104,6 +105,12 @@ def clean(
         int | None,
         Option(help="CPU threads. Default: 1 for a small network, else all.", min=1, rich_help_panel=_FEATURES),
     ] = None,
+    test: Annotated[
+        Path | None, Option(help="Test data: list those that the samples (nearly) repeat.", rich_help_panel=_AUDIT)
+    ] = None,
+    no_audit: Annotated[
+        bool, Option("--no-audit", help="Do not search near-duplicates and outliers.", rich_help_panel=_AUDIT)
+    ] = False,
     set_: Overrides = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -129,6 +136,7 @@ def clean(
         "id": id_,
         "gold": gold,
         "groups": groups,
+        "test": test,
         "previous": previous,
         "no_label": missing_label or None,
         "drop_empty": drop_empty or None,
@@ -144,6 +152,7 @@ def clean(
         findings = clean(
             data,
             overwrite=overwrite,
+            audit=not no_audit,
             threshold=threshold,
             callbacks=[display],
             overrides=overrides,

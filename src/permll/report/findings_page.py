@@ -45,6 +45,7 @@ def findings_page(
     title: str,
     details: Mapping[str, object],
     commands: Sequence[tuple[str, str]],
+    audit: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the page as HTML, without the sections that would be empty.
 
@@ -54,6 +55,7 @@ def findings_page(
         title: name of the data set.
         details: how the findings were computed, as names and values.
         commands: next steps, each a text and a command.
+        audit: content of the section on near-duplicates and outliers, see ``permll.report.audit_section``.
     """
     facts = findings_facts(findings)
     pairs = list(zip(findings.given_labels.tolist(), findings.proposed_labels.tolist(), strict=True))
@@ -66,6 +68,7 @@ def findings_page(
         "confusion": "Confused classes" if facts["flagged"] or transition else "",
         "issues": "Most suspect labels" if facts["flagged"] else "Least trusted labels (none is flagged)",
         "duplicates": "Identical samples with different labels" if findings.duplicates else "",
+        "audit": "Audit" if audit else "",
         "details": "Details",
     }
     script = asset("base.js", "findings.js")
@@ -85,6 +88,7 @@ def findings_page(
         pair_options=_pair_options(flagged, shown, findings.classes),
         cards=[_card(findings, row, preview(row)) for row in rows],
         duplicates=_duplicates(findings, facts, preview) if findings.duplicates else None,
+        audit=audit,
         details=details,
         style=asset("base.css", "findings.css"),
         script=script,
