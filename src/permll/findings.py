@@ -248,8 +248,8 @@ class Findings:
         """Return the table of ``findings.csv`` as a polars frame, most suspect first."""
         import polars as pl
 
-        types = {str: pl.String, float: pl.Float64, int: pl.Int64, bool: pl.Boolean}
-        types |= {int | None: pl.Int64, float | None: pl.Float64}
+        types: dict[object, Any] = {str: pl.String, float: pl.Float64, int: pl.Int64, bool: pl.Boolean}
+        types[int | None], types[float | None] = pl.Int64, pl.Float64
         schema = {name: types[Finding.__annotations__[name]] for name in self.column_names}
         return pl.DataFrame(dict(zip(schema, self._columns(self.order), strict=True)), schema)
 

@@ -1,7 +1,7 @@
 """Near-duplicates: pairs of samples that are much closer than samples of their neighborhood usually are.
 
-With d(i, j) the distance of two samples and s(i) that of a sample to its tenth neighbor (or half the median of all
-s(i), if that is larger, so that groups of more than ten samples are found), i and j are near-duplicates if
+With d(i, j) the distance of two samples and s(i) that of a sample to its tenth neighbor (or a quarter of the median
+of all s(i), if that is larger, so that groups of more than ten samples are found), i and j are near-duplicates if
 
     d(i, j) <= t min(s(i), s(j)).
 
@@ -23,6 +23,7 @@ MAX_REFERENCES = 5_000  # samples among which the tenth neighbor is searched
 MAX_RATIO = 0.3
 CHANCE = 1e-4  # probability of a near-duplicate by chance, per sample
 SEARCH_DIMS = 64  # dimensions of a random projection in which pairs are searched
+EXACT_DIMS = 8  # up to which differences are squared one by one
 SEARCH_MARGIN = 1.5  # the projection changes distances; pairs are then checked in all dimensions
 MAX_PARTNERS = 20  # of a sample, in the search
 MIN_SAMPLES = 20  # fewer have no typical distance
@@ -72,14 +73,14 @@ def near_duplicate_pairs(x: Features, num_references: int | None = None, max_rat
     distances = neighbor_distances(z, references, NUM_NEIGHBORS)
     dimension = intrinsic_dimension(distances[:total])
     t = chance_ratio(dimension, distances.shape[1]) if max_ratio is None else max_ratio
-    scale = distances[:, -1].clamp_min(distances[:total, -1].median() / 2)
+    scale = distances[:, -1].clamp_min(distances[:total, -1].median() / 4)
     if z is x:
         pairs = close_pairs(x, t * scale)
     else:
         pairs = close_pairs(z, SEARCH_MARGIN * t * scale)
         sample, rows = references[torch.linspace(0, len(references) - 1, 500).long()], pairs.unique()
         median = neighbor_distances(x, references, NUM_NEIGHBORS, sample)[:, -1].median()
-        scale[rows] = neighbor_distances(x, references, NUM_NEIGHBORS, rows)[:, -1].clamp_min(median / 2)
+        scale[rows] = neighbor_distances(x, references, NUM_NEIGHBORS, rows)[:, -1].clamp_min(median / 4)
     ratios = (x[pairs[:, 0]] - x[pairs[:, 1]]).norm(dim=1) / scale[pairs].amin(1)
     is_near = ratios <= t
     return ClosePairs(pairs[is_near], ratios[is_near], t, dimension)
@@ -98,14 +99,11 @@ def neighbor_distances(
     """
     rows = torch.arange(len(x)) if rows is None else rows
     others, count = x[references], min(count, len(references) - 1)
-    squares = others.square().sum(1)
     nearest = torch.empty(len(rows), count)
     for part in torch.arange(len(rows)).split(max(BLOCK_SIZE // len(references), 1)):
-        block = x[rows[part]]
-        distances = torch.addmm(squares, block, others.T, alpha=-2)
+        distances = _squared_distances(x[rows[part]], others)
         distances[rows[part, None] == references] = torch.inf
-        closest = distances.topk(count, dim=1, largest=False).values + block.square().sum(1, keepdim=True)
-        nearest[part] = closest.clamp_min(0).sqrt()
+        nearest[part] = distances.topk(count, dim=1, largest=False).values.clamp_min(0).sqrt()
     return nearest
 
 
@@ -139,7 +137,7 @@ def chance_ratio(dimension: float, count: int) -> float:
     return min(MAX_RATIO, (CHANCE / max(count - 1, 1)) ** (1 / dimension))
 
 
-def random_projection(x: Features, dims: int) -> Features:
+def random_projection(x: Features, dims: int) -> Float[Tensor, "samples reduced"]:
     """Return a random orthogonal projection, scaled to keep distances; ``x`` itself if it has few dimensions."""
     if x.shape[1] <= dims:
         return x
@@ -159,18 +157,25 @@ def close_pairs(x: Features, radius: Float[Tensor, " samples"]) -> Int[Tensor, "
     """
     position, order = (x @ _first_component(x)).sort()
     y, limits = x[order], radius[order]
-    squares, pairs = y.square().sum(1), [torch.empty(0, 2, dtype=torch.int64)]
+    pairs = [torch.empty(0, 2, dtype=torch.int64)]
     for start in range(0, len(y), SEARCH_ROWS):
         stop = min(start + SEARCH_ROWS, len(y))
         last = (position[start:stop] + limits[start:stop]).max() + 1e-6 * position.abs().max()
         end = int(torch.searchsorted(position, last, right=True))
-        distances = torch.addmm(squares[start:end], y[start:stop], y[start:end].T, alpha=-2)
-        is_close = (distances <= (limits[start:stop].square() - squares[start:stop])[:, None]).triu(1)
+        distances = _squared_distances(y[start:stop], y[start:end])
+        is_close = (distances <= limits[start:stop, None].square()).triu(1)
         if is_close.any():
-            is_close &= distances + squares[start:stop, None] <= limits[start:end].square()
+            is_close &= distances <= limits[start:end].square()
             pairs.append((is_close & (is_close.cumsum(1) <= MAX_PARTNERS)).nonzero() + start)
     found = order[torch.cat(pairs)].sort(1).values
     return found[(found[:, 0] * len(y) + found[:, 1]).argsort()]
+
+
+def _squared_distances(x: Features, y: Float[Tensor, "others dims"]) -> Float[Tensor, "samples others"]:
+    """Return |x - y|^2: exact in few dimensions, where distances can be tiny, otherwise by a matrix product."""
+    if x.shape[1] <= EXACT_DIMS:
+        return torch.cdist(x, y, compute_mode="donot_use_mm_for_euclid_dist").square_()
+    return torch.addmm(y.square().sum(1), x, y.T, alpha=-2).add_(x.square().sum(1, keepdim=True))
 
 
 def _first_component(x: Features) -> Float[Tensor, " dims"]:

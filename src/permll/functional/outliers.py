@@ -1,12 +1,13 @@
 """Outliers: samples that are far from all others, in features of which all directions count alike.
 
-Features are whitened with a covariance V L V^T that is shrunk by 1 % of its mean variance,
-x -> (L + 0.01 mean L)^(-1/2) V^T x; it is computed a second time without the 2 % of rows that are farthest from the mean.
-With D(i) the distance of a sample to its tenth neighbor, z(i) its robust standard score,
+Features are whitened with a covariance V L V^T that is shrunk by 1 % of its mean variance, to
+(L + 0.01 mean L)^(-1/2) V^T x. It is computed a second time without the 2 % of rows that are farthest from the mean.
+With D(i) the distance of a sample to its tenth neighbor, and its robust score
 
-    z(i) = (log D(i) - median log D) / (1.4826 median |log D - median log D|),
+    z(i) = (log D(i) - median log D) / max(1.4826 MAD, (90 % quantile of log D - median log D) / 1.2816),
 
-and u(i) in [0, 1] the uncertainty of the prediction, (1 - max p) c / (c - 1), the score is sigmoid(z + u - 4).
+MAD the median absolute deviation of log D, and u(i) = (1 - max p) c / (c - 1) in [0, 1], the uncertainty of the
+prediction, the outlier score is sigmoid(z + u - 3.5). An outlier has at least 0.5.
 """
 
 import torch
@@ -22,7 +23,7 @@ MAX_DIMS = 768  # more are projected at random first
 MAX_COVARIANCE_ROWS = 5_000
 SHRINKAGE = 0.01
 TRIMMED = 0.02  # of the rows, without which the covariance is computed again: outliers would hide themselves
-THRESHOLD = 4.0  # robust standard deviations
+THRESHOLD = 3.5  # robust standard deviations
 MIN_SAMPLES = 30  # fewer have no typical distance
 
 Features = Float[Tensor, "samples dims"]
@@ -48,7 +49,7 @@ def outlier_scores(x: Features, max_probs: Scores | None = None, num_classes: in
     distances = neighbor_distances(whiten(x), subsample_rows(len(x), MAX_REFERENCES), NUM_NEIGHBORS)[:, -1]
     positive = distances[distances > 0]
     floor = 0.1 * positive.median().item() if len(positive) else 1.0  # identical samples are not infinitely close
-    z = robust_score(distances.clamp_min(floor).log().round(decimals=4))  # equal ones differ by rounding
+    z = robust_score(distances.clamp_min(floor).log())
     uncertainty = 0.0 if max_probs is None else ((1 - max_probs) * num_classes / (num_classes - 1)).clamp(0, 1)
     return (z + uncertainty - THRESHOLD).sigmoid()
 
@@ -64,7 +65,7 @@ def whiten(x: Features) -> Features:
     Examples:
         >>> x = torch.randn(5000, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([1.0, 10.0])
         >>> whiten(x).std(0).round(decimals=1)
-        tensor([0.8000, 1.0000])
+        tensor([0.8000, 1.1000])
     """
     x = random_projection(x.float(), MAX_DIMS)
     sample = x[subsample_rows(len(x), MAX_COVARIANCE_ROWS)]
@@ -84,16 +85,16 @@ def _whitening(x: Features) -> tuple[Float[Tensor, " dims"], Float[Tensor, "dims
 
 
 def robust_score(values: Scores) -> Scores:
-    """Return (v - median) / (1.4826 median absolute deviation); 0 if the values do not vary.
+    """Return (v - median) / spread; 0 if the values do not vary.
 
-    If more than half of the values are equal, the standard deviation takes the place of the median deviation.
+    The spread is the larger one of 1.4826 times the median absolute deviation and of the distance from the median to
+    the 90 % quantile, divided by 1.2816; both are the standard deviation of normal values. The second one is for
+    values of which a part is larger, such as distances between rows of few categories.
 
     Examples:
-        >>> robust_score(torch.tensor([1.0, 2.0, 3.0, 4.0, 10.0]))
-        tensor([-1.3490, -0.6745,  0.0000,  0.6745,  4.7214])
+        >>> robust_score(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 50.0]))[[0, -1]]
+        tensor([-1.1242,  9.8925])
     """
     difference = values - values.median()
-    spread = 1.4826 * difference.abs().median()
-    if spread == 0:
-        spread = difference.std()
+    spread = max(1.4826 * difference.abs().median().item(), difference.quantile(0.9).item() / 1.2816)
     return difference / spread if spread > 0 else torch.zeros_like(values)

@@ -8,7 +8,7 @@ import numpy as np
 from permll.report.sample_preview import Preview, limit_preview
 from permll.report.text import pluralize, shorten
 
-MAX_PAIRS, MAX_OUTLIERS, MAX_CLASSES, MAX_COLUMNS = 12, 12, 30, 30
+MAX_PAIRS, MAX_OUTLIERS, MAX_CLASSES, MAX_COLUMNS = 9, 12, 30, 30
 MAX_ID_LENGTH = 120
 MAX_NAMES = 5
 
