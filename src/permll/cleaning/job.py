@@ -78,7 +78,7 @@ class CleanJob:
         if self.test is None or not self.audit or isinstance(self.test, LabeledData):
             return self.test if self.audit else None
         options = {name: value for name, value in self.options.items() if name not in _OF_SAMPLES}
-        return load(self.test, root=self.recipe.data.root, **options)
+        return load(self.test, root=self.recipe.data.root, **{**options, "rare": "keep"})
 
     @cached_property
     def training_samples(self) -> LabeledData:

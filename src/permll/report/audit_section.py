@@ -1,6 +1,8 @@
 """The audit of findings as sentences, and as the content of a section of the report with previews."""
 
+import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,21 +17,27 @@ MAX_NAMES = 5
 PreviewById = Callable[[str], Preview]
 
 
-def audit_facts(findings: Any) -> dict[str, Any] | None:
+def audit_facts(facts: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the facts of an audit without their lists of samples; None without an audit.
 
-    Args:
-        findings: a ``permll.findings.Findings``.
+    Examples:
+        >>> audit_facts({"seconds": 0.1, "empty": {"columns": {"age": 3}, "samples": 1, "ids": ["a"]}})
+        {'seconds': 0.1, 'empty': {'columns': {'age': 3}, 'samples': 1}}
     """
-    if findings.audit is None:
+    if facts is None:
         return None
-    facts = findings.audit.facts
-    lists = ("pairs", "ids")
-    brief = {name: part for name, part in facts.items() if not isinstance(part, Mapping)}
-    parts = {name: part for name, part in facts.items() if isinstance(part, Mapping)}
-    return brief | {
-        name: {key: value for key, value in part.items() if key not in lists} for name, part in parts.items()
+    without_lists = {
+        name: {key: value for key, value in part.items() if key not in ("pairs", "ids")}
+        for name, part in facts.items()
+        if isinstance(part, Mapping)
     }
+    return {**facts, **without_lists}
+
+
+def saved_audit_facts(folder: Path) -> dict[str, Any] | None:
+    """Return the facts that a run's ``findings.json`` holds; None without an audit."""
+    path = folder / "findings.json"
+    return audit_facts(json.loads(path.read_text()).get("audit")) if path.is_file() else None
 
 
 def audit_sentences(facts: Mapping[str, Any] | None) -> list[str]:
@@ -111,7 +119,7 @@ def audit_section(findings: Any, preview: PreviewById, test_preview: PreviewById
     if findings.audit is None:
         return None
     facts = findings.audit.facts
-    sentences = audit_sentences(audit_facts(findings))
+    sentences = audit_sentences(audit_facts(facts))
     near, leaks, empty = (facts.get(name) or {} for name in ("near_duplicates", "leaks", "empty"))
     return {
         "sentences": sentences or ["No near-duplicates, outliers, rare classes or empty values were found."],

@@ -40,7 +40,7 @@ def findings_facts(findings: Any) -> dict[str, Any]:
             for fraction, k in fractions
         ],
         "contradictory_duplicates": [list(names) for names in findings.duplicate_ids],
-        "audit": audit_facts(findings),
+        "audit": audit_facts(findings.audit and findings.audit.facts),
     }
 
 
