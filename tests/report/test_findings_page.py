@@ -78,7 +78,7 @@ def test_report_orders_cards_by_rank(tmp_path: Path) -> None:
     card = text.split('<li class="card"')[1].split("</li>")[0]
     assert f'<bdi class="given">{first[0].given_label}</bdi> <small>1&nbsp;%</small>' in card
     assert f'<bdi class="proposed">{first[0].proposed_label}</bdi> <small>99&nbsp;%</small>' in card
-    assert "the training corrected it; the network predicts another class" in card
+    assert "the training corrected it; the classifier predicts another class" in card
     assert "<span>1</span> <code>000/<wbr>Photo</code>" in card
     assert f"sample {findings.order[0]}<" in card
 

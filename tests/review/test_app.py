@@ -39,7 +39,7 @@ def test_app_serves_all_kinds_of_data(kind: str, run_of: Callable[[str], Run], t
         assert detail["preview"]["kind"] == PREVIEWS[kind]
         assert detail["candidates"][0]["label"] == detail["proposed"]
         assert len(detail["neighbors"]) == 3
-        assert detail["reason"] == "the training corrected it; the network predicts another class"
+        assert detail["reason"] == "the training corrected it; the classifier predicts another class"
         for side in (160, 320, 1200):
             picture = client.get(f"/images/{first['row']}/{side}")
             assert picture.status_code == (200 if kind == "images" else 404)

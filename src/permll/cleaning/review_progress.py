@@ -1,6 +1,7 @@
 """How many wrong labels a review has left, and how many more reviews would leave few enough."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -81,3 +82,12 @@ def review_progress(
     if reviewed == int(findings.is_reviewed.sum()) and (noise := findings.metadata.get("noise")):
         remaining = Remaining(*(len(findings) * noise[key] for key in ("rate", "low", "high")))  # of earlier rounds
     return ReviewProgress(reviewed, wrong, remaining, len(findings), more, target)
+
+
+def with_progress(findings: Findings, decisions: Mapping[str, Decision]) -> Findings:
+    """Return the findings of a next round with the number of reviews after which few enough wrong labels are left."""
+    progress = review_progress(findings, decisions)
+    if progress is None:
+        return findings
+    earlier = {**findings.metadata["earlier"], "more": progress.more, "target": progress.target}
+    return replace(findings, metadata={**findings.metadata, "earlier": earlier})

@@ -12,7 +12,9 @@ from typing import Any
 
 from permll.report.findings_text import (
     accuracy_warning,
+    annotators_sentence,
     duplicates_sentence,
+    earlier_sentence,
     findings_facts,
     flagged_sentence,
     noise_sentence,
@@ -43,18 +45,22 @@ def findings_page(
     findings: Any,
     preview: Callable[[int], Preview],
     *,
+    answers: Callable[[int], Sequence[tuple[str, str]]] = lambda _: (),
     title: str,
     details: Mapping[str, object],
     commands: Sequence[tuple[str, str]],
+    audit: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the page as HTML, without the sections that would be empty.
 
     Args:
         findings: a ``permll.findings.Findings``.
         preview: row -> preview of its sample.
+        answers: row -> annotators of its sample and their answers.
         title: name of the data set.
         details: how the findings were computed, as names and values.
         commands: next steps, each a text and a command.
+        audit: content of the section on near-duplicates and outliers, see ``permll.report.audit_section``.
     """
     facts = findings_facts(findings)
     pairs = list(zip(findings.given_labels.tolist(), findings.proposed_labels.tolist(), strict=True))
@@ -67,7 +73,9 @@ def findings_page(
     sections = {
         "confusion": "Confused classes" if facts["flagged"] or transition else "",
         "issues": "Most suspect labels" if facts["flagged"] else "Least trusted labels (none is flagged)",
+        "annotators": "Annotators" if facts["annotators"] else "",
         "duplicates": "Identical samples with different labels" if findings.duplicates else "",
+        "audit": "Audit" if audit else "",
         "details": "Details",
     }
     script = asset("base.js", "findings.js")
@@ -85,9 +93,11 @@ def findings_page(
         transition=transition,
         cards_text=_cards_text(len(rows), facts["flagged"]),
         pair_options=_pair_options(flagged, shown, findings.classes),
-        cards=[_card(findings, row, preview(row)) for row in rows],
-        more_cards=[_card(findings, row, preview(row)) for row in more_rows],
+        cards=[_card(findings, row, preview(row)) | {"answers": answers(row)} for row in rows],
+        more_cards=[_card(findings, row, preview(row)) | {"answers": answers(row)} for row in more_rows],
+        annotators=facts["annotators"],
         duplicates=_duplicates(findings, facts, preview) if findings.duplicates else None,
+        audit=audit,
         details=details,
         style=asset("base.css", "findings.css"),
         script=script,
@@ -102,7 +112,14 @@ def _lead(facts: Mapping[str, Any]) -> str:
         text = f"{flagged_sentence(facts)} However, {duplicates_sentence(facts)}"
     else:
         text = f"{flagged_sentence(facts)} {NO_PROOF}"
-    return " ".join(filter(None, (noise_sentence(facts), accuracy_warning(facts), text)))
+    sentences = (
+        annotators_sentence(facts),
+        earlier_sentence(facts),
+        noise_sentence(facts),
+        accuracy_warning(facts),
+        text,
+    )
+    return " ".join(filter(None, sentences))
 
 
 def _key_numbers(facts: Mapping[str, Any], num_classes: int) -> list[tuple[str, str, str]]:

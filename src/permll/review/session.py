@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import Any
 
+from permll.cleaning.annotations import named_answers
 from permll.cleaning.class_names import check_new_class, similar_classes
 from permll.cleaning.preview import Thumbnail, encode_thumbnail, open_image, preview_sample
 from permll.cleaning.review_decisions import ConflictError, Decision, Decisions, Verdict
@@ -99,6 +100,7 @@ class ReviewSession:
         duplicates = [other for other in self._duplicates.get(row, ())[:MAX_DUPLICATES] if other != row]
         return {
             **self.item(row, short=False),
+            "answers": self.answers(row),
             "candidates": [
                 {"label": label, "probability": probs.get(label), "key": keys.get(label, "")}
                 for label in [*probs, *self.added_classes()]
@@ -197,6 +199,11 @@ class ReviewSession:
         """Return the preview of a sample; of kind ``none`` if the sample is missing."""
         index = self._sample_index.get(self.findings.ids[row])
         return {"kind": "none"} if index is None else preview_sample(self.samples.inputs, index, short=short)
+
+    def answers(self, row: int) -> list[tuple[str, str]]:
+        """Return the annotators of a sample with their answers; [] without annotators."""
+        index = self._sample_index.get(self.findings.ids[row])
+        return [] if index is None else named_answers(self.samples.annotations, index, self.samples.classes)
 
     def thumbnail(self, row: int, size: int) -> Thumbnail | None:
         """Return the image of a sample; None if it has none, or it cannot be read."""

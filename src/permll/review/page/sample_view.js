@@ -95,6 +95,9 @@ const quality = (item) =>
   );
 
 const currentLabel = ({ decision, given }) => decision?.label ?? given; // "" for no class
+const answers = ({ answers: given }) =>
+  given.length > 0 &&
+  create("p", { class: "answers" }, "Answers: ", given.map(([name, label], index) => [index ? ", " : "", `${name}: `, create("b", {}, label)]).flat());
 
 const related = (heading, note, items, item, open) =>
   items.length > 0 &&
@@ -155,6 +158,7 @@ export const showSample = (main, item, position, matching, actions) => {
         ),
         labels(item),
         quality(item),
+        answers(item),
         currentDecision(item),
         create("div", { id: "panel-actions" }),
         create("h2", { class: "candidates-heading" }, "Candidates"),
