@@ -49,6 +49,12 @@ class GivenData:
         """Name of the data for a folder."""
         return data_name(self.source) if self.source else samples_name(self.samples)
 
+    @property
+    def has_own_order(self) -> bool:
+        """Whether ordered categories of a frame or a Parquet file may determine the order of the classes."""
+        is_frame = type(self.data).__name__ == "DataFrame" or str(self.data).endswith(".parquet")
+        return is_frame and "classes" not in self.options
+
     @cached_property
     def rows(self) -> tuple[Tensor, int]:
         """(N,) rows of the samples in the data, and the number of rows, including those that were left out."""
