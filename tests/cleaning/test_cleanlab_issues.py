@@ -151,6 +151,8 @@ def test_issues_lead_to_corrected_data(kind: str, tmp_path: Path) -> None:
     report = (tmp_path / "run" / "report.html").read_text()
     assert "label issues of cleanlab" in report
     assert "--auto" not in report
+    assert "flagged if at most" not in report
+    assert "are estimated to be wrong" not in report
 
 
 @pytest.mark.parametrize("source", ["CleanLearning", "Datalab"])

@@ -1,4 +1,4 @@
-"""``find_label_errors`` with data: paths, data frames and arrays, matched with labels and probabilities in many forms."""
+"""``find_label_errors`` with data: paths, frames and arrays, and labels and probabilities in many forms."""
 
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,16 @@ def test_order_of_categories_needs_names(tmp_path: Path) -> None:
     ordered = permll.find_label_errors(None, P[:, [2, 0, 1]], data=data, label="kind", classes=order)
     assert named.classes == ("cow", "ant", "bee")
     assert same(named, ordered)
+
+
+def test_integers_above_nine_are_in_order() -> None:
+    labels = np.arange(240) % 12
+    p = 0.9 * np.eye(12)[labels] + 0.1 / 12
+    labels[:6] = (labels[:6] + 1) % 12
+    data = pd.DataFrame({"size": np.random.default_rng(0).random(240), "label": labels})
+    found = permll.find_label_errors(None, p, data=data)
+    assert found.classes == tuple(map(str, range(12)))
+    assert set(np.flatnonzero(found.is_issue)) <= set(range(6))
 
 
 MEMORY: dict[str, Any] = {

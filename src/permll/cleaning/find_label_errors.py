@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from permll.cleaning.class_names import are_integers
 from permll.cleaning.given_data import GivenData, read_given
 from permll.cleaning.given_findings import Destination, Origin, finish_findings, score_labels
 from permll.cleaning.pred_probs import PredProbs, read_pred_probs
@@ -168,10 +169,10 @@ def _columns(probs: PredProbs, given: GivenData) -> tuple[list[int], tuple[str, 
             f"{probs.name} has {count} columns, but {given.where} has {format_list(classes, 'class')}: pass one column "
             "per class in this order, or a table with class names as columns."
         )
-    if given.has_own_order and list(classes) != sorted(classes):
+    if given.has_own_order and list(classes) != sorted(classes) and not are_integers(classes):
         raise ValueError(
-            f"{given.where} has classes in an order of its own ({', '.join(classes)}), and {probs.name} has no names of "
-            "columns: pass a table with class names as columns, or classes=."
+            f"{given.where} has classes in an order of its own ({', '.join(classes)}), and {probs.name} has no names "
+            "of columns: pass a table with class names as columns, or classes=."
         )
     return list(range(count)), classes
 
