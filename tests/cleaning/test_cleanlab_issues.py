@@ -56,6 +56,9 @@ def test_flags_and_scores_are_those_of_cleanlab(table: Path) -> None:
     assert np.allclose(found.confidence, expected)
     assert not found.conservative_confidence.any()
     assert found.noise_rate is None
+    row = int(found.order[0])
+    assert list(found.class_probs(row)) == [found[row].proposed_label, found[row].given_label]
+    assert len(found.class_probs(int(found.order[-1]))) == 1
     first = found.head(1)[0]
     assert "cleanlab flags it" in first.reason
     assert first.label_quality == pytest.approx(frame["label_quality"][frame["is_label_issue"]].min(), abs=1e-6)
