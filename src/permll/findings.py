@@ -31,14 +31,16 @@ DEFAULT_THRESHOLD = 0.5
 ROWS_PER_WRITE = 50_000
 REASONS = {
     1: "the training corrected it",
-    2: "the network predicts another class",
+    2: "the classifier predicts another class",
     4: "its neighbors have other labels",
     8: "an exact duplicate has another label",
-    16: "the network is less certain of it than of others",
+    16: "the classifier is less certain of it than of others",
     32: "a person reviewed it",
     64: "cleanlab flags it",
+    128: "its annotators disagree",
 }
 REVIEWED = 32
+DISPUTED = 128
 
 
 class Finding(NamedTuple):

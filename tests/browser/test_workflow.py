@@ -188,7 +188,7 @@ def test_workflow_improves_accuracy_in_processes(
             reviewer.close_pages()
             code, out, err = server.end(signal.SIGINT)
         assert (code, err) == (0, "")
-        assert f"{REVIEWED} decisions in {folder}: " in out
+        assert f"{REVIEWED} decisions in {folder}\n" in out
         return decided
 
     check_workflow(name, run_process, review_run)

@@ -136,6 +136,9 @@ def read_given(data: Any, labels: Any, options: Mapping[str, Any], root: str | N
         options: reader options.
         root: folder of the built-in data sets.
     """
+    for name in ("annotators", "annotations"):
+        if name in options:
+            raise ValueError(f"{name}= needs a training: clean the data without predictions, or leave it out.")
     if isinstance(data, LabeledData):
         given = GivenData(data, data, options, root)
     elif isinstance(data, str | Path):

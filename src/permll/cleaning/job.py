@@ -1,6 +1,6 @@
 """``CleanJob``: a training of ``clean`` in a run folder, from its samples to its findings."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -9,10 +9,13 @@ import torch
 
 from permll.cleaning.auto_config import adapt_recipe, adapt_recipe_like
 from permll.cleaning.earlier_round import EarlierRound, SaveEarlierRound
+from permll.cleaning.estimator_run import check_with_estimator
 from permll.cleaning.html_report import make_report
 from permll.cleaning.label_issues import find_label_issues
 from permll.cleaning.prediction_averaging import AveragePredictions
 from permll.cleaning.preview import text_excerpts
+from permll.cleaning.review_decisions import Decisions
+from permll.cleaning.review_progress import with_progress
 from permll.cleaning.shown_images import show_images
 from permll.data.dataset import LabeledData
 from permll.data.loading import load
@@ -20,7 +23,7 @@ from permll.distributed.process_group import is_main_process
 from permll.findings import Findings, is_complete
 from permll.training.callbacks import Callback
 from permll.training.feature_cache import small_image_size
-from permll.training.noise_estimate import write_noise_estimates
+from permll.training.noise_estimate import NoiseEstimate, write_noise_estimates
 from permll.training.recipe import Recipe
 from permll.training.run import CLEAN, Run
 from permll.training.train import notify_callbacks, train_recipe
@@ -45,6 +48,7 @@ class CleanJob:
         watchers: callbacks.
         threshold: of label issues.
         earlier: an earlier round, whose decisions the training learns from.
+        estimator: a scikit-learn object, if one was passed to ``clean``.
     """
 
     recipe: Recipe
@@ -52,10 +56,11 @@ class CleanJob:
     labels: Any
     options: Mapping[str, Any]
     is_path: bool
-    fixed: Container[str]
+    fixed: Collection[str]
     watchers: list[Callback]
     threshold: float
     earlier: EarlierRound | None = None
+    estimator: Any = None
 
     @cached_property
     def samples(self) -> LabeledData:
@@ -81,6 +86,9 @@ class CleanJob:
             recipe = adapt_recipe_like(self.recipe, run.recipe, self.fixed)
         else:
             recipe = adapt_recipe(self.recipe, self.samples, self.fixed, notify_callbacks(self.watchers))
+        if recipe.estimator is not None:
+            check_with_estimator(self, recipe, run, notify_callbacks(self.watchers))
+            return self._read_findings(run)
         samples = None if self.is_path and run.finished else self.training_samples
         average, threads = AveragePredictions(), torch.get_num_threads()
 
@@ -97,11 +105,15 @@ class CleanJob:
         known = None if self.earlier is None else self.earlier.known
         findings, estimates = find_label_issues(trainer, run, average.averager, self.samples, self.threshold, known)
         if trainer.group.is_main:
-            if self.earlier is not None:
-                findings = self.earlier.complete(findings)
-            findings = replace(findings, texts=text_excerpts(self.samples, findings.ids))
-            write_noise_estimates(run.folder, estimates)
-            findings.save(run.folder, make_report(run, findings, self.samples))
+            self.write_findings(run, findings, estimates)
+
+    def write_findings(self, run: Run, findings: Findings, estimates: list[NoiseEstimate]) -> None:
+        """Write findings and noise estimates into the folder of a run."""
+        if self.earlier is not None:
+            findings = with_progress(self.earlier.complete(findings), Decisions(run.folder).current())
+        findings = replace(findings, texts=text_excerpts(self.samples, findings.ids))
+        write_noise_estimates(run.folder, estimates)
+        findings.save(run.folder, make_report(run, findings, self.samples))
 
     def _read_findings(self, run: Run) -> Findings:
         """Return the findings in the folder of a run, written again if they are incomplete or for another threshold."""

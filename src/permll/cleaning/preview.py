@@ -72,7 +72,15 @@ def text_excerpts(data: LabeledData, ids: Iterable[str]) -> tuple[str, ...]:
 
 
 def _cell(value: Any, short: bool) -> str:
-    """Return a cell as text: numbers with up to ten digits, NaN as empty."""
+    """Return a cell as text: numbers with up to ten digits, NaN as empty, true and false, dates as in ISO 8601.
+
+    Examples:
+        >>> from datetime import datetime
+        >>> _cell(True, short=False), _cell(datetime(2024, 5, 1, 10, 30), short=False), _cell(2.0, short=False)
+        ('true', '2024-05-01 10:30:00', '2')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:.10g}" if math.isfinite(value) else "" if math.isnan(value) else str(value)
     return str(value)[: 80 if short else MAX_TEXT]

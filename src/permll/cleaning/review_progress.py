@@ -1,6 +1,7 @@
 """How many wrong labels a review has left, and how many more reviews would leave few enough."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -45,6 +46,20 @@ class ReviewProgress(NamedTuple):
         return f"{text}; reviewing the next {self.more:,} would leave {100 * self.target:g} %."
 
 
+def describe_progress(findings: Findings, decisions: Mapping[str, Decision]) -> str:
+    """Return the progress of a review in one sentence; before the first decision, the estimated noise rate."""
+    progress = review_progress(findings, decisions)
+    if progress is not None:
+        return str(progress)
+    noise = findings.metadata.get("noise")
+    if not noise:
+        return ""
+    return (
+        f"About {noise['rate'] * len(findings):,.0f} of {pluralize(len(findings), 'label')} are wrong "
+        f"({100 * noise['rate']:.1f} %, 95 % interval {100 * noise['low']:.1f} to {100 * noise['high']:.1f} %)."
+    )
+
+
 def review_progress(
     findings: Findings, decisions: Mapping[str, Decision], target: float = TARGET
 ) -> ReviewProgress | None:
@@ -72,3 +87,12 @@ def review_progress(
     if reviewed == int(findings.is_reviewed.sum()) and (noise := findings.metadata.get("noise")):
         remaining = Remaining(*(len(findings) * noise[key] for key in ("rate", "low", "high")))  # of earlier rounds
     return ReviewProgress(reviewed, wrong, remaining, len(findings), more, target)
+
+
+def with_progress(findings: Findings, decisions: Mapping[str, Decision]) -> Findings:
+    """Return the findings of a next round with the number of reviews after which few enough wrong labels are left."""
+    progress = review_progress(findings, decisions)
+    if progress is None:
+        return findings
+    earlier = {**findings.metadata["earlier"], "more": progress.more, "target": progress.target}
+    return replace(findings, metadata={**findings.metadata, "earlier": earlier})

@@ -14,6 +14,7 @@ from permll.data.decoding import find_unreadable
 from permll.data.inputs import LazyImages
 from permll.data.labels import to_list
 from permll.data.loading import load
+from permll.data.readers.consensus import class_name
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.raw_data import RawData
 from permll.data.registry import DATASETS
@@ -58,13 +59,24 @@ class Source:
 
     @property
     def label_column(self) -> str | None:
-        """Name of the label column or array; None if labels were passed separately."""
-        return None if self.options.labels is not None else str(self.raw.metadata["label"])
+        """Name of the label column or array; None if labels were passed separately, or are only a consensus."""
+        is_separate = self.options.labels is not None or self.raw.values is None
+        return None if is_separate else str(self.raw.metadata["label"])
 
     @property
     def labels(self) -> list[Any]:
         """The N labels as the source stores them."""
+        if self.options.labels is None and self.raw.values is None:
+            return [self.row_classes.get(row, "") for row in range(len(self.raw.inputs))]
         return to_list(self.raw.values if self.options.labels is None else self.options.labels)
+
+    @property
+    def relabeled(self) -> dict[int, str]:
+        """Row -> class, where the consensus of annotators differs from the label of the source."""
+        if not self.options.has_annotators:
+            return {}
+        names = [class_name(value, self.raw.names) for value in self.labels]
+        return {row: name for row, name in self.row_classes.items() if names[row] != name}
 
 
 def load_source(run: Run) -> LabeledData:

@@ -1,7 +1,6 @@
 """``permll clean``: find wrong labels in a data set."""
 
 import json
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 Option = typer.Option
 _READING = "Reading the data"
 _FEATURES = "Features and hardware"
-_TRAINING = ("previous", "method", "epochs", "seed", "backbone", "weights", "encoder", "device", "threads")
+_TRAINING = ("previous", "method", "estimator", "epochs", "seed", "backbone", "weights", "encoder", "device", "threads")
 DEFAULT_THRESHOLD = 0.5
 
 
@@ -52,6 +51,14 @@ def clean(
         Path | None, Option(metavar="FOLDER", help="Pictures of the samples, to show instead of vectors or tables.")
     ] = None,
     method: Annotated[str | None, Option(help="Method (see permll methods).")] = None,
+    estimator: Annotated[
+        str | None,
+        Option(
+            help="Check the labels by a cross-validated scikit-learn classifier: hist_gradient_boosting, "
+            "logistic_regression, random_forest, naive_bayes, an importable class, or several joined by +; none trains "
+            "a network.",
+        ),
+    ] = None,
     epochs: Annotated[int | None, Option(help="Number of epochs.")] = None,
     seed: Annotated[int | None, Option(help="Seed of initial weights, sample order and held-out set.")] = None,
     threshold: Annotated[
@@ -67,6 +74,21 @@ def clean(
     gold: Annotated[
         str | None,
         Option(help="Column or array: true for labels that a person reviewed.", rich_help_panel=_READING),
+    ] = None,
+    annotators: Annotated[
+        str | None,
+        Option(
+            help="Columns of several annotators, as names or patterns: ann_1,ann_2 or 'ann_*'.",
+            rich_help_panel=_READING,
+        ),
+    ] = None,
+    annotations: Annotated[
+        Path | None,
+        Option(help="Table with a line for each answer: id, annotator, label.", rich_help_panel=_READING),
+    ] = None,
+    annotation_columns: Annotated[
+        str | None,
+        Option(help="Its columns, as ID,ANNOTATOR,LABEL, if they have other names.", rich_help_panel=_READING),
     ] = None,
     missing_label: Annotated[
         list[str] | None,
@@ -122,6 +144,7 @@ def clean(
 
     options: dict[str, Any] = {
         "method": method,
+        "estimator": estimator,
         "out": out,
         "epochs": epochs,
         "seed": seed,
@@ -137,6 +160,9 @@ def clean(
         "id": id_,
         "gold": gold,
         "images": images,
+        "annotators": annotators and annotators.split(","),
+        "annotations": annotations and str(annotations),
+        "annotation_columns": annotation_columns and annotation_columns.split(","),
         "previous": previous,
         "no_label": missing_label or None,
         "drop_empty": drop_empty or None,
@@ -146,8 +172,8 @@ def clean(
     }
     overrides = parse_overrides(set_) | ({} if root is None else {"data.root": str(root)})
     options = {name: value for name, value in options.items() if value is not None}
-    if data is not None:
-        move_data(Path(data), moved)
+    if data is not None or previous is not None:
+        move_data(previous or Path(str(data)), moved)
     if pred_probs is not None or issues is not None:
         findings = _find_without_training(data, pred_probs, issues, options, overrides, threshold, overwrite)
     else:
@@ -208,8 +234,9 @@ def _find_without_training(
 
 def _print_findings(findings: "Findings", *, as_json: bool) -> None:
     """Print the findings and the commands that follow."""
+    from permll.cleaning.next_commands import commands_after_clean
     from permll.report.findings_text import findings_facts, findings_summary
-    from permll.training.run_folder import corrected_name
+    from permll.training.run import Run
 
     run = findings.metadata["run"]
     if as_json:
@@ -220,7 +247,5 @@ def _print_findings(findings: "Findings", *, as_json: bool) -> None:
     if report.is_file():  # runs of older versions have none
         typer.echo(f"Report: {report}")
     typer.echo(f"All labels: {Path(run) / 'findings.csv'}")
-    folder, new = shlex.quote(run), shlex.quote(corrected_name(findings.metadata["source"]))
-    typer.echo(f"Review them:  permll review {folder}")
-    auto = " --auto" if findings.conservative_confidence.any() else ""
-    typer.echo(f"Write the corrected data:  permll apply {folder}{auto} --out {new}")
+    for text, command in commands_after_clean(Run(run), findings):
+        typer.echo(f"{text}  {command}")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from permll.data.annotations import Annotations
 from permll.data.inputs import Inputs
 from permll.utils.messages import format_list
 from permll.utils.validation import check_class_labels
@@ -32,6 +33,7 @@ class LabeledData:
         ids: N unique names (relative path, id column, or row number), preserved by every split and filter.
         metadata: origin of the data as JSON values: name, split, source, and what was left out and why.
         trusted: (N,) bool, samples whose labels are known to be correct, since a person reviewed them; None for none.
+        annotations: answers of several annotators, if the labels are their consensus.
 
     Examples:
         >>> from permll.data.inputs import Vectors
@@ -50,6 +52,7 @@ class LabeledData:
     ids: tuple[str, ...]
     metadata: Mapping[str, Any] = field(default_factory=dict)
     trusted: Tensor | None = None
+    annotations: Annotations | None = None
 
     def __post_init__(self) -> None:
         if not len(self.inputs) == len(self.labels) == len(self.ids):
@@ -96,7 +99,15 @@ class LabeledData:
         rows = to_indices(rows, len(self))
         ids = tuple(self.ids[i] for i in rows.tolist())
         trusted = None if self.trusted is None else self.trusted[rows]
-        return replace(self, inputs=self.inputs.take(rows), labels=self.labels[rows], ids=ids, trusted=trusted)
+        annotations = None if self.annotations is None else self.annotations.take(rows)
+        return replace(
+            self,
+            inputs=self.inputs.take(rows),
+            labels=self.labels[rows],
+            ids=ids,
+            trusted=trusted,
+            annotations=annotations,
+        )
 
     def relabel(self, labels: Tensor | Sequence[int]) -> "LabeledData":
         """Return the same samples with other labels (N,)."""

@@ -1,7 +1,9 @@
 """Inputs of a network, by kind: images, vectors, texts, tables and the items of a PyTorch dataset."""
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Fit = Literal["stretch", "crop"]
+ColumnType = Literal["boolean", "date", "datetime"]
+MILLISECONDS_PER_DAY = 86_400_000
 
 
 class Inputs(Protocol):
@@ -187,9 +191,20 @@ class Texts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """Named columns of numbers (float64, NaN = empty cell) and of categories (str, "" = empty cell)."""
+    """Named columns of numbers (float64, NaN = empty cell) and of categories (str, "" = empty cell).
+
+    Args:
+        columns: name -> (N,) values.
+        types: name -> type in the source, for columns that are numbers here only: ``boolean``, or ``date`` or
+            ``datetime`` in days since 1970.
+
+    Examples:
+        >>> Table({"born": np.array([365.0, np.nan])}, {"born": "date"}).get_sample(0)
+        {'born': datetime.date(1971, 1, 1)}
+    """
 
     columns: Mapping[str, np.ndarray[Any, Any]]
+    types: Mapping[str, ColumnType] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         lengths = {len(column) for column in self.columns.values()}
@@ -204,18 +219,32 @@ class Table:
 
     def take(self, rows: Tensor) -> "Table":
         """Return the rows at ``rows``."""
-        return Table({name: column[rows.numpy()] for name, column in self.columns.items()})
+        return Table({name: column[rows.numpy()] for name, column in self.columns.items()}, self.types)
 
     def batch(self, rows: Tensor) -> Tensor:  # noqa: ARG002
         """Raise: a table must be encoded first."""
         raise TypeError("a table must be encoded before training: permll.data.encode(data).")
 
     def get_sample(self, row: int) -> dict[str, Any]:
-        """Return one row by column."""
+        """Return one row by column, in the types of the source."""
+        values = {name: column[row] for name, column in self.columns.items()}
         return {
-            name: column[row].item() if hasattr(column[row], "item") else column[row]
-            for name, column in self.columns.items()
+            name: _to_type(value.item() if hasattr(value, "item") else value, self.types.get(name))
+            for name, value in values.items()
         }
+
+
+def _to_type(value: Any, type_: ColumnType | None) -> Any:
+    """Return a number in the type of the source; NaN, an empty cell, stays."""
+    if type_ is None or math.isnan(value):
+        return value
+    if type_ == "boolean":
+        return bool(value)
+    try:
+        moment = datetime(1970, 1, 1) + timedelta(milliseconds=round(value * MILLISECONDS_PER_DAY))
+    except OverflowError:  # after the year 9999, which datetime does not know
+        return value
+    return moment.date() if type_ == "date" else moment
 
 
 @dataclass(frozen=True, eq=False, repr=False)

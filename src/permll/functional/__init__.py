@@ -11,6 +11,7 @@ Examples:
 
 import inspect
 
+from permll.functional.annotated_errors import find_annotated_errors as find_annotated_errors
 from permll.functional.conservative import class_confusion as class_confusion
 from permll.functional.conservative import conservative_confidence as conservative_confidence
 from permll.functional.contrastive import nt_xent_loss as nt_xent_loss

@@ -157,6 +157,20 @@ class TrainingSection(Section):
         return self.batch_size
 
 
+class EstimatorSection(Section):
+    """scikit-learn estimators that check the labels of ``permll clean`` by cross-validation.
+
+    Args:
+        name: names joined by "+", whose probabilities are averaged, see ``permll.cleaning.estimators``.
+        folds: number of folds.
+        given: text of an estimator that was passed as an object.
+    """
+
+    name: str
+    folds: int = Field(default=5, ge=2)
+    given: str = ""
+
+
 class Recipe(Section):
     """A training: data, augmentation, network, method, optimizer, schedule, length and hardware."""
 
@@ -169,6 +183,12 @@ class Recipe(Section):
     optimizer: ComponentSection
     schedule: ScheduleSection = ScheduleSection()
     training: TrainingSection
+    estimator: EstimatorSection | None = None  # checks the labels of permll clean instead of a network
+
+    @property
+    def classifier(self) -> str:
+        """The name of what predicts the labels: the estimator, or the method that trains the network."""
+        return self.method.name if self.estimator is None else self.estimator.name
 
     @property
     def hash(self) -> str:

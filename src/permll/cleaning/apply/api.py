@@ -199,7 +199,7 @@ def _write(planned: Plan, out: Path, dropped: Path | None, parent: Path, images:
     if source is None:
         _write_id_list(planned, out)
         return 0
-    classes: dict[int, str] = {}
+    classes = source.relabeled
     sources = ["given"] * len(source.raw.ids)
     for correction in planned.corrections:
         row = source.rows[correction.id]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
 from permll.data.labels import RowRefs, to_list
+from permll.data.readers.annotations import RawAnswers, array_answers
 from permll.data.readers.gold import gold_mask, reviewed_mask
 from permll.data.readers.image_files import ItemOpener, are_image_paths, image_files, is_image
 from permll.data.readers.options import ReadOptions
@@ -37,13 +38,29 @@ def read_arrays(arrays: Mapping[str, Any], options: ReadOptions, where: str, met
     )
     inputs, input_metadata = to_inputs(get_array(arrays, feature, where), feature)
     label = options.label
-    if label is None and options.labels is None:
+    if label is None and options.labels is None and not options.has_annotators:
         label = _default_name(arrays, LABEL_NAMES, "label", where)
     values = None if label is None else get_array(arrays, label, where)
     names = _to_strings(get_array(arrays, options.classes, where)) if isinstance(options.classes, str) else None
     ids = default_ids(len(inputs)) if options.id is None else _to_strings(get_array(arrays, options.id, where))
     metadata = {**metadata, **input_metadata, "features": feature, "label": label or "given with labels="}
-    return RawData(inputs, values, ids, metadata, names, gold=_gold(arrays, options, where, ids))
+    return RawData(
+        inputs,
+        values,
+        ids,
+        metadata,
+        names,
+        gold=_gold(arrays, options, where, ids),
+        answers=_answers(arrays, options, where),
+    )
+
+
+def _answers(arrays: Mapping[str, Any], options: ReadOptions, where: str) -> RawAnswers | None:
+    if options.annotators is None:
+        return None
+    if len(options.annotators) > 1:
+        raise ValueError(f"{where} must hold the answers in one array, got annotators={list(options.annotators)}.")
+    return array_answers(get_array(arrays, options.annotators[0], where))
 
 
 def _gold(arrays: Mapping[str, Any], options: ReadOptions, where: str, ids: Sequence[str]) -> list[bool] | None:
@@ -57,7 +74,7 @@ def _gold(arrays: Mapping[str, Any], options: ReadOptions, where: str, ids: Sequ
 def read_array(values: Any, options: ReadOptions, metadata: dict[str, Any]) -> RawData:
     """Read one array, tensor or list of samples, with its labels in ``options``."""
     options.reject("label", "text", "image", "features", "id", source="a single array or list: use labels= and ids=")
-    if options.labels is None:
+    if options.labels is None and options.annotations is None:
         raise ValueError("an array or list needs labels: give them with labels=.")
     metadata = {**metadata, "label": "given with labels="}
     if are_image_paths(values):

@@ -22,6 +22,7 @@ from permll.data.labels import (
     similar_names,
     to_list,
 )
+from permll.data.readers.consensus import find_consensus, with_consensus
 from permll.data.readers.gold import gold_mask
 from permll.data.readers.image_files import check_readable, load_small_images
 from permll.data.readers.options import Rare, ReadOptions
@@ -36,11 +37,14 @@ def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> 
     """Return the labeled rows with readable images; raise unless there are two classes or more, none too rare."""
     if options.labels is not None:
         raw = with_labels(raw, options.labels)
-    if raw.values is None:
+    if raw.values is None and not options.has_annotators:
         raise ValueError("there are no labels: choose them with label=, or give them with labels=.")
-    values, ids = to_list(raw.values), list(raw.ids) or list(default_ids(len(raw.inputs)))
+    ids = list(raw.ids) or list(default_ids(len(raw.inputs)))
     if options.ids is not None:
         ids = [str(name) for name in to_list(options.ids)]
+    consensus = find_consensus(raw, options, ids, raw.row_refs(ids))
+    raw = raw if consensus is None else with_consensus(raw, consensus)
+    values = to_list(raw.values)
     if options.image_size is not None and not isinstance(raw.inputs, LazyImages):
         raise ValueError("image_size= is only supported for images in files or datasets.")
     _check_lengths(ids, values, raw)
@@ -80,9 +84,10 @@ def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> 
         inputs = load_small_images(inputs, ids, options.image_size, shrink_to)
     if not options.merge_similar_labels:
         _warn_of_similar_names(classes)
-    metadata = {**raw.metadata, "left_out": [*raw.metadata.get("left_out", ()), *left_out, *entries]}
+    annotations, unused = (None, []) if consensus is None else consensus.take(rows, labels, len(classes))
+    metadata = {**raw.metadata, "left_out": [*raw.metadata.get("left_out", ()), *left_out, *entries, *unused]}
     trusted = None if gold is None or not any(gold) else torch.tensor(gold)[rows]
-    return LabeledData(inputs, labels, classes, tuple(ids), metadata, trusted)
+    return LabeledData(inputs, labels, classes, tuple(ids), metadata, trusted, annotations=annotations)
 
 
 def _gold(options: ReadOptions, raw: RawData, row_refs: RowRefs) -> Sequence[bool] | None:

@@ -14,6 +14,7 @@ except ImportError:
 
 from permll.data.inputs import Texts
 from permll.data.labels import RowRefs
+from permll.data.readers.annotations import RawAnswers, match_columns, wide_answers
 from permll.data.readers.assemble import with_labels
 from permll.data.readers.csv_reader import Cells, read_csv
 from permll.data.readers.feature_columns import parse_labels
@@ -82,6 +83,8 @@ def read_frame(
         raise ValueError(f"{where} has no rows.")
     names = default_ids(len(frame)) if ids is None else ids
     sheet = Sheet(frame, where, RowRefs(cells.lines, "line") if cells else RowRefs(names), cells)
+    if options.annotators is not None:
+        options = replace(options, annotators=match_columns(options.annotators, frame.columns, where))
     label = _check_columns(sheet, options)
     metadata = {**metadata, "label": label or "given with labels="}
     options, metadata = infer_columns(
@@ -111,6 +114,7 @@ def read_frame(
         empty=read.empty,
         problems=problems,
         gold=gold,
+        answers=_answers(sheet, options),
     )
     if label is None:
         return raw
@@ -124,6 +128,14 @@ def _gold(sheet: Sheet, options: ReadOptions) -> list[bool] | None:
     if all(name in sheet.frame.columns for name in APPLY_COLUMNS):
         return reviewed_mask(sheet.column(APPLY_COLUMNS[1]).to_list())
     return None
+
+
+def _answers(sheet: Sheet, options: ReadOptions) -> RawAnswers | None:
+    if options.annotators is None:
+        return None
+    answers = wide_answers({name: sheet.column(name).to_list() for name in options.annotators})
+    texts = pl.Series(answers.labels, dtype=pl.String) if sheet.cells else None
+    return answers if texts is None else answers._replace(labels=parse_labels(texts))
 
 
 def _check_columns(sheet: Sheet, options: ReadOptions) -> str | None:
@@ -143,6 +155,8 @@ def _label_column(sheet: Sheet, options: ReadOptions) -> str | None:
         return options.label
     columns = sheet.frame.columns
     matches = [name for name in columns if name == "y" or name.lower() in LABEL_NAMES]
+    if len(matches) != 1 and options.has_annotators:
+        return None
     if len(matches) != 1:
         why = f"{' and '.join(matches)} could all be the labels" if matches else "none is named label"
         hint = "" if matches else sheet.header_hint
