@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from permll.cleaning.next_commands import commands_after_review
 from permll.data.loading import load
 from permll.findings import Findings
 from permll.training.run import Run
@@ -56,12 +57,14 @@ def test_probabilities_lead_to_corrected_data(kind: str, save: Callable[..., Pat
     run = run_process if kind == "vectors" else run_cli
     found = run("clean", *KINDS[kind], "--pred-probs", file.name, "--out", "run", cwd=tmp_path)
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout.splitlines()[-4:] == [
-        "Report: run/report.html",
+    lines = found.stdout.splitlines()
+    new = f"{kind}-{NEW_NAMES[kind]}"
+    assert lines[lines.index("Report: run/report.html") + 1 :][:3] == [
         "All labels: run/findings.csv",
-        "Review them:  permll review run",
-        f"Write the corrected data:  permll apply run --auto --out {kind}-{NEW_NAMES[kind]}",
+        "Review the flagged labels:  permll review run",
+        f"Write the corrected data:  permll apply run --out {new}",
     ]
+    assert lines[-1].endswith(f"permll apply run --out {new} --auto")
     accepted = accept_flagged(tmp_path / "run")
     assert accepted <= wrong
     assert len(accepted) >= 0.8 * len(wrong)
@@ -95,6 +98,7 @@ def test_same_command_again_keeps_decisions(given: Path) -> None:
     after = Findings.load(given / RUN)
     assert (before.threshold, after.threshold) == (0.5, 0.1)
     assert np.array_equal(before.label_quality, after.label_quality)
+    assert [text for text, _ in commands_after_review(Run(given / RUN))] == ["Write the corrected data:"]
     dry = run_cli("apply", RUN, "--dry-run", cwd=given)
     assert f"{len(accepted)} of 200 labels change" in dry.stdout
     over = run_cli("clean", "table.csv", "--pred-probs", "p.npy", "--overwrite", cwd=given)
@@ -184,6 +188,8 @@ def test_rows_that_are_left_out_need_no_probabilities(tmp_path: Path) -> None:
         (["--pred-probs", "part.csv"], "part.csv has no row for 199 samples (1, 2,"),
         (["--pred-probs", "arrays.npz"], "arrays.npz has 2 arrays (a, b): name the one of probabilities pred_probs."),
         (["--pred-probs", "pickled.npz"], "holds Python objects"),
+        (["--pred-probs", "p.npy", "--annotators", "a,b"], "needs a training: clean the data without predictions"),
+        (["--pred-probs", "p.npy", "--estimator", "none"], "has no use for --estimator"),
         (["--pred-probs", "p.npy", "--images", "nowhere"], "the folder of images, does not exist"),
         (["--pred-probs", "p.npy", "--images", "."], "contains no images"),
     ],

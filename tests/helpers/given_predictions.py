@@ -36,7 +36,7 @@ def accept_flagged(folder: Path) -> set[int]:
     """Accept all proposals of a run through the API of the review; return the rows of the samples."""
     findings = Findings.load(folder)
     session = ReviewSession(findings, load_source(Run(folder)), Decisions(folder))
-    rows = np.flatnonzero(findings.is_issue).tolist()
+    rows = np.flatnonzero(findings.has_proposal).tolist()
     for row in rows:
         session.decide(row, "accept", "", "Ada", last_entry=0)
     return {row_of(findings.ids[row]) for row in rows}

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from permll.cleaning.class_names import are_integers
 from permll.cleaning.given_data import GivenData, read_given
 from permll.cleaning.given_findings import Destination, Origin, finish_findings, score_labels
 from permll.cleaning.pred_probs import PredProbs, read_pred_probs
@@ -90,8 +91,9 @@ def find_label_errors(
     options: Any = {**reader, "classes": classes, "ids": ids}
     given = read_given(data, labels, check_keywords(options, "find_label_errors"), root)
     given, log_p = _match(probs, given)
-    x = None if features is None else _features(features, len(log_p))
+    x = None if features is None else _features(features, len(np.asarray(features)))
     if x is not None:
+        x = x[given.match(len(x), "features")]
         log_p = add_votes(log_p, neighbor_votes(x, given.samples.labels, log_p.shape[1]), given.samples.labels)
     findings, estimate = score_labels(given.samples, log_p, threshold, features=x)
     return finish_findings(findings, estimate, given, ORIGIN, Destination(out, overwrite, images))
@@ -166,6 +168,11 @@ def _columns(probs: PredProbs, given: GivenData) -> tuple[list[int], tuple[str, 
         raise ValueError(
             f"{probs.name} has {count} columns, but {given.where} has {format_list(classes, 'class')}: pass one column "
             "per class in this order, or a table with class names as columns."
+        )
+    if given.has_own_order and list(classes) != sorted(classes) and not are_integers(classes):
+        raise ValueError(
+            f"{given.where} has classes in an order of its own ({', '.join(classes)}), and {probs.name} has no names "
+            "of columns: pass a table with class names as columns, or classes=."
         )
     return list(range(count)), classes
 

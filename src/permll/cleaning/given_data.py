@@ -49,6 +49,12 @@ class GivenData:
         """Name of the data for a folder."""
         return data_name(self.source) if self.source else samples_name(self.samples)
 
+    @property
+    def has_own_order(self) -> bool:
+        """Whether ordered categories of a frame or a Parquet file may determine the order of the classes."""
+        is_frame = type(self.data).__name__ == "DataFrame" or str(self.data).endswith(".parquet")
+        return is_frame and "classes" not in self.options
+
     @cached_property
     def rows(self) -> tuple[Tensor, int]:
         """(N,) rows of the samples in the data, and the number of rows, including those that were left out."""
@@ -130,6 +136,9 @@ def read_given(data: Any, labels: Any, options: Mapping[str, Any], root: str | N
         options: reader options.
         root: folder of the built-in data sets.
     """
+    for name in ("annotators", "annotations"):
+        if name in options:
+            raise ValueError(f"{name}= needs a training: clean the data without predictions, or leave it out.")
     if isinstance(data, LabeledData):
         given = GivenData(data, data, options, root)
     elif isinstance(data, str | Path):

@@ -20,6 +20,7 @@ from permll.cleaning.preview import text_excerpts
 from permll.cleaning.review_decisions import Decisions
 from permll.cleaning.shown_images import show_images
 from permll.cleaning.similar_samples import conflicting_duplicates
+from permll.cleaning.stored_samples import store_samples
 from permll.data.dataset import LabeledData
 from permll.findings import DEFAULT_THRESHOLD, REVIEWED, Findings
 from permll.functional.conservative import conservative_confidence
@@ -107,7 +108,8 @@ def finish_findings(
 ) -> Findings:
     """Return the findings with texts and facts about the data, after they were saved if there is a folder.
 
-    The same findings in the same folder are written again; decisions about them stay.
+    The same findings in the same folder are written again; decisions about them stay. Samples in memory are stored in
+    the folder.
     """
     data = given.samples
     recipe = _recipe(given, origin, to.images)
@@ -126,6 +128,10 @@ def finish_findings(
     run = Run(folder)
     _check_folder(run, findings, overwrite=to.overwrite)
     with run.locked():
+        if stored := None if given.source else store_samples(data, run.folder):
+            path, options = stored
+            findings = replace(findings, metadata={**findings.metadata, "source": absolute_source(path)})
+            recipe = _recipe(replace(given, data=path, options=options), origin, to.images)
         if not run.exists:
             run.begin(recipe, data, task=GIVEN)
         run.write_recipe(recipe, GIVEN)

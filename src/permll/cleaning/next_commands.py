@@ -7,7 +7,7 @@ from permll.cleaning.apply.corrections import DEFAULT_MIN_PROBABILITY, select_co
 from permll.cleaning.review_decisions import Decisions
 from permll.findings import Findings
 from permll.report.text import pluralize
-from permll.training.run import Run
+from permll.training.run import GIVEN, Run
 from permll.training.run_folder import corrected_name
 
 
@@ -32,6 +32,8 @@ def commands_after_review(run: Run) -> Iterator[tuple[str, str]]:
     """Yield what to do with review decisions."""
     if Decisions(run.folder).current():
         yield "Write the corrected data:", _apply(run)
+        if run.task == GIVEN:
+            return  # nothing was trained that could learn
         yield "Or learn from the decisions first, and find more:", f"permll clean --continue {_folder(run)}"
 
 

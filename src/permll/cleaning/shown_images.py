@@ -1,5 +1,8 @@
 """``show_images``: pictures of samples whose labels are checked by something else, such as feature vectors."""
 
+import warnings
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path, PurePosixPath
 
 import torch
@@ -19,8 +22,8 @@ from permll.utils.messages import format_list
 def show_images(data: LabeledData, section: DataSection) -> LabeledData:
     """Return the samples with the pictures in ``section.images`` as inputs; without such a folder, as they are.
 
-    If a sample's id is the path of an image in the folder, with or without the suffix, so must be all ids. Otherwise
-    the images belong to the rows of the data in the sorted order of their paths.
+    Images that are named by the ids of the samples (their paths, with or without the suffix) are matched by them. If
+    ids are row numbers, or no image has such a name, image i of the sorted paths belongs to row i of the data.
     """
     if section.images is None:
         return data
@@ -40,11 +43,10 @@ def _positions(data: LabeledData, section: DataSection, names: list[str]) -> tor
     position = {str(PurePosixPath(name).with_suffix("")): number for number, name in enumerate(names)}
     position |= {name: number for number, name in enumerate(names)}
     missing = [name for name in data.ids if name not in position]
-    if len(missing) < len(data):
+    if len(missing) < len(data) and not _are_row_numbers(data.ids):
         if missing:
-            raise ValueError(
-                f"{section.images} has no image for {format_list(missing, 'id')}: add them, or rename all."
-            )
+            text = format_list(missing, "id")
+            raise ValueError(f"{section.images} has no image for {text}: add them, or rename all images.")
         return torch.tensor([position[name] for name in data.ids])
     rows, count = torch.arange(len(data)), len(data)
     if len(names) != count and section.source and section.source not in DATASETS:
@@ -55,4 +57,24 @@ def _positions(data: LabeledData, section: DataSection, names: list[str]) -> tor
             f"{section.images} has {pluralize(len(names), 'image')} for {pluralize(count, 'row')}: give one per row, "
             "in sorted order, or name them by the ids of the samples."
         )
+    _warn_of_numbers(names)
     return rows
+
+
+def _are_row_numbers(ids: Sequence[str]) -> bool:
+    numbers = [int(name) if name.isdecimal() else -1 for name in ids]
+    return numbers[0] >= 0 and all(before < after for before, after in pairwise(numbers))
+
+
+def _warn_of_numbers(names: Sequence[str]) -> None:
+    """Warn if the sorted order of numbers is not their order, as of 10.png and 2.png."""
+    stems = [PurePosixPath(name).stem for name in names]
+    numbers = [int(stem) for stem in stems if stem.isdecimal()]
+    if len(numbers) == len(names) and numbers != sorted(numbers):
+        pairs = zip(numbers, sorted(numbers), strict=True)
+        row = next(row for row, (number, expected) in enumerate(pairs) if number != expected)
+        warnings.warn(
+            f"the images are shown in the sorted order of their names, so {names[row]} belongs to row {row}: if it "
+            "does not, give the samples ids that name their images.",
+            stacklevel=4,
+        )

@@ -28,6 +28,7 @@ REPORT_FILE = "report.html"
 REVIEW_FIRST = (
     "As many labels are flagged as are estimated to be wrong. Each may still be right: review before changing it."
 )
+REVIEW_GIVEN = "Each of the flagged labels may still be right: review it before changing it."
 NO_PROOF = "This does not prove that all labels are right: an error that resembles its class is not detected."
 MAX_CARDS = 100
 MAX_MORE_CARDS = 100  # that only the cells of the matrix and a search open
@@ -107,7 +108,7 @@ def findings_page(
 
 def _lead(facts: Mapping[str, Any]) -> str:
     if facts["flagged"]:
-        text = REVIEW_FIRST
+        text = REVIEW_FIRST if facts["threshold"] is not None else REVIEW_GIVEN
     elif facts["contradictory_duplicates"]:
         text = f"{flagged_sentence(facts)} However, {duplicates_sentence(facts)}"
     else:

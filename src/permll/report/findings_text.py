@@ -31,7 +31,7 @@ def findings_facts(findings: Any) -> dict[str, Any]:
         "labels": len(findings),
         "flagged": len(flagged),
         "proposals": len(changed),
-        "threshold": findings.threshold,
+        "threshold": findings.threshold if findings.flagged is None else None,
         "noise": findings.metadata.get("noise"),
         "network": findings.metadata.get("network"),
         "estimator": findings.metadata.get("estimator"),

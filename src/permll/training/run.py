@@ -210,7 +210,7 @@ class Run:
 
     def check_folder(self) -> None:
         """Refuse a folder with files that are not those of a run, or of a run that was killed at its start."""
-        expected = {"labels.npz", "noise.npz", "features", LOCK_FILE}
+        expected = {"labels.npz", "noise.npz", "samples.npz", "samples.parquet", "features", LOCK_FILE}
         if self.exists or not self.folder.exists():
             return
         if any(path.name not in expected and not is_partial(path) for path in self.folder.iterdir()):
