@@ -24,7 +24,7 @@ def commands(run: Run) -> dict[str, list[str]]:
 
 def test_automatic_changes_are_counted(tmp_path: Path) -> None:
     run = csv_run(tmp_path, {"n03": ("dog", 0.99), "n04": ("owl", 0.96), "n05": ("cat", 0.7)})
-    folder, text = str(run.folder), "With {} that nobody reviewed (probability 0.8 or more):"
+    folder, text = str(run.folder), "With {} without a review (probability 0.8 or more):"
     apply = ["permll", "apply", folder, "--out", "Ada's data-fixed.csv"]
     assert commands(run) == {
         "Review the flagged labels:": ["permll", "review", folder],
