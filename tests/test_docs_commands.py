@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 import permll
@@ -54,14 +53,12 @@ def names() -> dict[str, Any]:
     """Return the variables that Python code of the pages uses."""
     probs = np.full((len(KNOWN.true), 3), 0.05)
     probs[np.arange(len(probs)), KNOWN.true] = 0.9
-    images = np.random.default_rng(0).integers(0, 255, (5, 3, 8, 8)).astype(np.uint8)
     features = {"features": KNOWN.values, "embeddings": KNOWN.values, "X": KNOWN.values, "X_new": KNOWN.values[:5]}
     return {
         "permll": permll,
         "labels": KNOWN.given,
         "y": KNOWN.given,
         "pred_probs": probs,
-        "new_images": torch.from_numpy(images),
         **features,
     }
 

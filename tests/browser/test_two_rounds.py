@@ -90,10 +90,11 @@ class Game:
             page.keyboard.press("/")
             page.wait_for_selector("#picker[open]")
             page.fill("#search", finding.id)
-            page.locator("#options li").filter(has_text=re.compile(rf"^{re.escape(finding.id)}\b")).first.wait_for()
             page.keyboard.press("Enter")
+            page.wait_for_selector("#picker:not([open])", state="attached")
             wait_for_text(page, ".sample figcaption code", finding.id)
             wait_until_idle(page)
+            assert current_id(page) == finding.id
             press(page, "k")
             self.decided[self.row(finding.id)] = finding.given_label
 

@@ -198,6 +198,8 @@ def clean(
         "merge_similar_labels": merge_similar_labels or None,
         "skip_unreadable": skip_unreadable or None,
     }
+    if data is None and previous is None:
+        raise ValueError("give the data, permll clean DATA, or a reviewed run, permll clean --continue RUN.")
     overrides = parse_overrides(set_) | ({} if root is None else {"data.root": str(root)})
     options = {name: value for name, value in options.items() if value is not None}
     if data is not None or previous is not None:

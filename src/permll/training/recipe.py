@@ -219,7 +219,8 @@ class Recipe(Section):
 def recipe_diff(one: Recipe, other: Recipe) -> str:
     """Return the settings in which two recipes differ, the first three of them: "training.epochs 3 and 5"."""
     first, second = (_flatten(recipe.model_dump(mode="json", exclude_none=True)) for recipe in (one, other))
-    keys = [key for key in {**first, **second} if first.get(key) != second.get(key) and key != "title"]
+    ignored = {"title", *(f"training.{name}" for name in _NOT_HASHED)}
+    keys = [key for key in {**first, **second} if first.get(key) != second.get(key) and key not in ignored]
     return ", ".join(f"{key} {first.get(key)} and {second.get(key)}" for key in keys[:3]) + ", ..." * (len(keys) > 3)
 
 
