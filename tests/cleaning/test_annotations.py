@@ -98,6 +98,9 @@ def test_corrected_file_has_a_label_column_and_the_answers(wide: Path, data: Ann
     given = {name: findings.classes[k] for name, k in zip(findings.ids, findings.given_labels.tolist(), strict=True)}
     assert all(line["label_original"] == given[name] for name, line in lines.items())
     assert all(line["label"] == given[name] for name, line in lines.items() if line["label_source"] == "given")
+    again = clean(tmp_path / "fixed.csv", annotators="ann_*", out=tmp_path / "again")
+    (kept,) = (one for one in again.head(None) if one.id == findings.ids[row])
+    assert (kept.given_label, kept.reason) == ("ant", "a person reviewed it")
     (command,) = result.commands
     assert "annotators" not in command
     assert 'data.options.features=["size", "weight", "height"]' in command
