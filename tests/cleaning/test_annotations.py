@@ -75,14 +75,10 @@ def test_consensus_is_judged_by_annotators_and_network(wide: Path, data: Annotat
 
 def test_resumed_run_reads_the_answers_again(wide: Path) -> None:
     first = Findings.load(wide / "run")
-    again = clean_again(wide / "run", threshold=0.3)
+    again = permll.clean(wide / "run", threshold=0.01, callbacks=[])
     assert again.metadata["annotators"] == first.metadata["annotators"]
     assert int(again.is_issue.sum()) < int(first.is_issue.sum())
     assert 'id="annotators"' in (wide / "run" / "report.html").read_text()
-
-
-def clean_again(run: Path, threshold: float) -> Findings:
-    return permll.clean(run, threshold=threshold, callbacks=[])
 
 
 def test_corrected_file_has_a_label_column_and_the_answers(wide: Path, data: Annotated, tmp_path: Path) -> None:
