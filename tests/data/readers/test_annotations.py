@@ -244,3 +244,26 @@ def test_other_errors(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="give others with annotations="):
         load(dataset, annotators="y")
     assert load(dataset, annotations=TABLE).labels.tolist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_reviewed_labels_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "reviewed.csv"
+    lines = [
+        f"{name},about {name},{','.join(cells)},{'dog' if name == 'a' else 'cow' if name in 'bd' else 'cat'},"
+        f"{'chosen' if name in 'abd' else 'given'},cat"
+        for name, cells in [*ANSWERS, ("g", ["", "", ""])]
+    ]
+    path.write_text("\n".join(["id,text,ann_1,ann_2,ann_3,label,label_source,label_original", *lines]) + "\n")
+    data = load(path, annotators="ann_*", drop_empty=True)
+    assert names(data) == ["dog", "cow", "cat", "cow", "cat", "dog"]
+    assert data.trusted is not None
+    assert data.trusted.tolist() == [True, True, False, True, False, False]
+    assert answered(data) == WIDE
+    by_mask = load(path, annotators="ann_*", gold=[True, *[False] * 5, True])
+    assert names(by_mask) == ["dog", *EXPECTED[1:], "cat"]
+    assert answered(by_mask)[-1] == {}
+
+
+def test_built_in_sets_have_no_annotators() -> None:
+    with pytest.raises(ValueError, match="digits is a built-in dataset"):
+        load("digits", annotations=TABLE)

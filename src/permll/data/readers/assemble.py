@@ -43,19 +43,19 @@ def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> 
     ids = list(raw.ids) or list(default_ids(len(raw.inputs)))
     if options.ids is not None:
         ids = [str(name) for name in to_list(options.ids)]
-    consensus = find_consensus(raw, options, ids, raw.row_refs(ids))
+    row_refs, problems = raw.row_refs(ids), Problems(raw.problems.errors)
+    gold: Sequence[bool] | None = None
+    with problems.collect():
+        gold = _gold(options, raw, row_refs)
+    consensus = find_consensus(raw, options, ids, row_refs, gold)
     raw = raw if consensus is None else with_consensus(raw, consensus)
-    values = to_list(raw.values)
+    values, inputs = to_list(raw.values), raw.inputs
     if options.image_size is not None and not isinstance(raw.inputs, LazyImages):
         raise ValueError("image_size= is only supported for images in files or datasets.")
     _check_lengths(ids, values, raw)
-    row_refs, inputs, problems = raw.row_refs(ids), raw.inputs, Problems(raw.problems.errors)
-    gold: Sequence[bool] | None = None
     groups: Sequence[str] | None = None
     with problems.collect():
         _check_unique(ids, raw)
-    with problems.collect():
-        gold = _gold(options, raw, row_refs)
     with problems.collect():
         groups = _groups(options, raw, row_refs)
     rows, left_out = usable_rows(values, ids, row_refs, options, raw, problems)

@@ -23,8 +23,8 @@ class Consensus:
 
     Args:
         annotations: with numbers of all answered classes.
-        labels: (N,) class numbers; -1 without an answer.
-        values: N labels as they are stored; None without an answer.
+        labels: (N,) class numbers; -1 without an answer, or for a reviewed label that nobody answered.
+        values: N labels as they are stored; None without an answer. Reviewed labels are kept.
         names: of the classes.
     """
 
@@ -42,8 +42,8 @@ class Consensus:
             num_classes: c.
         """
         index = torch.tensor(rows)
-        numbers = torch.full((len(self.names),), -1)
-        numbers[self.labels[index]] = labels
+        numbers, known = torch.full((len(self.names),), -1), self.labels[index] >= 0
+        numbers[self.labels[index][known]] = labels[known]
         answers = self.annotations.answers.take(index)
         mapped = numbers[answers.labels]
         kept = mapped >= 0
@@ -58,8 +58,13 @@ class Consensus:
         return replace(self.annotations, answers=answers), [{**entry, "count": int((~kept).sum())}] if unused else []
 
 
-def find_consensus(raw: RawData, options: ReadOptions, ids: Sequence[str], refs: RowRefs) -> Consensus | None:
-    """Return the consensus of the annotators that the options name; None without any."""
+def find_consensus(
+    raw: RawData, options: ReadOptions, ids: Sequence[str], refs: RowRefs, gold: Sequence[bool] | None = None
+) -> Consensus | None:
+    """Return the consensus of the annotators that the options name; None without any.
+
+    Labels of the source that a person reviewed (``gold``) are kept.
+    """
     if options.annotators is None and options.annotations is None:
         return None
     options.reject_both()
@@ -78,14 +83,28 @@ def find_consensus(raw: RawData, options: ReadOptions, ids: Sequence[str], refs:
     encoded = Answers(torch.tensor(answers.rows), annotators, labels, len(ids), len(people), len(names))
     has_answer = torch.zeros(len(ids), dtype=torch.bool)
     has_answer[encoded.samples] = True
-    if not options.leaves_out_empty and not bool(has_answer.all()):
-        where = refs.format_list((~has_answer).nonzero()[:, 0].tolist())
+    kept = _reviewed_labels(raw, gold)
+    without = [row for row in (~has_answer).nonzero()[:, 0].tolist() if row not in kept]
+    if not options.leaves_out_empty and without:
+        where = refs.format_list(without)
         raise ValueError(f"no annotator answered for {where}: add answers, or leave those out with drop_empty=True.")
     consensus = dawid_skene(encoded).posterior.argmax(1).where(has_answer, -1)
     values = dict(zip(reversed(labels.tolist()), reversed(answers.labels), strict=True))
     values = {k: values.get(k, names[k]) for k in range(len(names))}
     stored = [None if k < 0 else values[k] for k in consensus.tolist()]
+    for row, value in kept.items():
+        stored[row] = value
+        name = class_name(value, raw.names)
+        consensus[row] = names.index(name) if name in names else -1
     return Consensus(Annotations(people, encoded), consensus, stored, names)
+
+
+def _reviewed_labels(raw: RawData, gold: Sequence[bool] | None) -> dict[int, Any]:
+    """Return row -> stored label, where a person reviewed it."""
+    if raw.values is None or gold is None:
+        return {}
+    rows = zip(to_list(raw.values), gold, strict=True)
+    return {row: value for row, (value, is_gold) in enumerate(rows) if is_gold and not is_missing(value)}
 
 
 def with_consensus(raw: RawData, consensus: Consensus) -> RawData:
