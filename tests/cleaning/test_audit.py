@@ -231,6 +231,14 @@ def test_leaks_name_both_samples() -> None:
     assert len(found.near_duplicate_group) == 400
 
 
+def test_leaks_between_colored_and_gray_images() -> None:
+    coarse = torch.rand(100, 1, 5, 5, generator=torch.Generator().manual_seed(0)) * 255
+    gray = torch.nn.functional.interpolate(coarse, (24, 24), mode="bilinear").to(torch.uint8)
+    test = labeled(Images(gray[95:]))
+    leaks = audited(Images(gray.expand(-1, 3, -1, -1)), test=test, encoded_test=test.inputs).facts["leaks"]
+    assert {tuple(pair["ids"]) for pair in leaks["pairs"]} == {(f"id {95 + k}", f"id {k}") for k in range(5)}
+
+
 def test_leaks_of_texts() -> None:
     texts = sentences(200)
     test = labeled(Texts((texts[5].upper(), *sentences(20, seed=9), texts[9] + " indeed")))

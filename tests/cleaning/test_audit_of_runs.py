@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
+from PIL import Image
 
 import permll
 from permll.audit import COLUMNS
@@ -133,6 +135,28 @@ def test_a_failed_audit_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyP
         found = permll.clean(data.values, data.labels, epochs=2, out=tmp_path / "run", callbacks=[])
     assert found.audit is None
     assert len(found) == 60
+
+
+def test_leaks_between_folders_of_images(tmp_path: Path) -> None:
+    """Colored training images, some of which are JPEG files in the test data."""
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.rand(60, 3, 5, 5, generator=generator)
+    coarse[1::2, 0] += 0.5
+    pixels = torch.nn.functional.interpolate(coarse, (80, 80), mode="bicubic").clamp(0, 1).mul(255).to(torch.uint8)
+    for part, rows in (("train", range(40)), ("test", range(36, 60))):
+        for row in rows:
+            folder = tmp_path / part / ("even", "odd")[row % 2]
+            folder.mkdir(parents=True, exist_ok=True)
+            image = Image.fromarray(pixels[row].permute(1, 2, 0).numpy())
+            image.save(folder / f"{part} {row}.{'png' if part == 'train' else 'jpg'}")
+    found = permll.clean(
+        tmp_path / "train", test=tmp_path / "test", backbone="none", epochs=2, out=tmp_path / "run", callbacks=[]
+    )
+    assert found.audit is not None
+    assert not found.audit.facts["failed"]
+    leaks = {tuple(Path(name).stem for name in pair["ids"]) for pair in found.audit.facts["leaks"]["pairs"]}
+    assert leaks == {(f"train {row}", f"test {row}") for row in range(36, 40)}
+    assert "data:image" in (tmp_path / "run" / "report.html").read_text().split('<h2 id="audit">')[1]
 
 
 def test_test_data_in_memory() -> None:

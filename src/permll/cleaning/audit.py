@@ -110,7 +110,10 @@ def _joint_features(inputs: list[Inputs]) -> Tensor:
         assert isinstance(first, Vectors)
         values = torch.cat([one.values for one in inputs if isinstance(one, Vectors)])
         return comparable_features(Vectors(values, scaled=first.scaled))
-    return torch.cat([comparable_features(one) for one in inputs])
+    features = [comparable_features(one) for one in inputs]
+    if len({one.shape[1] for one in features}) > 1:  # color images and gray ones
+        features = [comparable_features(one, gray=True) for one in inputs]
+    return torch.cat(features)
 
 
 def _near_duplicates(given: AuditInput) -> dict[str, Any]:

@@ -12,25 +12,27 @@ LAZY_SIDE = 32  # to which images in files are decoded
 BLOCK_ROWS = 2_048
 
 
-def comparable_features(inputs: Inputs, side: int = NEAR_SIDE) -> Tensor:
+def comparable_features(inputs: Inputs, side: int = NEAR_SIDE, *, gray: bool = False) -> Tensor:
     """Return (N, d) features of encoded samples: vectors of unit variance or unit length, or pixels.
 
     Args:
         inputs: vectors, images, or items of a PyTorch dataset.
         side: of averaged images, in pixels.
+        gray: whether the colors of images are averaged, too.
 
     Examples:
         >>> comparable_features(Images(torch.zeros(2, 3, 32, 32, dtype=torch.uint8))).shape
         torch.Size([2, 192])
-        >>> comparable_features(Vectors(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))).tolist()
-        [[-1.0, 0.0], [1.0, 0.0]]
+        >>> comparable_features(Vectors(torch.tensor([[1.0, 5.0], [2.0, 5.0]])))
+        tensor([[-1.,  0.],
+                [ 1.,  0.]])
     """
     if isinstance(inputs, Vectors):
         x = inputs.values
         return torch.nn.functional.normalize(x, dim=1) if inputs.scaled else _standardize(x)
     if isinstance(inputs, LazyImages):
         inputs = inputs.small if inputs.small is not None else inputs.resize(LAZY_SIDE, "stretch")
-    blocks = [_flatten(inputs.batch(rows), side) for rows in torch.arange(len(inputs)).split(BLOCK_ROWS)]
+    blocks = [_flatten(inputs.batch(rows), side, gray) for rows in torch.arange(len(inputs)).split(BLOCK_ROWS)]
     x = torch.cat(blocks)
     return x if _is_image_like(inputs) else _standardize(x)
 
@@ -39,9 +41,10 @@ def _is_image_like(inputs: Inputs) -> bool:
     return inputs.batch(torch.arange(1)).ndim == 4
 
 
-def _flatten(batch: Tensor, side: int) -> Tensor:
+def _flatten(batch: Tensor, side: int, gray: bool) -> Tensor:
     """Return images (B, C, H, W) averaged to at most side x side, or other samples, as vectors."""
     x = batch.float() / 255 if batch.dtype == torch.uint8 else batch.float()
+    x = x.mean(1, keepdim=True) if gray and x.ndim == 4 else x
     if x.ndim == 4 and max(x.shape[2:]) > side:
         x = torch.nn.functional.adaptive_avg_pool2d(x, (min(side, x.shape[2]), min(side, x.shape[3])))
     return x.flatten(1)
@@ -49,11 +52,10 @@ def _flatten(batch: Tensor, side: int) -> Tensor:
 
 def _standardize(x: Tensor) -> Tensor:
     """Return columns with mean 0 and variance 1; constant ones are 0."""
-    x = x.double()
-    centered = x - x.mean(0)
-    std = centered.square().mean(0).sqrt()
-    is_constant = std <= 1e-9 * x.abs().amax(0).clamp_min(1e-300)
-    return (centered / std.masked_fill(is_constant, torch.inf)).float()
+    x = x / x.abs().amax(0).clamp_min(torch.finfo(x.dtype).tiny)  # squares of huge numbers would overflow
+    x -= x.mean(0, dtype=torch.float64).float()
+    std = x.square().mean(0, dtype=torch.float64).sqrt().float()
+    return x / std.masked_fill(std <= 1e-7, torch.inf)
 
 
 def blank_rows(inputs: Inputs, rows: Callable[[], Tensor]) -> list[int]:

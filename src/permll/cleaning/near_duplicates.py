@@ -1,5 +1,6 @@
 """Near-duplicates among samples, and between them and test samples (leaks)."""
 
+import hashlib
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
@@ -47,7 +48,7 @@ def find_pairs(features: Tensor, texts: Sequence[str] | None = None, num_train: 
         [Pair(first=3, second=7, similarity=1.0, is_identical=True)]
     """
     words = None if texts is None else [words_of(text) for text in texts]
-    keys: Sequence[Hashable] = [row.tobytes() for row in features.numpy()] if words is None else words
+    keys: Sequence[Hashable] = [_digest(row) for row in features.numpy()] if words is None else words
     first: dict[Hashable, int] = {}
     pairs: list[Pair] = []
     for row, key in enumerate(keys):
@@ -68,6 +69,10 @@ def find_pairs(features: Tensor, texts: Sequence[str] | None = None, num_train: 
         similarity = [value for value in similarity if value >= MIN_OVERLAP]
     near = [Pair(i, j, round(value, 4), False) for (i, j), value in zip(rows.tolist(), similarity, strict=True)]
     return pairs + sorted(near, key=lambda pair: -pair.similarity)
+
+
+def _digest(row: NDArray[np.float32]) -> bytes:
+    return hashlib.blake2b(np.ascontiguousarray(row), digest_size=16).digest()
 
 
 def group_numbers(pairs: Sequence[Pair], total: int) -> NDArray[np.int32]:

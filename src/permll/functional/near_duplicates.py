@@ -22,7 +22,7 @@ NUM_NEIGHBORS = 10
 MAX_REFERENCES = 5_000  # samples among which the tenth neighbor is searched
 MAX_RATIO = 0.3
 CHANCE = 1e-4  # probability of a near-duplicate by chance, per sample
-SEARCH_DIMS = 64  # dimensions of a random projection in which pairs are searched
+SEARCH_DIMS = 32  # dimensions of a random projection in which pairs are searched
 EXACT_DIMS = 8  # up to which differences are squared one by one
 SEARCH_MARGIN = 1.5  # the projection changes distances; pairs are then checked in all dimensions
 MAX_PARTNERS = 20  # of a sample, in the search
@@ -166,7 +166,9 @@ def close_pairs(x: Features, radius: Float[Tensor, " samples"]) -> Int[Tensor, "
         is_close = (distances <= limits[start:stop, None].square()).triu(1)
         if is_close.any():
             is_close &= distances <= limits[start:end].square()
-            pairs.append((is_close & (is_close.cumsum(1) <= MAX_PARTNERS)).nonzero() + start)
+            if is_close.count_nonzero() > MAX_PARTNERS:
+                is_close &= is_close.cumsum(1) <= MAX_PARTNERS
+            pairs.append(is_close.nonzero() + start)
     found = order[torch.cat(pairs)].sort(1).values
     return found[(found[:, 0] * len(y) + found[:, 1]).argsort()]
 
