@@ -5,7 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permll.cleaning.folds import TRAIN_ONLY, assign_folds
+from permll.cleaning.cross_validation import cross_validate
+from permll.cleaning.folds import TRAIN_ONLY, assign_folds, linked_groups
+from permll.data.loading import load
+from permll.training.recipe import EstimatorSection
 
 Rows = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.booleans()), min_size=1, max_size=60)
 
@@ -47,3 +50,28 @@ def test_seed_determines_the_folds() -> None:
 @pytest.mark.parametrize("labels", [[], [0]])
 def test_tiny_data(labels: list[int]) -> None:
     assert assign_folds(labels, 5, 0).tolist() == [0] * len(labels)
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=15))
+def test_linked_groups_are_components(keys: list[tuple[int, int]]) -> None:
+    """Rows are linked by an equal key of either kind; slowly: numbers spread until nothing changes."""
+    numbers = list(range(len(keys)))
+    for _ in keys:
+        for i, one in enumerate(keys):
+            for j, two in enumerate(keys):
+                if one[0] == two[0] or one[1] == two[1]:
+                    numbers[i] = numbers[j] = min(numbers[i], numbers[j])
+    groups = linked_groups([one for one, _ in keys], [two for _, two in keys])
+    for i in range(len(keys)):
+        for j in range(len(keys)):
+            assert (groups[i] == groups[j]) == (numbers[i] == numbers[j])
+
+
+def test_cross_validation_keeps_groups_and_duplicates_together() -> None:
+    x = np.arange(60, dtype=np.float32)[:, None] // 2  # pairs of equal samples
+    groups = [f"patient {row % 12}" for row in range(60)]
+    data = load(x, labels=np.arange(60) % 3, groups=groups)
+    fold = cross_validate(data, EstimatorSection(name="logistic_regression", folds=3), 0).fold
+    for keys in (groups, x[:, 0].tolist()):
+        assert all(len(set(fold[[row for row in range(60) if keys[row] == key]].tolist())) == 1 for key in set(keys))
+    assert fold.unique().tolist() == [0, 1, 2]

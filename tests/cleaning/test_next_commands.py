@@ -24,16 +24,16 @@ def commands(run: Run) -> dict[str, list[str]]:
 
 def test_automatic_changes_are_counted(tmp_path: Path) -> None:
     run = csv_run(tmp_path, {"n03": ("dog", 0.99), "n04": ("owl", 0.96), "n05": ("cat", 0.7)})
-    folder, text = str(run.folder), "With {} that nobody reviewed (probability 0.8 or more):"
+    folder, text = str(run.folder), "With {} (probability 0.8 or more):"
     apply = ["permll", "apply", folder, "--out", "Ada's data-fixed.csv"]
     assert commands(run) == {
         "Review the flagged labels:": ["permll", "review", folder],
         "Write the corrected data:": apply,
-        text.format("2 changes"): [*apply, "--auto"],
+        text.format("2 automatic changes"): [*apply, "--auto"],
     }
     assert list(commands_after_review(run)) == []
     Decisions(run.folder).add("n03", "keep", "cat", "Ada", expected=None)
-    assert text.format("1 change") in commands(run)
+    assert text.format("1 automatic change") in commands(run)
     after = {name: shlex.split(line) for name, line in commands_after_review(run)}
     assert after == {
         "Write the corrected data:": apply,

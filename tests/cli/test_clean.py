@@ -92,7 +92,7 @@ def test_clean_finds_wrong_labels(kind: str, cleaned: Callable[[str], Cleaned]) 
         and float(row["conservative_confidence"]) >= 0.8
         for row in it.findings
     )
-    auto = f"With {changes} changes that nobody reviewed (probability 0.8 or more):  {command} --auto"
+    auto = f"With {changes} automatic changes (probability 0.8 or more):  {command} --auto"
     assert lines[lines.index("All labels: run/findings.csv") + 3 :] == ([auto] if changes else [])
 
 

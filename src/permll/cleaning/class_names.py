@@ -34,7 +34,7 @@ def check_new_class(name: str, classes: Collection[str]) -> str:
 def similar_classes(name: str, classes: Collection[str], limit: int = 3) -> list[str]:
     """Return the classes that a name may be a misspelling of, the most similar first.
 
-    Numbers are not compared: 12 is no misspelling of 112.
+    Numbers are not compared: 12 is not a misspelling of 112.
 
     Examples:
         >>> similar_classes("Trousers", ["Trouser", "Dress"]), similar_classes("ankle-boot", ["Ankle boot"])

@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Unpack
 
+from permll.cleaning.audit_run import recorded_test
 from permll.cleaning.auto_config import names_classifier
 from permll.cleaning.earlier_round import EarlierRound, next_round_folder
 from permll.cleaning.estimators import estimator_settings
@@ -45,6 +46,8 @@ def clean(
     overrides: Mapping[str, Any] | None = None,
     previous: Run | Path | str | None = None,
     images: Path | str | None = None,
+    test: Any = None,
+    audit: bool = True,
     **reader: Unpack[ReadKeywords],
 ) -> Findings:
     """Find wrong labels without clean labels: train a network once, or cross-validate scikit-learn classifiers.
@@ -83,6 +86,8 @@ def clean(
             ``-round2``.
         images: folder with a picture of each sample, which report and review show instead of vectors or tables; in the
             sorted order of their paths, or named by the ids of the samples.
+        test: test data with labels, read like ``data``, of which (near-)duplicates of the samples are listed as leaks.
+        audit: search near-duplicates, leaks, outliers, rare classes and empty values, see ``Findings.audit``.
         reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``. With the
             answers of several annotators (``annotators="ann_*"``, ``annotations=answers``), their consensus is the
             label, and the network one more annotator.
@@ -106,6 +111,7 @@ def clean(
         "data.weights": None if weights is None else str(weights),
         "data.encoder": encoder,
         "data.images": None if images is None else absolute_source(images),
+        "data.test": absolute_source(test) if isinstance(test, str | Path) else None,
     }
     changes = {name: value for name, value in given.items() if value is not None} | dict(overrides or {})
     changes = estimator_settings(estimator, changes) | changes
@@ -117,7 +123,7 @@ def clean(
         if options:
             raise ValueError(f"the next round reads the data as {previous} did: remove {', '.join(options)}.")
         return _start_next_round(
-            Run.open(previous), data, labels, out, overwrite, changes, watchers, threshold, estimator
+            Run.open(previous), data, labels, out, overwrite, changes, watchers, threshold, estimator, test, audit
         )
     if data is None:
         raise ValueError("there are no data: pass some, or previous=RUN to continue after a review.")
@@ -128,13 +134,13 @@ def clean(
     if is_path and Run(data).exists:
         if changes or options or out != AUTO or overwrite:
             raise ValueError(f"{data} is a run and resumes with its own settings: remove all options but threshold.")
-        return _resume_job(Run(data), watchers, threshold)
+        return _resume_job(Run(data), watchers, threshold, audit)
     if is_path:
         changes |= {"data.source": absolute_source(data)}
         changes |= {f"data.options.{name}": value for name, value in options.items()}
     recipe = resolve_recipe(RECIPE, changes)
     fixed = frozenset(changes)
-    job = CleanJob(recipe, data, labels, options, is_path, fixed, watchers, threshold, None, estimator)
+    job = CleanJob(recipe, data, labels, options, is_path, fixed, watchers, threshold, None, estimator, audit, test)
     if out is None:
         return _clean_without_folder(job)
     run = Run(_default_folder(job) if out == AUTO else out)
@@ -143,7 +149,7 @@ def clean(
     return job.start(run)
 
 
-def _resume_job(run: Run, watchers: list[Callback], threshold: float) -> Findings:
+def _resume_job(run: Run, watchers: list[Callback], threshold: float, audit: bool) -> Findings:
     """Resume or read a run with its own settings."""
     recipe = run.recipe
     if not recipe.data.source and not run.finished:
@@ -151,7 +157,11 @@ def _resume_job(run: Run, watchers: list[Callback], threshold: float) -> Finding
             f"{run.folder} was started on data in memory: permll.clean(data, ..., out={str(run.folder)!r}) resumes it."
         )
     source, options, earlier = recipe.data.source, recipe.data.options, EarlierRound.load(run)
-    return CleanJob(recipe, source, None, options, True, frozenset(), watchers, threshold, earlier).start(run)
+    test = recorded_test(recipe.data)
+    job = CleanJob(
+        recipe, source, None, options, True, frozenset(), watchers, threshold, earlier, audit=audit, test=test
+    )
+    return job.start(run)
 
 
 def _start_next_round(
@@ -164,6 +174,8 @@ def _start_next_round(
     watchers: list[Callback],
     threshold: float,
     estimator: Any,
+    test: Any,
+    audit: bool,
 ) -> Findings:
     """Clean the data of a reviewed run again, with its settings and its decisions."""
     if out is None:
@@ -184,7 +196,10 @@ def _start_next_round(
     fixed = frozenset({*adapted, *changes})
     source, is_path = (recipe.data.source, True) if data is None else (data, False)
     options = recipe.data.options if is_path else {}
-    job = CleanJob(recipe, source, labels, options, is_path, fixed, watchers, threshold, earlier, estimator)
+    test = recorded_test(recipe.data) if test is None else test
+    job = CleanJob(
+        recipe, source, labels, options, is_path, fixed, watchers, threshold, earlier, estimator, audit, test
+    )
     return job.start(run)
 
 

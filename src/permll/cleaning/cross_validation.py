@@ -1,7 +1,7 @@
 """Out-of-sample probabilities of scikit-learn estimators by cross-validation that resumes after each fold."""
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from permll.cleaning.estimators import DENSE, Features, fit_features, make_estimator, seeded, split_names
-from permll.cleaning.folds import TRAIN_ONLY, assign_folds
+from permll.cleaning.folds import TRAIN_ONLY, assign_folds, linked_groups
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Inputs
 from permll.data.sample_digests import sample_digests
@@ -49,7 +49,7 @@ def cross_validate(
 ) -> CrossValidation:
     """Return out-of-sample probabilities of all samples.
 
-    Samples with equal content are in the same fold. Trusted samples are in every training set.
+    Samples with equal content, or of the same group, are in the same fold. Trusted samples are in every training set.
 
     Args:
         data: N samples with given labels.
@@ -60,9 +60,7 @@ def cross_validate(
         path: file in which finished folds are kept; those of the same samples and labels are not computed again.
         notify: called with a sentence after each fold.
     """
-    fold = assign_folds(
-        data.labels, section.folds, seed, groups=list(sample_digests(data.inputs)), train_only=data.trusted
-    )
+    fold = assign_folds(data.labels, section.folds, seed, groups=_groups(data), train_only=data.trusted)
     labels, inputs = data.labels.numpy(), data.inputs if encoded is None else encoded
     members = make_members(section, inputs, seed, estimator)
     probs = np.eye(data.num_classes, dtype=np.float32)[labels]
@@ -75,6 +73,12 @@ def cross_validate(
             hits = 100 * float((predicted.argmax(1) == labels[rows]).mean())
             notify(f"fold {number + 1} of {count}: {hits:.1f} % of the labels predicted")
     return CrossValidation(torch.from_numpy(probs), torch.from_numpy(fold))
+
+
+def _groups(data: LabeledData) -> Sequence[Hashable]:
+    """Return a key for each sample; samples that are linked by equal content or equal groups have the same."""
+    digests = list(sample_digests(data.inputs))
+    return digests if data.groups is None else linked_groups(digests, data.groups)
 
 
 def make_members(section: EstimatorSection, inputs: Inputs, seed: int, estimator: Any = None) -> list[Member]:

@@ -102,7 +102,7 @@ class EarlierRound:
                 labels[row], trusted[row] = number[self.decided[name]], True
         if bool(trusted.all()):
             raise ValueError(f"all labels were reviewed in {self.folder}: write them with permll apply {self.folder}.")
-        return LabeledData(data.inputs, labels, data.classes, data.ids, data.metadata, trusted)
+        return replace(data, labels=labels, trusted=trusted)
 
 
 @dataclass(frozen=True)

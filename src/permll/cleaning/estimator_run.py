@@ -10,12 +10,14 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
 from permll.cleaning.annotations import annotator_quality, is_disputed
+from permll.cleaning.audit_run import ClassifierInputs
 from permll.cleaning.automatic_changes import may_change
 from permll.cleaning.cross_validation import PREDICTIONS_FILE, CrossValidation, cross_validate
 from permll.cleaning.estimators import dense_features
 from permll.cleaning.label_issues import label_reasons, nearest_neighbors, prediction_accuracy
 from permll.cleaning.similar_samples import conflicting_duplicates
 from permll.data.dataset import LabeledData
+from permll.data.encoding import Encoder, encode
 from permll.data.inputs import Inputs
 from permll.findings import DEFAULT_THRESHOLD, DISPUTED, REVIEWED, Findings
 from permll.functional.annotated_errors import find_annotated_errors
@@ -69,7 +71,8 @@ def check_with_estimator(job: "CleanJob", recipe: Recipe, run: Run, notify: Call
         known = None if job.earlier is None else job.earlier.known
         findings, estimates = find_issues(data, job.samples, predicted, encoded, job.threshold, known)
         facts = _metadata(run, job.samples, recipe.estimator, recipe.training.seed)
-        job.write_findings(run, replace(findings, metadata={**findings.metadata, **facts}), estimates)
+        seen = _inputs(data, encoded, encoder, predicted)
+        job.write_findings(run, replace(findings, metadata={**findings.metadata, **facts}), estimates, seen)
         run.finish({"recipe_hash": recipe.hash, "settings": {}})
 
 
@@ -132,6 +135,16 @@ def find_issues(
         reasons[is_disputed(annotations, labels).numpy()] |= DISPUTED
     reasons[trusted.numpy()] = REVIEWED
     return replace(findings, reasons=reasons, neighbors=neighbors), estimates
+
+
+def _inputs(
+    data: LabeledData, encoded: Inputs | None, encoder: Encoder | None, predicted: CrossValidation
+) -> ClassifierInputs:
+    """Return the samples as vectors, as for a network; estimators take tables and texts in other forms."""
+    if encoded is None:
+        vectors, encoder = encode(data)
+        encoded = vectors.inputs
+    return ClassifierInputs(data.ids, encoded, predicted.probs.amax(1), encoder)
 
 
 def _trusted(data: LabeledData) -> Tensor:

@@ -55,6 +55,27 @@ def assign_folds(
     return fold
 
 
+def linked_groups(first: Sequence[Hashable], second: Sequence[Hashable]) -> list[int]:
+    """Return the number of the component of each row (N,); rows with an equal key of either kind are linked.
+
+    Examples:
+        >>> linked_groups("abca", "xyyz")
+        [0, 1, 1, 0]
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    numbers: dict[Hashable, int] = {}
+    nodes = [
+        [numbers.setdefault((kind, key), len(numbers)) for key in keys] for kind, keys in enumerate((first, second))
+    ]
+    shape = (len(numbers), len(numbers))
+    graph = coo_array((np.ones(len(first), bool), (nodes[0], nodes[1])), shape)
+    _, component = connected_components(graph, directed=False)
+    result: list[int] = component[nodes[0]].tolist()
+    return result
+
+
 def _most_frequent(group: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the most frequent class of each group, the first of equally frequent ones."""
     pairs, counts = np.unique(np.stack([group, labels], 1), axis=0, return_counts=True)

@@ -11,6 +11,7 @@ from permll.cleaning.preview import MAX_LOSSLESS_SIDE, encode_thumbnail, open_im
 from permll.cleaning.shown_images import show_images
 from permll.data.dataset import LabeledData
 from permll.findings import Findings
+from permll.report.audit_section import audit_section
 from permll.report.findings_page import findings_page
 from permll.training.recipe import Recipe
 from permll.training.run import GIVEN, Run
@@ -22,8 +23,15 @@ THUMBNAIL_SIDES = (240, 120, 60)  # longest sides in pixels, tried in this order
 MAX_THUMBNAIL_BYTES = 28 * 2**10  # keeps the page below 10 MB
 
 
-def make_report(run: Run, findings: Findings, data: LabeledData) -> str:
-    """Return the page of a run's findings as HTML; ``data`` are its samples in any order, and some may be missing."""
+def make_report(run: Run, findings: Findings, data: LabeledData, test: LabeledData | None = None) -> str:
+    """Return the page of a run's findings as HTML.
+
+    Args:
+        run: the run.
+        findings: its findings.
+        data: its samples in any order; some may be missing.
+        test: the test samples whose leaks it lists.
+    """
     return findings_page(
         findings,
         previews(findings, show_images(data, run.recipe.data)),
@@ -31,6 +39,7 @@ def make_report(run: Run, findings: Findings, data: LabeledData) -> str:
         title=str(data.metadata.get("name") or run.folder.name),
         details=_details(run, findings, data),
         commands=list(commands_after_clean(run, findings)),
+        audit=audit_section(findings, by_id(show_images(data, run.recipe.data)), by_id(test)),
     )
 
 
@@ -47,11 +56,17 @@ def answers_by_row(findings: Findings, data: LabeledData) -> Callable[[int], lis
 
 def previews(findings: Findings, data: LabeledData) -> Callable[[int], dict[str, Any]]:
     """Return row of the findings -> preview of its sample; images are embedded."""
-    position = {name: row for row, name in enumerate(data.ids)}
+    preview = by_id(data)
+    return lambda row: preview(findings.ids[row])
 
-    def preview(row: int) -> dict[str, Any]:
-        at = position.get(findings.ids[row])
-        if at is None:
+
+def by_id(data: LabeledData | None) -> Callable[[str], dict[str, Any]]:
+    """Return id -> preview of a sample; images are embedded."""
+    position = {} if data is None else {name: row for row, name in enumerate(data.ids)}
+
+    def preview(name: str) -> dict[str, Any]:
+        at = position.get(name)
+        if at is None or data is None:
             return {"kind": "none"}
         sample = preview_sample(data.inputs, at, short=False)
         return _embedded_image(open_image(data.inputs, at)) if sample["kind"] == "image" else sample

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from permll.cleaning.audit_run import ClassifierInputs, audit_run, trainer_inputs
 from permll.cleaning.auto_config import adapt_recipe, adapt_recipe_like
 from permll.cleaning.earlier_round import EarlierRound, SaveEarlierRound
 from permll.cleaning.estimator_run import check_with_estimator
@@ -31,6 +32,7 @@ from permll.training.train import notify_callbacks, train_recipe
 if TYPE_CHECKING:
     from permll.training.trainer import Trainer
 
+_OF_SAMPLES = ("labels", "ids", "gold", "groups", "split")  # reader options that test samples do not share
 MAX_ROWS_SINGLE_THREAD = 20_000  # the nearest neighbors of more rows are found with all threads
 
 
@@ -49,6 +51,8 @@ class CleanJob:
         threshold: of label issues.
         earlier: an earlier round, whose decisions the training learns from.
         estimator: a scikit-learn object, if one was passed to ``clean``.
+        audit: whether near-duplicates, outliers and so on are searched.
+        test: test data, of which (near-)duplicates of the samples are searched.
     """
 
     recipe: Recipe
@@ -61,6 +65,8 @@ class CleanJob:
     threshold: float
     earlier: EarlierRound | None = None
     estimator: Any = None
+    audit: bool = True
+    test: Any = None
 
     @cached_property
     def samples(self) -> LabeledData:
@@ -70,6 +76,14 @@ class CleanJob:
         more = {} if self.labels is None else {"labels": self.labels}
         shrink_to = small_image_size(self.recipe, notify_callbacks(self.watchers))
         return load(self.data, root=self.recipe.data.root, shrink_to=shrink_to, **more, **self.options)
+
+    @cached_property
+    def test_samples(self) -> LabeledData | None:
+        """The test samples, read like the others; None without them."""
+        if self.test is None or not self.audit or isinstance(self.test, LabeledData):
+            return self.test if self.audit else None
+        options = {name: value for name, value in self.options.items() if name not in _OF_SAMPLES}
+        return load(self.test, root=self.recipe.data.root, **{**options, "rare": "keep"})
 
     @cached_property
     def training_samples(self) -> LabeledData:
@@ -90,6 +104,7 @@ class CleanJob:
             check_with_estimator(self, recipe, run, notify_callbacks(self.watchers))
             return self._read_findings(run)
         samples = None if self.is_path and run.finished else self.training_samples
+        _ = None if run.finished else self.test_samples  # mistakes are found before the training
         average, threads = AveragePredictions(), torch.get_num_threads()
 
         def save_findings(trainer: "Trainer", run: Run) -> None:
@@ -105,15 +120,19 @@ class CleanJob:
         known = None if self.earlier is None else self.earlier.known
         findings, estimates = find_label_issues(trainer, run, average.averager, self.samples, self.threshold, known)
         if trainer.group.is_main:
-            self.write_findings(run, findings, estimates)
+            self.write_findings(run, findings, estimates, trainer_inputs(trainer, average.averager, run))
 
-    def write_findings(self, run: Run, findings: Findings, estimates: list[NoiseEstimate]) -> None:
-        """Write findings and noise estimates into the folder of a run."""
+    def write_findings(
+        self, run: Run, findings: Findings, estimates: list[NoiseEstimate], seen: ClassifierInputs
+    ) -> None:
+        """Write findings, audit and noise estimates into the folder of a run."""
         if self.earlier is not None:
             findings = with_progress(self.earlier.complete(findings), Decisions(run.folder).current())
         findings = replace(findings, texts=text_excerpts(self.samples, findings.ids))
+        if self.audit:
+            findings = replace(findings, audit=audit_run(seen, findings, self.samples, self.test_samples))
         write_noise_estimates(run.folder, estimates)
-        findings.save(run.folder, make_report(run, findings, self.samples))
+        findings.save(run.folder, make_report(run, findings, self.samples, self.test_samples))
 
     def _read_findings(self, run: Run) -> Findings:
         """Return the findings in the folder of a run, written again if they are incomplete or for another threshold."""
@@ -122,5 +141,14 @@ class CleanJob:
         metadata = {**findings.metadata, "run": str(run.folder)}  # it may have been moved
         findings = replace(findings, threshold=self.threshold, metadata=metadata)
         if not is_same and is_main_process():
-            findings.save(run.folder, make_report(run, findings, self.samples))
+            findings.save(run.folder, make_report(run, findings, self.samples, self._test_to_show(findings)))
         return findings
+
+    def _test_to_show(self, findings: Findings) -> LabeledData | None:
+        """Return the test samples for the pictures of leaks; None if there are none, or they can no longer be read."""
+        if findings.audit is None or "leaks" not in findings.audit.facts:
+            return None
+        try:
+            return self.test_samples
+        except (OSError, ValueError):
+            return None

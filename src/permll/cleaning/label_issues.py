@@ -175,7 +175,16 @@ def _metadata(
         "network": prediction_accuracy(averager.log_p[averager.held_out_rows], averager.labels[averager.held_out_rows]),
         "transition": errors.transition.tolist(),
         "epoch": averager.best_epoch,
-    }
+    } | _groups(data, averager)
+
+
+def _groups(data: LabeledData, averager: PredictionAverager) -> dict[str, Any]:
+    """Return how many groups of samples were held out; nothing without groups."""
+    if data.groups is None:
+        return {}
+    group = dict(zip(data.ids, data.groups, strict=True))
+    held_out = {group[name] for name in averager.ids[averager.num_train :]}
+    return {"groups": {"held_out": len(held_out), "total": len(set(data.groups))}}
 
 
 def _annotators(

@@ -24,9 +24,7 @@ def commands_after_clean(run: Run, findings: Findings) -> Iterator[tuple[str, st
         yield "Write the corrected data:", _apply(run)
     corrections = select_corrections(findings, decisions, auto=True)
     if count := sum(correction.source == "auto" for correction in corrections):
-        text = (
-            f"With {pluralize(count, 'change')} that nobody reviewed (probability {DEFAULT_MIN_PROBABILITY:g} or more):"
-        )
+        text = f"With {pluralize(count, 'automatic change')} (probability {DEFAULT_MIN_PROBABILITY:g} or more):"
         yield text, f"{_apply(run)} --auto"
 
 

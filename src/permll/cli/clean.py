@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 Option = typer.Option
 _READING = "Reading the data"
 _FEATURES = "Features and hardware"
-_TRAINING = ("previous", "method", "estimator", "epochs", "seed", "backbone", "weights", "encoder", "device", "threads")
+_TRAINING = (
+    *("previous", "method", "estimator", "epochs", "seed", "backbone", "weights", "encoder", "device", "threads"),
+    "test",
+)
 DEFAULT_THRESHOLD = 0.5
+_AUDIT = "Audit"
 
 
 def clean(
@@ -90,6 +94,13 @@ def clean(
         str | None,
         Option(help="Its columns, as ID,ANNOTATOR,LABEL, if they have other names.", rich_help_panel=_READING),
     ] = None,
+    groups: Annotated[
+        str | None,
+        Option(
+            help="Column or array of groups (patients, videos), each of which is held out as a whole or not at all.",
+            rich_help_panel=_READING,
+        ),
+    ] = None,
     missing_label: Annotated[
         list[str] | None,
         Option(help="Value that marks a missing label, such as -1; may be repeated.", rich_help_panel=_READING),
@@ -136,6 +147,12 @@ def clean(
         int | None,
         Option(help="CPU threads. Default: 1 for a small network, else all.", min=1, rich_help_panel=_FEATURES),
     ] = None,
+    test: Annotated[
+        Path | None, Option(help="Test data: list those that the samples (nearly) repeat.", rich_help_panel=_AUDIT)
+    ] = None,
+    no_audit: Annotated[
+        bool, Option("--no-audit", help="Do not search near-duplicates and outliers.", rich_help_panel=_AUDIT)
+    ] = False,
     set_: Overrides = None,
     as_json: Annotated[bool, Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -163,6 +180,8 @@ def clean(
         "annotators": annotators and annotators.split(","),
         "annotations": annotations and str(annotations),
         "annotation_columns": annotation_columns and annotation_columns.split(","),
+        "groups": groups,
+        "test": test,
         "previous": previous,
         "no_label": missing_label or None,
         "drop_empty": drop_empty or None,
@@ -177,6 +196,7 @@ def clean(
     if pred_probs is not None or issues is not None:
         findings = _find_without_training(data, pred_probs, issues, options, overrides, threshold, overwrite)
     else:
+        options["audit"] = not no_audit
         findings = _train(data, options, overrides, threshold, overwrite)
     if is_main_process():
         _print_findings(findings, as_json=as_json)

@@ -50,6 +50,7 @@ def findings_page(
     title: str,
     details: Mapping[str, object],
     commands: Sequence[tuple[str, str]],
+    audit: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the page as HTML, without the sections that would be empty.
 
@@ -60,6 +61,7 @@ def findings_page(
         title: name of the data set.
         details: how the findings were computed, as names and values.
         commands: next steps, each a text and a command.
+        audit: content of the section on near-duplicates and outliers, see ``permll.report.audit_section``.
     """
     facts = findings_facts(findings)
     pairs = list(zip(findings.given_labels.tolist(), findings.proposed_labels.tolist(), strict=True))
@@ -74,6 +76,7 @@ def findings_page(
         "issues": "Most suspect labels" if facts["flagged"] else "Least trusted labels (none is flagged)",
         "annotators": "Annotators" if facts["annotators"] else "",
         "duplicates": "Identical samples with different labels" if findings.duplicates else "",
+        "audit": "Audit" if audit else "",
         "details": "Details",
     }
     script = asset("base.js", "findings.js")
@@ -95,6 +98,7 @@ def findings_page(
         more_cards=[_card(findings, row, preview(row)) | {"answers": answers(row)} for row in more_rows],
         annotators=facts["annotators"],
         duplicates=_duplicates(findings, facts, preview) if findings.duplicates else None,
+        audit=audit,
         details=details,
         style=asset("base.css", "findings.css"),
         script=script,

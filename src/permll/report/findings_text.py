@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from permll.report.audit_section import audit_facts, audit_sentences
 from permll.report.text import pluralize, printable, shorten
 
 MAX_PAIRS = 5
@@ -42,6 +43,7 @@ def findings_facts(findings: Any) -> dict[str, Any]:
             for fraction, k in fractions
         ],
         "contradictory_duplicates": [list(names) for names in findings.duplicate_ids],
+        "audit": audit_facts(findings.audit and findings.audit.facts),
     }
 
 
@@ -52,7 +54,9 @@ def findings_summary(findings: Any) -> str:
     lines.insert(1, annotators_sentence(facts))
     if facts["flagged"]:
         lines += ["\n" + "\n".join(_issues(findings, facts))]
-    return "\n".join(filter(None, [*lines, duplicates_sentence(facts), *_duplicates(facts)]))
+    found = audit_sentences(facts["audit"])
+    audit = ["\nAudit", *(f"  {printable(sentence)}" for sentence in found)] if found else []
+    return "\n".join(filter(None, [*lines, duplicates_sentence(facts), *_duplicates(facts), *audit]))
 
 
 def earlier_sentence(facts: Mapping[str, Any]) -> str:

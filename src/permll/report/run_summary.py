@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from permll.report.audit_section import audit_sentences, saved_audit_facts
 from permll.report.findings_text import noise_sentence
 from permll.report.text import printable, shorten
 
@@ -96,6 +97,7 @@ def run_facts(run: Any, protocol: Any = None) -> Facts:
         "last": last,
         "worst_classes": _worst_classes(run, last),
         "noise_estimate": _noise_estimate(run),
+        "audit": saved_audit_facts(run.folder),
     }
 
 
@@ -133,7 +135,8 @@ def run_summary(run: Any, protocol: Any = None, width: int = 80) -> str:
         for entry in facts["worst_classes"]
     ]
     lines += _section("Worst classes: right labels before → after correction", worst, edge)
-    return "\n".join([_label(facts), *lines])
+    audit = [line for sentence in audit_sentences(facts["audit"]) for line in _wrap("  ", printable(sentence), width)]
+    return "\n".join([_label(facts), *lines, *(["Audit", *audit] if audit else [])])
 
 
 def compare(runs: Iterable[Facts]) -> list[Facts]:

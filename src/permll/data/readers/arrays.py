@@ -14,6 +14,7 @@ from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
 from permll.data.labels import RowRefs, to_list
 from permll.data.readers.annotations import RawAnswers, array_answers
 from permll.data.readers.gold import gold_mask, reviewed_mask
+from permll.data.readers.groups import group_names
 from permll.data.readers.image_files import ItemOpener, are_image_paths, image_files, is_image
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.raw_data import APPLY_COLUMNS, RawData, default_ids
@@ -44,6 +45,7 @@ def read_arrays(arrays: Mapping[str, Any], options: ReadOptions, where: str, met
     names = _to_strings(get_array(arrays, options.classes, where)) if isinstance(options.classes, str) else None
     ids = default_ids(len(inputs)) if options.id is None else _to_strings(get_array(arrays, options.id, where))
     metadata = {**metadata, **input_metadata, "features": feature, "label": label or "given with labels="}
+    column = options.groups_column
     return RawData(
         inputs,
         values,
@@ -52,6 +54,7 @@ def read_arrays(arrays: Mapping[str, Any], options: ReadOptions, where: str, met
         names,
         gold=_gold(arrays, options, where, ids),
         answers=_answers(arrays, options, where),
+        groups=column and group_names(to_list(get_array(arrays, column, where)), RowRefs(ids)),
     )
 
 
