@@ -168,6 +168,16 @@ def test_rows_that_are_left_out_need_no_probabilities(tmp_path: Path) -> None:
     )
 
 
+def test_reading_options_are_those_of_a_training(given: Path, tmp_path: Path) -> None:
+    arguments = ("table.csv", "--pred-probs", "p.npy", "--features", "size,color", "--label", "label")
+    result = run_cli("clean", *arguments, "--out", tmp_path / "run", cwd=given)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("table: 200 samples, 3 classes, Table of 2 columns")
+    assert accept_flagged(tmp_path / "run")
+    one = run_cli("clean", *arguments[:3], "--set", "data.options.features=size", "--out", tmp_path / "one", cwd=given)
+    assert one.stdout.startswith("table: 200 samples, 3 classes, Table of 1 column")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -33,7 +33,7 @@ def find_label_errors(
     *,
     data: Any = None,
     out: Path | str | None = None,
-    features: ArrayLike | None = None,
+    features: ArrayLike | Sequence[str] | None = None,
     classes: Sequence[str] | None = None,
     ids: Sequence[str] | None = None,
     threshold: float = DEFAULT_THRESHOLD,
@@ -55,7 +55,8 @@ def find_label_errors(
         data: whatever ``permll.data.load`` takes: a path, a data frame, arrays. Labels of a file or a folder are those
             in it.
         out: folder of the findings, if there are data; "auto" is ``runs/NAME-pred-probs``; None keeps nothing on disk.
-        features: (N, d) vectors of the samples, such as embeddings; the labels of the nearest ones then count, too.
+        features: (N, d) vectors of the samples, such as embeddings; the labels of the nearest ones then count, too. Or
+            the names of columns of the data to read.
         classes: c class names, in the order of the columns.
         ids: N sample ids; default those of the data, or the row numbers.
         threshold: a label is an issue if it is correct with at most this probability and another class is more
@@ -89,6 +90,8 @@ def find_label_errors(
             raise ValueError("there are no labels: pass them, or data= that have some.")
         return _find_without_data(labels, probs, features, classes, ids, threshold)
     options: Any = {**reader, "classes": classes, "ids": ids}
+    if _are_names(features):  # to read the data
+        options["features"], features = features, None
     given = read_given(data, labels, check_keywords(options, "find_label_errors"), root)
     given, log_p = _match(probs, given)
     x = None if features is None else _features(features, len(np.asarray(features)))
@@ -97,6 +100,13 @@ def find_label_errors(
         log_p = add_votes(log_p, neighbor_votes(x, given.samples.labels, log_p.shape[1]), given.samples.labels)
     findings, estimate = score_labels(given.samples, log_p, threshold, features=x)
     return finish_findings(findings, estimate, given, ORIGIN, Destination(out, overwrite, images))
+
+
+def _are_names(features: object) -> bool:
+    """Return whether ``features`` names columns or an array of the data."""
+    if isinstance(features, str):
+        return True
+    return isinstance(features, list | tuple) and bool(features) and all(isinstance(name, str) for name in features)
 
 
 def _find_without_data(

@@ -17,16 +17,7 @@ Option = typer.Option
 _READING = "Reading the data"
 _FEATURES = "Features and hardware"
 _TRAINING = (
-    "previous",
-    "method",
-    "estimator",
-    "epochs",
-    "seed",
-    "backbone",
-    "weights",
-    "encoder",
-    "device",
-    "threads",
+    *("previous", "method", "estimator", "epochs", "seed", "backbone", "weights", "encoder", "device", "threads"),
     "test",
 )
 DEFAULT_THRESHOLD = 0.5
