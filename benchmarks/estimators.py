@@ -119,7 +119,7 @@ def by_cleanlab(data: NoisySamples, seed: int, tool: str) -> Timed:
     for _, rows, predicted in out_of_sample([fit_features(one, data.inputs)], labels, fold, len(classes)):
         probs[rows] = predicted
     quality: NDArray[np.float64] = get_label_quality_scores(labels, probs)
-    flagged = find_label_issues(labels, probs)
+    flagged = find_label_issues(labels, probs, n_jobs=1)
     best = classes[probs.argmax(1)]
     return Timed(Result(quality, flagged, best, rate=float(flagged.mean())), time.process_time() - start)
 

@@ -23,7 +23,7 @@ from permll.noise import corrupt, named_noise
 from permll.noise.annotators import has_answer, majority_vote
 from permll.noise.instance import part_dependent
 
-MAX_TEXTS = 2_500
+MAX_TEXTS = 1_500
 NUM_CUSTOMERS = 1_500
 EMPTY = 0.1  # fraction of empty cells
 

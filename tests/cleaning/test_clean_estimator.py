@@ -14,11 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import permll
+from permll.cleaning.auto_config import adapt_recipe
 from permll.cleaning.review_decisions import Decisions
 from permll.findings import Findings
 from permll.functional.label_errors import find_errors
 from permll.functional.neighbors import add_votes, neighbor_votes
 from permll.training import Callback, Run, load_predictor
+from permll.training.recipe_files import load_recipe
 from tests.helpers.cleaning_files import KINDS, write_dataset
 from tests.helpers.mislabeled_data import CLASSES, mislabeled
 
@@ -263,10 +265,13 @@ def test_defaults_depend_on_the_kind_of_data(tmp_path: Path) -> None:
     assert names["vectors"] is None
 
 
-def test_few_rows_train_a_network(tmp_path: Path) -> None:
-    frame = pd.DataFrame(mislabeled(49).values).add_prefix("x").assign(label=mislabeled(49).labels)
-    permll.clean(frame, label="label", out=tmp_path / "few", callbacks=[])
-    assert Run(tmp_path / "few").recipe.estimator is None
+@pytest.mark.parametrize(("kind", "count"), [("table", 50), ("texts", 100)])
+def test_few_rows_train_a_network(kind: str, count: int, tmp_path: Path) -> None:
+    write_dataset(kind, tmp_path)
+    data = permll.data.load(tmp_path / f"{kind}.csv", **READING.get(f"{kind}.csv", {}))
+    recipe = load_recipe("auto/clean", {"data.encoder": "tfidf"} if kind == "texts" else {})
+    assert adapt_recipe(recipe, data.take(range(count))).estimator is not None
+    assert adapt_recipe(recipe, data.take(range(count - 1))).estimator is None
 
 
 def test_run_of_a_network_is_read_whatever_the_default_is_now(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_probabilities_are_those_of_estimators_that_did_not_see_the_fold() -> No
     for fold in range(3):
         test = result.fold.numpy() == fold
         one = LogisticRegression(C=0.1, max_iter=300, random_state=4).fit(x[~test], labels[~test])
-        other = RandomForestClassifier(200, min_samples_leaf=5, random_state=4).fit(x[~test], labels[~test])
+        other = RandomForestClassifier(100, min_samples_leaf=5, random_state=4).fit(x[~test], labels[~test])
         expected = (one.predict_proba(x[test]) + other.predict_proba(x[test])) / 2
         np.testing.assert_allclose(result.probs[test].numpy(), expected, atol=1e-5)
 

@@ -15,7 +15,8 @@ CLASSIFIER_SECTIONS = ("estimator", "method", "network", "optimizer", "schedule"
 CLASSIFIER_SETTINGS = ("training.epochs", "training.batch_size", "data.validation")
 TABLE_ESTIMATOR = "logistic_regression+random_forest"
 TEXT_ESTIMATOR = "logistic_regression+naive_bayes"
-MIN_ROWS_ESTIMATOR, MAX_ROWS_ESTIMATOR = 50, 20_000  # fewer say nothing about it; more take longer than a network
+MIN_ROWS_ESTIMATOR = {"table": 50, "texts": 100}  # texts: with fewer, the network spoils fewer labels
+MAX_ROWS_ESTIMATOR = 20_000  # more take longer than a network
 PIXEL_WARM_UP = 0.3  # fraction of the epochs: without it, PermLL corrects labels faster than a CNN learns the classes
 
 
@@ -56,7 +57,7 @@ def default_estimator(
         return ""
     if (recipe.training.devices, recipe.training.num_nodes) != (1, 1):
         return ""
-    if not MIN_ROWS_ESTIMATOR <= len(data) <= MAX_ROWS_ESTIMATOR:
+    if not MIN_ROWS_ESTIMATOR[kind] <= len(data) <= MAX_ROWS_ESTIMATOR:
         return ""
     if kind == "table":
         return TABLE_ESTIMATOR

@@ -42,7 +42,7 @@ def _logistic_regression(inputs: Inputs) -> Any:
 def _random_forest(_: Inputs) -> Any:
     from sklearn.ensemble import RandomForestClassifier
 
-    return RandomForestClassifier(200, min_samples_leaf=5)
+    return RandomForestClassifier(100, min_samples_leaf=5)
 
 
 def _naive_bayes(inputs: Inputs) -> Any:
