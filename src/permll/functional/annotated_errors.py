@@ -8,7 +8,8 @@ a to sample n, their confusion matrices C_a and the class frequencies π,
 Annotators err on the same hard samples, so their answers count less than independent ones would: α < 1. α and β
 maximize the mean of log Σ_k q[k] d[k] / π[k] over held-out samples: how much likelier prediction and answers are
 together than each by itself, if they are independent given the class. They are not: the network has learned from the
-consensus and repeats some of its mistakes, so α is 0.7 at most.
+consensus and repeats some of its mistakes, so α is 0.7 at most. A network that was trained on wrong labels
+is less certain of the classes than it could be: β >= 1.
 
 C starts from the consensus of the annotators (``dawid_skene``) and is then estimated from r, three times, each time for
 sample n without its own answers: most annotators answer few samples and would confirm themselves. It is smoothed as
@@ -32,7 +33,7 @@ from permll.utils.indexing import subsample_rows
 
 ROUNDS = 3
 ANSWER_POWERS = (0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.7)  # α
-PREDICTION_POWERS = tuple(2 ** (step / 4) for step in range(-4, 7))  # β, 0.5 to 2.8
+PREDICTION_POWERS = tuple(2 ** (step / 4) for step in range(7))  # β, 1 to 2.8
 MAX_FIT_ROWS = 10_000
 _MAX_SHIFT = 10.0  # nats
 
