@@ -61,15 +61,6 @@ def test_readme_loop_runs_and_learns(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert torch.equal(torch.load("layer.pt", weights_only=True)["predictions.values"], predictions)
 
 
-def test_readme_data_code_runs() -> None:
-    names: dict[str, Any] = {}
-    exec(block("python", "permll.data.load").replace('"photos/"', '"digits"'), names)
-    batches = list(names["stream"])
-    assert sum(len(batch.index) for batch in batches) == len(names["train"])
-    assert batches[0].views.keys() == {"plain", "weak", "strong"}
-    assert 0.5 < names["record"].rate < 0.6
-
-
 @pytest.mark.parametrize(
     ("method", "column"),
     [

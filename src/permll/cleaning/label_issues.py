@@ -113,10 +113,10 @@ def find_label_issues(
             **_annotators(data, annotations, errors, averager),
         },
     )
-    neighbors = _neighbors(features[order], findings)
+    neighbors = nearest_neighbors(features[order], findings)
     is_corrected = torch.zeros(len(rows), dtype=torch.bool)  # held-out rows are not trained on
     is_corrected[: averager.num_train] = corrected.cpu().argmax(1) != trainer.data.labels
-    reasons = _reasons(is_corrected[order], averager.log_p[order], labels, neighbors, duplicates)
+    reasons = label_reasons(is_corrected[order], averager.log_p[order], labels, neighbors, duplicates)
     reasons[(findings.label_quality <= DEFAULT_THRESHOLD) & (reasons == 0)] = 16
     if known_data.annotations is not None:
         reasons[is_disputed(known_data.annotations, labels).numpy()] |= DISPUTED
@@ -135,7 +135,7 @@ def _parts(trainer: "Trainer") -> list[LabeledData]:
     return [trainer.data] if trainer.validation is None else [trainer.data, trainer.validation]
 
 
-def _neighbors(features: Tensor, findings: Findings) -> NDArray[np.int32]:
+def nearest_neighbors(features: Tensor, findings: Findings) -> NDArray[np.int32]:
     """Return (N, m) the nearest rows of the most suspect ones; -1 for the others."""
     first = findings.order[:MAX_ROWS_WITH_NEIGHBORS].copy()
     nearest = nearest_rows(features, torch.from_numpy(first), NUM_NEIGHBORS)
@@ -144,7 +144,7 @@ def _neighbors(features: Tensor, findings: Findings) -> NDArray[np.int32]:
     return neighbors
 
 
-def _reasons(
+def label_reasons(
     is_corrected: Tensor,
     log_p: Tensor,
     labels: Tensor,
@@ -172,10 +172,19 @@ def _metadata(
         "run": str(run.folder),
         "source": run.recipe.data.source,
         "noise": estimate.summary(),
-        "network": _held_out_accuracy(averager),
+        "network": prediction_accuracy(averager.log_p[averager.held_out_rows], averager.labels[averager.held_out_rows]),
         "transition": errors.transition.tolist(),
         "epoch": averager.best_epoch,
-    }
+    } | _groups(data, averager)
+
+
+def _groups(data: LabeledData, averager: PredictionAverager) -> dict[str, Any]:
+    """Return how many groups of samples were held out; nothing without groups."""
+    if data.groups is None:
+        return {}
+    group = dict(zip(data.ids, data.groups, strict=True))
+    held_out = {group[name] for name in averager.ids[averager.num_train :]}
+    return {"groups": {"held_out": len(held_out), "total": len(set(data.groups))}}
 
 
 def _annotators(
@@ -189,10 +198,8 @@ def _annotators(
     return {"annotators": annotator_quality(annotations, errors.posterior, averager.labels, data.classes, log_p)}
 
 
-def _held_out_accuracy(averager: PredictionAverager) -> dict[str, float]:
+def prediction_accuracy(log_p: Tensor, labels: Tensor) -> dict[str, float]:
     """Return the accuracy on held-out labels, that of the majority class, and its standard error."""
-    rows = averager.held_out_rows
-    predicted, given = averager.log_p[rows].argmax(1), averager.labels[rows]
-    majority = given.bincount().max().item() / len(given)
-    error = math.sqrt(majority * (1 - majority) / len(given))
-    return {"accuracy": (predicted == given).double().mean().item(), "majority": majority, "error": error}
+    majority = labels.bincount().max().item() / len(labels)
+    error = math.sqrt(majority * (1 - majority) / len(labels))
+    return {"accuracy": (log_p.argmax(1) == labels).double().mean().item(), "majority": majority, "error": error}

@@ -34,6 +34,7 @@ class LabeledData:
         metadata: origin of the data as JSON values: name, split, source, and what was left out and why.
         trusted: (N,) bool, samples whose labels are known to be correct, since a person reviewed them; None for none.
         annotations: answers of several annotators, if the labels are their consensus.
+        groups: N names of groups, such as patients or videos, of which a split keeps each on one side; None for none.
 
     Examples:
         >>> from permll.data.inputs import Vectors
@@ -53,6 +54,7 @@ class LabeledData:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     trusted: Tensor | None = None
     annotations: Annotations | None = None
+    groups: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.inputs) == len(self.labels) == len(self.ids):
@@ -67,6 +69,8 @@ class LabeledData:
         check_class_labels(self.labels, self.num_classes, rows=self.ids, noun="sample", allow_empty=True)
         if self.trusted is not None and (self.trusted.dtype, len(self.trusted)) != (torch.bool, len(self.ids)):
             raise ValueError(f"trusted must be a mask ({len(self.ids)},), got {tuple(self.trusted.shape)}.")
+        if self.groups is not None and len(self.groups) != len(self.ids):
+            raise ValueError(f"every sample needs one group: got {len(self.groups)} for {len(self.ids)} samples.")
         if len(set(self.ids)) < len(self.ids):
             repeated = [name for name, count in Counter(self.ids).items() if count > 1]
             raise ValueError(f"ids must be unique; repeated: {format_list(repeated, 'id')}.")
@@ -100,6 +104,7 @@ class LabeledData:
         ids = tuple(self.ids[i] for i in rows.tolist())
         trusted = None if self.trusted is None else self.trusted[rows]
         annotations = None if self.annotations is None else self.annotations.take(rows)
+        groups = None if self.groups is None else tuple(self.groups[i] for i in rows.tolist())
         return replace(
             self,
             inputs=self.inputs.take(rows),
@@ -107,6 +112,7 @@ class LabeledData:
             ids=ids,
             trusted=trusted,
             annotations=annotations,
+            groups=groups,
         )
 
     def relabel(self, labels: Tensor | Sequence[int]) -> "LabeledData":

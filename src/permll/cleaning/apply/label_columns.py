@@ -112,6 +112,8 @@ def _unused_class_label(source: Source, name: str, classes: Sequence[str]) -> An
             raise ValueError(f"the labels of {source.path} are true or false, so {name!r} cannot be added as a class.")
         return name == "True"
     by_number = source.raw.names is None and are_integers(source.classes)
+    if by_number and not are_integers([name]):
+        raise ValueError(f"the labels of {source.path} are integers, so {name!r} cannot be added as a class.")
     return type(example)(int(name) if by_number else classes.index(name))
 
 

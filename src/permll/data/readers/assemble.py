@@ -24,6 +24,7 @@ from permll.data.labels import (
 )
 from permll.data.readers.consensus import find_consensus, with_consensus
 from permll.data.readers.gold import gold_mask
+from permll.data.readers.groups import group_names
 from permll.data.readers.image_files import check_readable, load_small_images
 from permll.data.readers.options import Rare, ReadOptions
 from permll.data.readers.raw_data import RawData, default_ids, left_out_entry, pluralize
@@ -52,8 +53,11 @@ def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> 
     if options.image_size is not None and not isinstance(raw.inputs, LazyImages):
         raise ValueError("image_size= is only supported for images in files or datasets.")
     _check_lengths(ids, values, raw)
+    groups: Sequence[str] | None = None
     with problems.collect():
         _check_unique(ids, raw)
+    with problems.collect():
+        groups = _groups(options, raw, row_refs)
     rows, left_out = usable_rows(values, ids, row_refs, options, raw, problems)
     decoded: DecodedImages | None = None
     if not rows:
@@ -87,7 +91,10 @@ def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> 
     annotations, unused = (None, []) if consensus is None else consensus.take(rows, labels, len(classes))
     metadata = {**raw.metadata, "left_out": [*raw.metadata.get("left_out", ()), *left_out, *entries, *unused]}
     trusted = None if gold is None or not any(gold) else torch.tensor(gold)[rows]
-    return LabeledData(inputs, labels, classes, tuple(ids), metadata, trusted, annotations=annotations)
+    kept_groups = None if groups is None else tuple(groups[i] for i in rows)
+    return LabeledData(
+        inputs, labels, classes, tuple(ids), metadata, trusted, annotations=annotations, groups=kept_groups
+    )
 
 
 def _gold(options: ReadOptions, raw: RawData, row_refs: RowRefs) -> Sequence[bool] | None:
@@ -98,6 +105,18 @@ def _gold(options: ReadOptions, raw: RawData, row_refs: RowRefs) -> Sequence[boo
     if len(mask) != len(raw.inputs):
         raise ValueError(f"gold has {pluralize(len(mask), 'value')} for {pluralize(len(raw.inputs), raw.noun)}.")
     return mask
+
+
+def _groups(options: ReadOptions, raw: RawData, row_refs: RowRefs) -> Sequence[str] | None:
+    """Return the groups of the samples, by the option or by the reader."""
+    if options.groups is None or raw.groups is not None or (options.groups_column and raw.problems.errors):
+        return raw.groups
+    if options.groups_column is not None:
+        raise ValueError(f"groups={options.groups_column!r} names a column, but there are none: pass a list of groups.")
+    names = group_names(to_list(options.groups), row_refs)
+    if len(names) != len(raw.inputs):
+        raise ValueError(f"groups has {pluralize(len(names), 'value')} for {pluralize(len(raw.inputs), raw.noun)}.")
+    return names
 
 
 def _encode_rows(

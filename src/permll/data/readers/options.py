@@ -33,6 +33,7 @@ class ReadKeywords(TypedDict, total=False):
     annotators: Sequence[str] | str | None
     annotations: Any
     annotation_columns: Sequence[str] | None
+    groups: Any
     no_label: object
     drop_empty: bool
     merge_similar_labels: bool
@@ -74,6 +75,7 @@ class ReadOptions:
     annotators: tuple[str, ...] | None = None
     annotations: Any = None
     annotation_columns: tuple[str, ...] | None = None
+    groups: Any = None
     no_label: object = None
     drop_empty: bool = False
     merge_similar_labels: bool = False
@@ -97,9 +99,14 @@ class ReadOptions:
         """Whether samples without a label are left out."""
         return self.drop_empty or self.no_label == "" or (isinstance(self.no_label, list) and "" in self.no_label)
 
+    @property
+    def groups_column(self) -> str | None:
+        """Name of the column or array of groups, if they are not a list."""
+        return self.groups if isinstance(self.groups, str) else None
+
     def other_columns(self, label: str | None) -> tuple[str | None, ...]:
-        """Return the columns that are not features: of labels, ids, gold labels and annotators."""
-        return label, self.id, self.gold_column, *(self.annotators or ())
+        """Return the columns that are not features: of labels, ids, gold labels, groups and annotators."""
+        return label, self.id, self.gold_column, self.groups_column, *(self.annotators or ())
 
     def reject_both(self) -> None:
         """Raise if two options were given that exclude each other."""
@@ -128,8 +135,9 @@ def parse_options(**keywords: Any) -> ReadOptions:
             raise ValueError(f"{name} must be a name (str), got {options[name]!r:.80}.")
     for name in ("labels", "ids", "classes"):
         _check_list(name, options[name])
-    if not isinstance(options["gold"], str):
-        _check_list("gold", options["gold"])
+    for name in ("gold", "groups"):
+        if not isinstance(options[name], str):
+            _check_list(name, options[name])
     for name in ("check", "skip_unreadable", "drop_empty", "merge_similar_labels"):
         if not isinstance(options[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {options[name]!r:.80}.")
@@ -161,7 +169,11 @@ def _check_list(keyword: str, values: object) -> None:
     """Raise unless the values are a list or array; their types are checked later."""
     if values is None or (keyword == "classes" and isinstance(values, str)):
         return
-    contents = {"classes": "class names in order", "gold": "true or false for each sample"}
+    contents = {
+        "classes": "class names in order",
+        "gold": "true or false for each sample",
+        "groups": "one group per sample",
+    }
     content = contents.get(keyword, f"one {keyword.rstrip('s')} per sample")
     is_list = isinstance(values, Sequence) or (hasattr(values, "__len__") and hasattr(values, "__getitem__"))
     if not is_list or isinstance(values, Mapping | Set | str | bytes):

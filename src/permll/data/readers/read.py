@@ -70,6 +70,8 @@ def read(
             frame of this form or with a column for each annotator, or an array (N, A); -1, NaN or None for no answer.
         annotation_columns: columns of samples, annotators and labels in ``annotations``. Default: those with a usual
             name, such as id, annotator and label.
+        groups: column, array or list of group names, such as patients or videos; held-out samples are drawn as whole
+            groups.
         no_label: value or values that mark a missing label; those rows are left out. ``""`` is an empty cell.
         drop_empty: leave out rows with an empty label, text or image cell.
         merge_similar_labels: read labels that differ only in case or spaces as the most frequent of them.

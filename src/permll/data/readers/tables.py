@@ -19,6 +19,7 @@ from permll.data.readers.assemble import with_labels
 from permll.data.readers.csv_reader import Cells, read_csv
 from permll.data.readers.feature_columns import parse_labels
 from permll.data.readers.gold import gold_mask, reviewed_mask
+from permll.data.readers.groups import group_names
 from permll.data.readers.infer_columns import infer_columns
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.parquet import index_columns, read_parquet
@@ -105,6 +106,9 @@ def read_frame(
     gold: list[bool] | None = None
     with problems.collect():
         gold = _gold(sheet, options)
+    groups: list[str] | None = None
+    with problems.collect():
+        groups = _groups(sheet, options)
     raw = RawData(
         read.inputs,
         None,
@@ -115,6 +119,7 @@ def read_frame(
         problems=problems,
         gold=gold,
         answers=_answers(sheet, options),
+        groups=groups,
     )
     if label is None:
         return raw
@@ -138,12 +143,19 @@ def _answers(sheet: Sheet, options: ReadOptions) -> RawAnswers | None:
     return answers if texts is None else answers._replace(labels=parse_labels(texts))
 
 
+def _groups(sheet: Sheet, options: ReadOptions) -> list[str] | None:
+    if options.groups_column is None:
+        return None
+    return group_names(sheet.column(options.groups_column).to_list(), sheet.row_refs)
+
+
 def _check_columns(sheet: Sheet, options: ReadOptions) -> str | None:
     """Return the label column, after a check that all columns exist."""
     problems, label = Problems(), None
     with problems.collect():
         label = _label_column(sheet, options)
-    for name in (label, options.id, options.text, options.image, options.gold_column, *(options.features or ())):
+    others = (options.text, options.image, *(options.features or ()))
+    for name in (*options.other_columns(label), *others):
         with problems.collect():
             _ = None if name is None else sheet.column(name)
     problems.raise_all()
