@@ -21,6 +21,7 @@ from permll.functional.annotated_errors import (
 )
 from permll.functional.label_errors import RateInterval
 from permll.functional.multiple_annotators import PSEUDO_ANSWERS, Answers, dawid_skene
+from permll.functional.transition_fit import fit_power
 from tests.functional.test_multiple_annotators import normalized, simulate
 
 Matrix = list[list[float]]
@@ -45,15 +46,19 @@ def slow_log_likelihood(table: list[list[int]], r: Matrix, c: int) -> Matrix:
     return result
 
 
-def slow_posterior(table: list[list[int]], log_p: Matrix, c: int, held_out: int) -> tuple[Matrix, float, float]:
+def slow_posterior(
+    table: list[list[int]], log_p: Matrix, labels: list[int], c: int, held_out: int
+) -> tuple[Matrix, float, float]:
     r: Matrix = dawid_skene(Answers.from_table(torch.tensor(table), c)).posterior.tolist()
     alpha = beta = 1.0
+    given = torch.tensor(log_p[-held_out:]), torch.tensor(labels[-held_out:])
+    least = min(fit_power(*given), 1.0)  # has a test of its own
     for _ in range(ROUNDS):
         prior = [max(sum(row[k] for row in r) / len(r), 1e-12) for k in range(c)]
         likelihood = slow_log_likelihood(table, r, c)
         log_d = [[math.log(prior[k]) + line[k] for k in range(c)] for line in likelihood]
         best = -math.inf
-        for one in PREDICTION_POWERS:
+        for one in (power for power in PREDICTION_POWERS if power > 0.99 * least):
             for other in ANSWER_POWERS:
                 fit = 0.0
                 for n in range(len(table) - held_out, len(table)):
@@ -88,7 +93,7 @@ def test_posterior_matches_loops(seed: int, classes: int, annotators: int) -> No
     r, powers, _ = combined_posterior(log_p, Answers.from_table(table, classes), labels, 10)
     if powers.predictions == 0:  # by chance, all held-out rows are of one class
         return
-    expected, alpha, beta = slow_posterior(table.tolist(), log_p.tolist(), classes, 30)
+    expected, alpha, beta = slow_posterior(table.tolist(), log_p.tolist(), labels.tolist(), classes, 30)
     assert powers == pytest.approx((alpha, beta))
     torch.testing.assert_close(r, torch.tensor(expected, dtype=torch.float64), rtol=1e-4, atol=1e-6)
 
@@ -179,3 +184,17 @@ def test_renamed_classes_change_nothing(seed: int, order: list[int]) -> None:
     renamed, same, _ = combined_posterior(log_p[:, inverse], Answers.from_table(names[table], 3), names[labels])
     assert same == pytest.approx(powers)
     torch.testing.assert_close(renamed[:, order], r, rtol=1e-5, atol=1e-7)
+
+
+def test_an_overconfident_network_counts_less() -> None:
+    table, truth, _ = simulate(6, 1000, 8, 4, 0.4)
+    answers = Answers.from_table(table, 4)
+    posterior = dawid_skene(answers).posterior
+    log_d, prior = answer_log_likelihood(answers, posterior), posterior.mean(0)
+    log_p = predictions(truth, 4, 0.7, 6).double()
+    calm, loud, limited = (
+        fit_powers(power * log_p, log_d, prior, least).predictions for power, least in ((1, 0.0), (4, 0.0), (4, 1.0))
+    )
+    assert loud < calm
+    assert loud < 1
+    assert limited == 1

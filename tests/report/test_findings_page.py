@@ -12,7 +12,7 @@ import pytest
 
 from permll.cleaning.html_report import MAX_THUMBNAIL_BYTES
 from permll.findings import Findings
-from permll.report.findings_page import MAX_CARDS, MAX_CLASSES, MAX_MORE_CARDS, MAX_UNFLAGGED_CARDS
+from permll.report.findings_page import MAX_ANNOTATORS, MAX_CARDS, MAX_CLASSES, MAX_MORE_CARDS, MAX_UNFLAGGED_CARDS
 from permll.report.findings_text import findings_facts, findings_summary
 from permll.report.quality_histogram import BINS, quality_histogram, ticks
 from permll.report.sample_preview import MAX_BARS, MAX_CELLS, MAX_TEXT_LENGTH
@@ -225,3 +225,36 @@ def test_report_cuts_previews(tmp_path: Path) -> None:
     numbers = card(kind="vector", values=[0.25, -1e-9], more=0)
     assert re.findall(r"<td>(.*?)</td>", numbers) == ["0.25", "-1e-09"]
     assert "No preview." in card(kind="none")
+
+
+def annotator(name: str, accuracy: float) -> dict[str, Any]:
+    interval = {"low": accuracy - 0.1, "high": accuracy + 0.1}
+    confusion = {"class": BAD, "answer": "b", "count": 2.0}
+    return {
+        "annotator": name,
+        "answers": 40,
+        "accuracy": accuracy,
+        "agreement": 0.5,
+        "confusion": confusion,
+        **interval,
+    }
+
+
+def test_annotators_are_escaped_and_limited(tmp_path: Path) -> None:
+    people = [annotator(f"{BAD} {number}", 0.3 if number < 2 else 0.8) for number in range(MAX_ANNOTATORS + 5)]
+    findings = make_findings(metadata={"annotators": [*people, annotator("the network", 0.9)]})
+    _, text = write_findings_page(tmp_path, findings)
+    assert text.count(" 40</td>") + text.count(">40</td>") == MAX_ANNOTATORS + 1
+    assert "and 5 more annotators: see findings.json" in text
+    assert "<img src=x>" not in text
+    assert "alert" not in "".join(re.findall(r"<script>(.*?)</script>", text, re.DOTALL))
+    summary = findings_summary(findings)
+    assert f"consensus of {MAX_ANNOTATORS + 5} annotators (8,200 answers); weakest: " in summary
+    assert summary.count("30 % right, 20 to 40, of 40 answers") == 2
+    assert "\n" not in summary[summary.index("Labels are") : summary.index("of 40 answers")]
+
+
+def test_one_annotator_has_no_table(tmp_path: Path) -> None:
+    _, text = write_findings_page(tmp_path, make_findings())
+    assert "annotators-caption" not in text
+    assert "consensus" not in findings_summary(make_findings())

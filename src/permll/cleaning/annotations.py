@@ -34,10 +34,10 @@ def annotator_quality(
     Examples:
         >>> table = torch.tensor([[0, 0], [1, 0]])
         >>> annotations = Annotations(("ann", "bob"), Answers.from_table(table, 2))
-        >>> posterior = torch.tensor([[0.9, 0.1], [0.25, 0.75]])
+        >>> posterior = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
         >>> bob, ann, _ = annotator_quality(annotations, posterior, table[:, 0], ["cat", "dog"], posterior.log())
         >>> bob["annotator"], round(bob["accuracy"], 2), bob["confusion"]
-        ('bob', 0.55, {'class': 'dog', 'answer': 'cat', 'count': 0.8})
+        ('bob', 0.55, {'class': 'dog', 'answer': 'cat', 'count': 0.9})
         >>> ann["agreement"], ann["answers"]
         (1.0, 2)
     """

@@ -8,7 +8,8 @@ a to sample n, their confusion matrices C_a and the class frequencies π,
 Annotators err on the same hard samples, so their answers count less than independent ones would: α < 1. α and β
 maximize the mean of log Σ_k q[k] d[k] / π[k] over held-out samples: how much likelier prediction and answers are
 together than each by itself, if they are independent given the class. They are not: the network has learned from the
-consensus and repeats some of its mistakes, so α is 0.7 at most.
+consensus and repeats some of its mistakes, so α is 0.7 at most. A network that was trained on wrong labels
+is less certain of the classes than it could be, so β >= 1, unless ``fit_power`` finds it overconfident.
 
 C starts from the consensus of the annotators (``dawid_skene``) and is then estimated from r, three times, each time for
 sample n without its own answers: most annotators answer few samples and would confirm themselves. It is smoothed as
@@ -27,12 +28,12 @@ from permll.functional.conservative import conservative_confidence, shift_to_mea
 from permll.functional.label_errors import LabelErrors, RateInterval, with_trusted
 from permll.functional.multiple_annotators import PSEUDO_ANSWERS, Answers, dawid_skene
 from permll.functional.noise_rate import joint_from_label_probs
-from permll.functional.transition_fit import MIN_PROB, smoothed
+from permll.functional.transition_fit import MIN_PROB, fit_power, smoothed
 from permll.utils.indexing import subsample_rows
 
 ROUNDS = 3
 ANSWER_POWERS = (0.1, 0.15, 0.2, 0.25, 0.35, 0.5, 0.7)  # α
-PREDICTION_POWERS = tuple(2 ** (step / 4) for step in range(-4, 7))  # β, 0.5 to 2.8
+PREDICTION_POWERS = tuple(2 ** (step / 4) for step in range(-6, 7))  # β, 0.35 to 2.8
 MAX_FIT_ROWS = 10_000
 _MAX_SHIFT = 10.0  # nats
 
@@ -124,20 +125,24 @@ def combined_posterior(
     outside = slice(num_trained, None)
     some = subsample_rows(len(labels[outside]), MAX_FIT_ROWS) + num_trained
     is_useful = beats_majority(log_p[outside].argmax(1), labels[outside])
+    least = min(fit_power(log_p[some], labels[some]), 1.0) if is_useful else 1.0
     log_p, r = log_p.double(), dawid_skene(answers).posterior
     for _ in range(ROUNDS):
         prior = r.mean(0).clamp_min(MIN_PROB)
         log_d = prior.log() + answer_log_likelihood(answers, r)
-        powers = fit_powers(log_p[some], log_d[some], prior) if is_useful else Powers(1.0, 0.0)
+        powers = fit_powers(log_p[some], log_d[some], prior, least) if is_useful else Powers(1.0, 0.0)
         people = (powers.answers * log_d).softmax(1)
         r = (powers.predictions * log_p + powers.answers * log_d - prior.log()).softmax(1) if is_useful else people
     return r, powers, people
 
 
 def fit_powers(
-    log_p: Float[Tensor, "samples classes"], log_d: Float[Tensor, "samples classes"], prior: Float[Tensor, " classes"]
+    log_p: Float[Tensor, "samples classes"],
+    log_d: Float[Tensor, "samples classes"],
+    prior: Float[Tensor, " classes"],
+    least: float = 1.0,
 ) -> Powers:
-    """Return α and β that maximize the mean of log Σ_k q[k] d[k] / π[k].
+    """Return α, and β from ``least`` on, that maximize the mean of log Σ_k q[k] d[k] / π[k].
 
     Examples:
         >>> log_p = torch.tensor([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]).log()
@@ -147,7 +152,7 @@ def fit_powers(
     """
     of_answers = {power: (power * log_d).softmax(1) / prior for power in ANSWER_POWERS}
     best, powers = -math.inf, Powers(1.0, 1.0)
-    for beta in PREDICTION_POWERS:
+    for beta in (power for power in PREDICTION_POWERS if power > 0.99 * least):
         q = (beta * log_p).softmax(1)
         for alpha, d in of_answers.items():
             fit = float((q * d).sum(1).clamp_min(MIN_PROB).log().mean())

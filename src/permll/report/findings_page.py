@@ -37,6 +37,7 @@ MAX_CLASSES = 20  # of a matrix or table
 MAX_PROPOSED = 2  # classes proposed instead, per class
 MAX_GROUPS, MAX_GROUP_SIZE = 30, 10  # of duplicates
 MAX_ID_LENGTH = 200
+MAX_ANNOTATORS = 200  # the least accurate ones
 
 Pair = tuple[int, int]  # given and proposed class
 _CELL = {"text": "", "kind": "", "fraction": "", "pair": "", "title": ""}  # of a matrix
@@ -96,7 +97,7 @@ def findings_page(
         pair_options=_pair_options(flagged, shown, findings.classes),
         cards=[_card(findings, row, preview(row)) | {"answers": answers(row)} for row in rows],
         more_cards=[_card(findings, row, preview(row)) | {"answers": answers(row)} for row in more_rows],
-        annotators=facts["annotators"],
+        annotators=_annotators(facts["annotators"]),
         duplicates=_duplicates(findings, facts, preview) if findings.duplicates else None,
         audit=audit,
         details=details,
@@ -218,6 +219,15 @@ def _classes(facts: Mapping[str, Any]) -> dict[str, Any]:
     ]
     rest = len(facts["classes"]) - MAX_CLASSES
     return {"lines": lines, "rest": pluralize(rest, "more class", "more classes") if rest > 0 else ""}
+
+
+def _annotators(quality: Sequence[Mapping[str, Any]] | None) -> dict[str, Any] | None:
+    """Return the least accurate annotators and the network; None for labels of one annotator."""
+    if not quality:
+        return None
+    *people, network = quality
+    rest = len(people) - MAX_ANNOTATORS
+    return {"lines": [*people[:MAX_ANNOTATORS], network], "rest": pluralize(rest, "more annotator") if rest > 0 else ""}
 
 
 def _cards_text(shown: int, flagged: int) -> str:

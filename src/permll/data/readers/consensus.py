@@ -23,7 +23,7 @@ class Consensus:
 
     Args:
         annotations: with numbers of all answered classes.
-        labels: (N,) class numbers; -1 without an answer, or for a reviewed label that is not among the answers.
+        labels: (N,) class numbers; -1 without an answer, or for a reviewed label that no annotator gave.
         values: N labels as they are stored; None without an answer. Reviewed labels are kept.
         names: of the classes.
     """
