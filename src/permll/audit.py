@@ -50,7 +50,7 @@ class Audit:
         scores = self.outlier_score[rows].tolist()
         return (
             [group or None for group in self.near_duplicate_group[rows].tolist()],
-            [None if score != score else round(score, 6) for score in scores],
+            [None if score != score else round(score, 4) for score in scores],
             [score >= 0.5 for score in scores],
         )
 

@@ -5,12 +5,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from permll.audit import Audit
 from permll.cleaning.html_report import make_report
 from permll.cleaning.source import load_source
 from permll.findings import Findings
 from permll.report import findings_page
+from permll.report.audit_section import audit_section
 from tests.helpers.browser import DESKTOP, FIND_LOW_CONTRAST, PHONE
 from tests.helpers.findings_data import make_findings, write_findings_page
 from tests.helpers.review_runs import KINDS, make_run
@@ -257,3 +260,31 @@ def test_report_prints_everything(page: Any) -> None:
     )
     for gone in ("#pair", "nav", ".copy", ".hint"):
         assert not page.locator(gone).first.is_visible()
+
+
+@pytest.mark.parametrize("viewport", [DESKTOP, PHONE])
+@pytest.mark.parametrize("color_scheme", ["light", "dark"])
+def test_audit_section_is_readable(
+    open_page: OpenPage, tmp_path: Path, viewport: dict[str, int], color_scheme: str
+) -> None:
+    pair = {"ids": ["x" * 150, "b"], "labels": ["ant", "W" * 60], "similarity": 0.93, "identical": False}
+    facts = {
+        "near_duplicates": {"groups": 12, "samples": 24, "identical": 0, "conflicts": [1], "pairs": [pair] * 12},
+        "leaks": {"data": "t.csv", "samples": 9, "count": 1, "identical": 1, "pairs": [{**pair, "identical": True}]},
+        "outliers": {"count": 2},
+        "classes": {"counts": {"ant": 50, "<b>bee</b>": 8, "W" * 60: 2}, "rare": ["W" * 60], "min_ratio": 0.1},
+        "empty": {"columns": {"age": 3}, "samples": 1, "ids": ["row-4"]},
+        "failed": {},
+    }
+    scores = np.full(60, 0.1, np.float32)
+    scores[[4, 7]] = 0.9, 0.8
+    findings = make_findings(audit=Audit(np.zeros(60, np.int32), scores, facts))
+    preview = {"kind": "text", "text": "Grüße, " * 40, "more": 0}
+    section = audit_section(findings, lambda _: preview, lambda _: {"kind": "none"})
+    write_findings_page(tmp_path, findings, audit=section)
+    page = open_page(tmp_path / "report.html", viewport=viewport, color_scheme=color_scheme)
+    assert page.locator(".section-audit .pairs > li").count() == 10  # nine near-duplicates and a leak
+    assert page.locator(".audit-card .id").all_inner_texts() == ["row-4", "row-7"]
+    assert page.locator(".section-audit .rare").count() == 1
+    assert page.evaluate(FIND_LOW_CONTRAST) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]

@@ -40,7 +40,8 @@ def forms() -> dict[str, tuple[Any, ...]]:
 
 
 def cells(one: Finding, found: Findings) -> list[str]:
-    return [str(getattr(one, name)) for name in found.column_names]
+    values = (getattr(one, name) for name in found.column_names)
+    return ["" if value is None else str(value) for value in values]
 
 
 def check_agreement(found: Findings, folder: Path) -> None:

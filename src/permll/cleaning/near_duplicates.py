@@ -72,7 +72,7 @@ def find_pairs(features: Tensor, texts: Sequence[str] | None = None, num_train: 
 
 
 def _digest(row: NDArray[np.float32]) -> bytes:
-    return hashlib.blake2b(np.ascontiguousarray(row).tobytes(), digest_size=16).digest()
+    return hashlib.blake2b(row.tobytes(), digest_size=16).digest()
 
 
 def group_numbers(pairs: Sequence[Pair], total: int) -> NDArray[np.int32]:

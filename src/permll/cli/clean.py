@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 Option = typer.Option
 _READING = "Reading the data"
 _FEATURES = "Features and hardware"
-_TRAINING = "previous method estimator epochs seed backbone weights encoder device threads test".split()
+_TRAINING = [
+    "previous",
+    "method",
+    "estimator",
+    "epochs",
+    "seed",
+    "backbone",
+    "weights",
+    "encoder",
+    "device",
+    "threads",
+    "test",
+]
 DEFAULT_THRESHOLD = 0.5
 _AUDIT = "Audit"
 
