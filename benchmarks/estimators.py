@@ -81,6 +81,7 @@ def by_permll(data: NoisySamples, seed: int, tool: str) -> Timed:
     from permll import clean
 
     frame = data.frame
+    options: dict[str, Any] = {"text": "text", "encoder": "tfidf"} if "text" in frame else {}
     start = time.process_time()
     found = clean(
         frame,
@@ -90,7 +91,7 @@ def by_permll(data: NoisySamples, seed: int, tool: str) -> Timed:
         threads=1,
         callbacks=[],
         estimator=None if tool == "default" else tool,
-        **({"text": "text", "encoder": "tfidf"} if "text" in frame else {}),
+        **options,
     )
     seconds = time.process_time() - start
     names = np.array([int(name.removeprefix("class ")) for name in found.classes])
