@@ -9,17 +9,16 @@ import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from torch import Tensor
 
-from permll.cleaning.annotations import annotator_quality, is_disputed
+from permll.cleaning.annotations import annotator_quality
+from permll.cleaning.assemble_findings import assemble_findings
 from permll.cleaning.audit_run import ClassifierInputs
-from permll.cleaning.automatic_changes import may_change
 from permll.cleaning.cross_validation import PREDICTIONS_FILE, CrossValidation, cross_validate
 from permll.cleaning.estimators import dense_features
-from permll.cleaning.label_issues import label_reasons, nearest_neighbors, prediction_accuracy
-from permll.cleaning.similar_samples import conflicting_duplicates
+from permll.cleaning.label_issues import prediction_accuracy
 from permll.data.dataset import LabeledData
 from permll.data.encoding import Encoder, encode
 from permll.data.inputs import Inputs
-from permll.findings import DEFAULT_THRESHOLD, DISPUTED, REVIEWED, Findings
+from permll.findings import DEFAULT_THRESHOLD, Findings
 from permll.functional.annotated_errors import find_annotated_errors
 from permll.functional.label_errors import RateInterval, find_errors
 from permll.functional.neighbors import add_votes, neighbor_votes
@@ -108,33 +107,21 @@ def find_issues(
         from_errors(errors, data.classes, "held_out", int((~trusted).sum())),
         by_corrected_labels(errors.posterior, labels, data.classes),
     ]
-    duplicates = conflicting_duplicates(data.inputs, labels)
-    is_refuted = trusted & (samples.labels != labels)  # by a reviewer
-    findings = Findings.from_posterior(
-        data.ids,
-        data.classes,
-        samples.labels,
-        errors.posterior,
-        label_quality=errors.quality.masked_fill(is_refuted, 0.0),
-        conservative_confidence=errors.confidence
-        * may_change(errors.posterior.argmax(1), labels, data.classes, duplicates),
+    findings = assemble_findings(
+        samples,
+        errors,
+        own,
+        labels=labels,
+        trusted=trusted,
+        features=features,
         threshold=threshold,
-        issues_have_proposals=False,
-        duplicates=duplicates,
         metadata={
             "noise": estimates[0].summary(),
             "network": prediction_accuracy(own[~trusted], labels[~trusted]),
-            "transition": errors.transition.tolist(),
             **annotators,
         },
     )
-    neighbors = nearest_neighbors(features, findings)
-    reasons = label_reasons(torch.zeros_like(trusted), own, labels, neighbors, duplicates)
-    reasons[(findings.label_quality <= DEFAULT_THRESHOLD) & (reasons == 0)] = 16
-    if annotations is not None:
-        reasons[is_disputed(annotations, labels).numpy()] |= DISPUTED
-    reasons[trusted.numpy()] = REVIEWED
-    return replace(findings, reasons=reasons, neighbors=neighbors), estimates
+    return findings, estimates
 
 
 def _inputs(

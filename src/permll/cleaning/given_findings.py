@@ -12,17 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from permll.cleaning.automatic_changes import may_change
+from permll.cleaning.assemble_findings import assemble_findings
 from permll.cleaning.given_data import GivenData
 from permll.cleaning.html_report import make_report
-from permll.cleaning.label_issues import label_reasons, nearest_neighbors
 from permll.cleaning.preview import text_excerpts
 from permll.cleaning.review_decisions import Decisions
 from permll.cleaning.shown_images import show_images
-from permll.cleaning.similar_samples import conflicting_duplicates
 from permll.cleaning.stored_samples import store_samples
 from permll.data.dataset import LabeledData
-from permll.findings import DEFAULT_THRESHOLD, REVIEWED, Findings
+from permll.findings import DEFAULT_THRESHOLD, Findings
 from permll.functional.conservative import conservative_confidence
 from permll.functional.label_errors import find_errors
 from permll.functional.transition_fit import fit_power
@@ -76,31 +74,20 @@ def score_labels(
             without any, there are none.
         is_corrected: (N,) samples whose labels a training corrected.
     """
-    labels, trusted = data.labels, torch.zeros(len(data), dtype=torch.bool) if data.trusted is None else data.trusted
-    errors = find_errors(log_p, labels, trusted=trusted)
-    posterior = errors.posterior
-    confidence = errors.confidence if held_out is None else _held_out_confidence(log_p, labels, posterior, held_out)
+    errors = find_errors(log_p, data.labels, trusted=data.trusted)
+    if held_out is not None:
+        errors = errors._replace(confidence=_held_out_confidence(log_p, data.labels, errors.posterior, held_out))
     estimate = from_errors(errors, data.classes, "held_out" if held_out is None else "training", len(data))
-    duplicates = conflicting_duplicates(data.inputs, labels)
-    findings = Findings.from_posterior(
-        data.ids,
-        data.classes,
-        labels,
-        posterior,
-        label_quality=errors.quality,
-        conservative_confidence=confidence * may_change(posterior.argmax(1), labels, data.classes, duplicates),
+    findings = assemble_findings(
+        data,
+        errors,
+        log_p,
+        features=features,
+        is_corrected=is_corrected,
         threshold=threshold,
-        issues_have_proposals=False,
-        duplicates=duplicates,
-        metadata={"noise": estimate.summary(), "transition": errors.transition.tolist()},
+        metadata={"noise": estimate.summary()},
     )
-    if features is not None:
-        findings = replace(findings, neighbors=nearest_neighbors(features, findings))
-    corrected = torch.zeros(len(data), dtype=torch.bool) if is_corrected is None else is_corrected
-    reasons = label_reasons(corrected, log_p, labels, findings.neighbors, duplicates)
-    reasons[(findings.label_quality <= DEFAULT_THRESHOLD) & (reasons == 0)] = 16
-    reasons[trusted.numpy()] = REVIEWED
-    return replace(findings, reasons=reasons), estimate
+    return findings, estimate
 
 
 def finish_findings(

@@ -1,22 +1,18 @@
 """Label issues of a training: the posterior of every label, the evidence against it, and similar samples."""
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from permll.cleaning.annotations import annotator_quality, is_disputed
-from permll.cleaning.automatic_changes import may_change
+from permll.cleaning.annotations import annotator_quality
+from permll.cleaning.assemble_findings import assemble_findings
 from permll.cleaning.prediction_averaging import PredictionAverager
-from permll.cleaning.similar_samples import conflicting_duplicates, nearest_rows
 from permll.data.annotations import Annotations
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
-from permll.findings import DEFAULT_THRESHOLD, DISPUTED, REVIEWED, Findings
+from permll.findings import Findings
 from permll.functional.annotated_errors import find_annotated_errors
 from permll.functional.label_errors import LabelErrors, RateInterval, find_errors
 from permll.functional.neighbors import add_votes, neighbor_votes
@@ -26,9 +22,6 @@ from permll.training.noise_estimate import NoiseEstimate, by_corrected_labels, b
 if TYPE_CHECKING:
     from permll.training.run import Run
     from permll.training.trainer import Trainer
-
-NUM_NEIGHBORS = 8
-MAX_ROWS_WITH_NEIGHBORS = 10_000  # the most suspect rows; more are hardly ever reviewed
 
 
 def estimate_errors(
@@ -94,34 +87,24 @@ def find_label_issues(
         features = _features(trainer)
     order = rows.argsort()  # of the predictions, in the order of the data
     known_data = data.take(rows[order])
-    labels, trusted = averager.labels[order], _trusted(trainer)[order]
-    is_refuted = trusted & (known_data.labels != labels)  # by a reviewer
-    duplicates = conflicting_duplicates(known_data.inputs, labels)
-    allowed = may_change(errors.posterior[order].argmax(1), labels, known_data.classes, duplicates)
-    findings = Findings.from_posterior(
-        known_data.ids,
-        known_data.classes,
-        known_data.labels,
-        errors.posterior[order],
-        label_quality=errors.quality[order].masked_fill(is_refuted, 0.0),
-        conservative_confidence=errors.confidence[order] * allowed,
+    is_corrected = torch.zeros(len(rows), dtype=torch.bool)  # held-out rows are not trained on
+    is_corrected[: averager.num_train] = corrected.cpu().argmax(1) != trainer.data.labels
+    ordered = {name: getattr(errors, name)[order] for name in ("quality", "posterior", "confidence")}
+    findings = assemble_findings(
+        known_data,
+        errors._replace(**ordered),
+        averager.log_p[order],
+        labels=averager.labels[order],
+        trusted=_trusted(trainer)[order],
+        features=features[order],
+        is_corrected=is_corrected[order],
         threshold=threshold,
-        issues_have_proposals=False,
-        duplicates=duplicates,
         metadata={
-            **_metadata(run, known_data, errors, averager, estimates[0]),
+            **_metadata(run, known_data, averager, estimates[0]),
             **_annotators(data, annotations, errors, averager),
         },
     )
-    neighbors = nearest_neighbors(features[order], findings)
-    is_corrected = torch.zeros(len(rows), dtype=torch.bool)  # held-out rows are not trained on
-    is_corrected[: averager.num_train] = corrected.cpu().argmax(1) != trainer.data.labels
-    reasons = label_reasons(is_corrected[order], averager.log_p[order], labels, neighbors, duplicates)
-    reasons[(findings.label_quality <= DEFAULT_THRESHOLD) & (reasons == 0)] = 16
-    if known_data.annotations is not None:
-        reasons[is_disputed(known_data.annotations, labels).numpy()] |= DISPUTED
-    reasons[trusted.numpy()] = REVIEWED
-    return replace(findings, reasons=reasons, neighbors=neighbors), estimates
+    return findings, estimates
 
 
 def _features(trainer: "Trainer") -> Tensor:
@@ -135,37 +118,7 @@ def _parts(trainer: "Trainer") -> list[LabeledData]:
     return [trainer.data] if trainer.validation is None else [trainer.data, trainer.validation]
 
 
-def nearest_neighbors(features: Tensor, findings: Findings) -> NDArray[np.int32]:
-    """Return (N, m) the nearest rows of the most suspect ones; -1 for the others."""
-    first = findings.order[:MAX_ROWS_WITH_NEIGHBORS].copy()
-    nearest = nearest_rows(features, torch.from_numpy(first), NUM_NEIGHBORS)
-    neighbors = np.full((len(findings), nearest.shape[1]), -1, np.int32)
-    neighbors[first] = nearest.numpy()
-    return neighbors
-
-
-def label_reasons(
-    is_corrected: Tensor,
-    log_p: Tensor,
-    labels: Tensor,
-    neighbors: NDArray[np.int32],
-    duplicates: tuple[tuple[int, ...], ...],
-) -> NDArray[np.uint8]:
-    """Return the evidence against each label, as sums of the keys of ``REASONS``."""
-    given = labels.numpy()
-    reasons = is_corrected.numpy().astype(np.uint8)
-    reasons |= 2 * (log_p.argmax(1) != labels).numpy().astype(np.uint8)
-    if neighbors.shape[1]:
-        same = (given[neighbors] == given[:, None]).mean(1)
-        reasons |= 4 * ((same < 0.5) & (neighbors[:, 0] >= 0)).astype(np.uint8)
-    for rows in duplicates:
-        reasons[list(rows)] |= 8
-    return reasons
-
-
-def _metadata(
-    run: "Run", data: LabeledData, errors: LabelErrors, averager: PredictionAverager, estimate: NoiseEstimate
-) -> dict[str, Any]:
+def _metadata(run: "Run", data: LabeledData, averager: PredictionAverager, estimate: NoiseEstimate) -> dict[str, Any]:
     return {
         "method": run.recipe.method.name,
         "data": repr(data).partition("(")[2].removesuffix(")"),
@@ -173,7 +126,6 @@ def _metadata(
         "source": run.recipe.data.source,
         "noise": estimate.summary(),
         "network": prediction_accuracy(averager.log_p[averager.held_out_rows], averager.labels[averager.held_out_rows]),
-        "transition": errors.transition.tolist(),
         "epoch": averager.best_epoch,
     } | _groups(data, averager)
 
