@@ -70,16 +70,17 @@ class CorrectionLayer(SampleState):
         self._processes = SharedProcessGroup(process_group)
         self._pending: list[Visit] = []
         self._checked_logits = False
-        self._key, self._token = compiled.register(self), torch.zeros(1)  # for compiled graphs
+        self._number = compiled.register(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a copied or unpickled layer."""
         super().__setstate__(state)
-        self._key = compiled.register(self)
+        self._number = compiled.register(self)
 
-    def _update_rows(self, logits: Tensor) -> list[tuple[tuple[int, ...], torch.dtype]]:
-        """Return shape and dtype of a sample's row in each of the updates."""
-        return [((self.num_classes,), logits.dtype)]
+    @property
+    def _stored_entries(self) -> int:
+        """Return the number of entries of a sample in updates; 0 for all classes."""
+        return 0
 
     def forward(
         self, logits: Tensor, index: Index, reduction: Reduction = "mean", *, labels: Labels | None = None
@@ -99,7 +100,8 @@ class CorrectionLayer(SampleState):
         index, logits = self._check(logits, index, labels)
         if not self.training:
             return reduce_loss(self._plain_loss(logits, index), reduction)
-        positions, loss = self._batch_loss(logits.detach(), index)
+        positions = self._local_index(index).clone()  # the caller may overwrite its index
+        loss = self._corrected_loss(logits.detach(), positions, index)
         record = partial(self._record, positions, loss.updates)
         return RecordedLoss.apply(logits, loss.losses, loss.grad_logits, record, reduction)
 
@@ -121,11 +123,6 @@ class CorrectionLayer(SampleState):
         """Return the loss (B,) against the given labels."""
         self._check_finite(logits, index)
         return equations.plain_loss(logits, self._labels(index).to(logits.device), self.loss)
-
-    def _batch_loss(self, logits: Tensor, index: Tensor) -> tuple[Tensor, BatchLoss]:
-        """Return the positions (B,) of the samples in the local table, and their losses; raise if one is not finite."""
-        positions = self._local_index(index).clone()  # the caller may overwrite its index
-        return positions, self._corrected_loss(logits, positions, index)
 
     def _corrected_loss(self, logits: Tensor, positions: Tensor, index: Tensor) -> BatchLoss:
         """Return losses, gradients and updates from detached logits; raise if one is not finite."""

@@ -138,12 +138,10 @@ class PaperPermutationLayer(CorrectionLayer):
         dense = closed_form(table.read(positions).to(logits), logits, labels)
         return BatchLoss(dense.loss, dense.grad_logits, (dense.grad_alpha,))
 
-    def _update_rows(self, logits: Tensor) -> list[tuple[tuple[int, ...], torch.dtype]]:
-        k, dtype = self.table.top_k, logits.dtype
-        if not k or (self.on, self.loss) not in TOP_K_LOSSES:
-            return super()._update_rows(logits)
-        entries = (k + min(k - 1, self.num_classes - k),)
-        return [(entries, torch.int64), (entries, dtype), ((), dtype), ((), dtype)]
+    @property
+    def _stored_entries(self) -> int:
+        k = self.table.top_k
+        return k + min(k - 1, self.num_classes - k) if k and (self.on, self.loss) in TOP_K_LOSSES else 0
 
     def _update(self, visits: list[Visit]) -> None:
         """Subtract ``lr`` times the recorded gradients from α."""
