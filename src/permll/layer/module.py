@@ -80,7 +80,8 @@ class PermutationLayer(CorrectionLayer):
     b = 0, t = p, q = π and constant T these are the steps of the paper's layer. ``docs/theory.md`` explains each part.
 
     Visits are recorded in ``backward`` and counted in ``step``; they do not depend on batch size, gradient
-    accumulation, loss scaling or loss weights. A sample whose loss has weight 0 is not visited. In ``eval()`` mode the
+    accumulation, loss scaling or loss weights. A sample whose loss has weight 0 is not visited. With several processes
+    ``step`` exchanges the batches, so that all end with the same state. In ``eval()`` mode the
     layer is off: the loss is cross-entropy with the given labels.
 
     Args:
@@ -96,6 +97,8 @@ class PermutationLayer(CorrectionLayer):
         dtype: storage dtype of δ, t and r: float32, float64, or bfloat16, which halves the memory and is rounded
             stochastically.
         file: ``True`` stores δ, t and r in temporary files in ``TMPDIR``, for tables larger than memory.
+        process_group: processes of ``torch.distributed`` whose batches ``step`` exchanges; default: all, if there are
+            several. A group of one process exchanges nothing.
 
     The state is neither parameters nor buffers: optimizers, weight decay, gradient clipping, averages of models and
     wrappers for several processes do not affect it. It is part of ``state_dict``.

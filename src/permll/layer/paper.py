@@ -68,6 +68,8 @@ class PaperPermutationLayer(CorrectionLayer):
             stochastically, since a step of 0.01 would otherwise be lost.
         file: path of a memory-mapped file for α, for tables larger than memory; ``True`` for a temporary file in
             ``TMPDIR``. A file written by an identical layer is reopened with its content.
+        process_group: processes of ``torch.distributed`` whose batches ``step`` exchanges; default: all, if there are
+            several. A group of one process exchanges nothing.
 
     α is neither a parameter nor a buffer: optimizers, weight decay, gradient clipping, averages of models and wrappers
     for several processes do not affect it. It is part of ``state_dict``. It stays in float32
