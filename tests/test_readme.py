@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from benchmarks import (
+    annotators,
     auto_apply_safety,
     cleaning,
     cleaning_ablation,
@@ -58,15 +59,6 @@ def test_readme_loop_runs_and_learns(tmp_path: Path, monkeypatch: pytest.MonkeyP
     predictions = names["layer"].predictions.values
     assert torch.allclose(predictions.sum(1), torch.ones(400))
     assert torch.equal(torch.load("layer.pt", weights_only=True)["predictions.values"], predictions)
-
-
-def test_readme_data_code_runs() -> None:
-    names: dict[str, Any] = {}
-    exec(block("python", "permll.data.load").replace('"photos/"', '"digits"'), names)
-    batches = list(names["stream"])
-    assert sum(len(batch.index) for batch in batches) == len(names["train"])
-    assert batches[0].views.keys() == {"plain", "weak", "strong"}
-    assert 0.5 < names["record"].rate < 0.6
 
 
 @pytest.mark.parametrize(
@@ -271,7 +263,7 @@ def test_docs_tables(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [cleaning, cleaning_ablation, auto_apply_safety, holdout_settings, scales, verdict_ablation]
+    "script", [annotators, cleaning, cleaning_ablation, auto_apply_safety, holdout_settings, scales, verdict_ablation]
 )
 def test_results_tables(script: Any) -> None:
     name = script.__name__.rpartition(".")[2]

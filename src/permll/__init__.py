@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from permll import noise as noise
     from permll.cleaning.apply.api import apply as apply
     from permll.cleaning.clean import clean as clean
+    from permll.cleaning.cleanlab_issues import findings_from_cleanlab as findings_from_cleanlab
     from permll.cleaning.find_label_errors import find_label_errors as find_label_errors
     from permll.data.indexed_dataset import IndexedDataset as IndexedDataset
     from permll.estimator.classifier import PermLLClassifier as PermLLClassifier
@@ -35,6 +36,7 @@ __getattr__, __dir__, __all__ = lazy(
         "noise": (),
         "cleaning.apply.api": ("apply",),
         "cleaning.clean": ("clean",),
+        "cleaning.cleanlab_issues": ("findings_from_cleanlab",),
         "cleaning.find_label_errors": ("find_label_errors",),
         "data.indexed_dataset": ("IndexedDataset",),
         "estimator.classifier": ("PermLLClassifier",),

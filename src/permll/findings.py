@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from permll.audit import COLUMNS as AUDIT_COLUMNS
+from permll.audit import Audit
 from permll.data.readers.raw_data import RowNumbers
 from permll.utils.files import atomic_write, atomic_write_text, to_csv
 
@@ -31,13 +33,16 @@ DEFAULT_THRESHOLD = 0.5
 ROWS_PER_WRITE = 50_000
 REASONS = {
     1: "the training corrected it",
-    2: "the network predicts another class",
+    2: "the classifier predicts another class",
     4: "its neighbors have other labels",
     8: "an exact duplicate has another label",
-    16: "the network is less certain of it than of others",
+    16: "the classifier is less certain of it than of others",
     32: "a person reviewed it",
+    64: "cleanlab flags it",
+    128: "its annotators disagree",
 }
 REVIEWED = 32
+DISPUTED = 128
 
 
 class Finding(NamedTuple):
@@ -54,6 +59,9 @@ class Finding(NamedTuple):
         is_issue: whether the given label is considered wrong.
         reason: evidence against the label, in words, or that a person reviewed it; empty if there is none.
         text: the first characters of a text; empty for other samples.
+        near_duplicate_group: the number of its group of near-duplicates; None for none.
+        outlier_score: how far it is from other samples, in [0, 1]; None without an audit.
+        is_outlier: whether that is at least 0.5.
     """
 
     id: str
@@ -66,6 +74,9 @@ class Finding(NamedTuple):
     is_issue: bool
     reason: str
     text: str = ""
+    near_duplicate_group: int | None = None
+    outlier_score: float | None = None
+    is_outlier: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,12 +98,15 @@ class Findings:
         duplicates: groups of rows that are bitwise equal but do not have the same label.
         metadata: JSON values: ``noise`` (the estimated noise rate with its interval), ``method``, ``source``, ...
         texts: the first characters of N texts, without line breaks; () for other samples.
+        flagged: (N,) which labels are issues, if another tool decided it; then there is no threshold.
+        audit: near-duplicates, outliers and other facts about the samples; None if they were not searched.
 
     Examples:
         >>> found = Findings.from_posterior(["a", "b"], ["cat", "dog"], [0, 1], [[0.1, 0.9], [0.2, 0.8]])
         >>> found.head(1)
         [Finding(id='a', given_label='cat', proposed_label='dog', confidence=0.9, label_quality=0.1,
-                 conservative_confidence=0.9, rank=1, is_issue=True, reason='', text='')]
+                 conservative_confidence=0.9, rank=1, is_issue=True, reason='', text='',
+                 near_duplicate_group=None, outlier_score=None, is_outlier=False)]
         >>> found
         Findings(2 labels, 1 issue)
     """
@@ -111,6 +125,8 @@ class Findings:
     duplicates: tuple[tuple[int, ...], ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
     texts: tuple[str, ...] = ()
+    flagged: NDArray[np.bool_] | None = None
+    audit: Audit | None = None
 
     @classmethod
     def from_posterior(
@@ -177,7 +193,8 @@ class Findings:
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns of ``findings.csv``: the fields of ``Finding``, ``text`` only for texts."""
-        return Finding._fields if self.texts else Finding._fields[:-1]
+        missing = (*(() if self.texts else ("text",)), *(() if self.audit else AUDIT_COLUMNS))
+        return tuple(name for name in Finding._fields if name not in missing)
 
     @property
     def noise_rate(self) -> float | None:
@@ -198,6 +215,8 @@ class Findings:
     @cached_property
     def is_issue(self) -> NDArray[np.bool_]:
         """(N,) which labels are considered wrong."""
+        if self.flagged is not None:
+            return self.flagged & ~self.is_reviewed
         is_suspect: NDArray[np.bool_] = (self.label_quality <= self.threshold) & ~self.is_reviewed
         return is_suspect & (self.proposed_labels != self.given_labels) if self.issues_have_proposals else is_suspect
 
@@ -236,7 +255,8 @@ class Findings:
         """Return the table of ``findings.csv`` as a polars frame, most suspect first."""
         import polars as pl
 
-        types = {str: pl.String, float: pl.Float64, int: pl.Int64, bool: pl.Boolean}
+        types: dict[object, Any] = {str: pl.String, float: pl.Float64, int: pl.Int64, bool: pl.Boolean}
+        types[int | None], types[float | None] = pl.Int64, pl.Float64
         schema = {name: types[Finding.__annotations__[name]] for name in self.column_names}
         return pl.DataFrame(dict(zip(schema, self._columns(self.order), strict=True)), schema)
 
@@ -257,6 +277,9 @@ class Findings:
         arrays: dict[str, Any] = {name: np.asarray(getattr(self, name)) for name in self._array_fields()}
         if self.texts:  # as bytes, since an array of text is as wide as the longest one
             arrays["texts"] = np.frombuffer("\n".join(self.texts).encode(), np.uint8)
+        if self.flagged is not None:
+            arrays["flagged"] = self.flagged
+        arrays |= self.audit.arrays() if self.audit else {}
         with atomic_write(folder / ARRAYS_FILE) as file:
             np.savez_compressed(file, **arrays)
         self._save_json(folder, complete=False)
@@ -281,17 +304,19 @@ class Findings:
             raise FileNotFoundError(f"{folder} has no findings: permll clean DATA --out {folder} makes them.")
         with np.load(folder / ARRAYS_FILE, allow_pickle=False) as saved:
             values: dict[str, Any] = {name: saved[name] for name in cls._array_fields()}
+            values["flagged"] = saved.get("flagged")
             texts = saved["texts"].tobytes().decode().split("\n") if "texts" in saved else ()
+            content = json.loads((folder / JSON_FILE).read_text())
+            audit = Audit.from_saved(saved, content.get("audit"))
         values |= {name: tuple(values[name].tolist()) for name in ("ids", "classes")} | {"texts": tuple(texts)}
-        content = json.loads((folder / JSON_FILE).read_text())
         values |= {name: content[name] for name in ("threshold", "metadata")}
         values["issues_have_proposals"] = content.get("issues_have_proposals", True)  # earlier versions lack it
-        return cls(**values, duplicates=tuple(map(tuple, content["duplicates"])))
+        return cls(**values, duplicates=tuple(map(tuple, content["duplicates"])), audit=audit)
 
     @classmethod
     def _array_fields(cls) -> list[str]:
-        """Return the names of the fields in ``findings.npz``, in order; the others are in ``findings.json``."""
-        others = ("threshold", "issues_have_proposals", "duplicates", "metadata", "texts")
+        """Return the names of the fields that ``findings.npz`` always has; the others are optional or elsewhere."""
+        others = ("threshold", "issues_have_proposals", "duplicates", "metadata", "texts", "flagged", "audit")
         return [field.name for field in fields(cls) if field.name not in others]
 
     def _save_json(self, folder: Path, *, complete: bool) -> None:
@@ -301,11 +326,14 @@ class Findings:
             "issues_have_proposals": self.issues_have_proposals,
             "duplicates": self.duplicates,
             "metadata": dict(self.metadata),
-        }
+        } | ({"audit": dict(self.audit.facts)} if self.audit else {})
         atomic_write_text(folder / JSON_FILE, json.dumps(content) + "\n")
 
     def _rows(self, rows: NDArray[np.int64]) -> Iterator[Finding]:
-        return itertools.starmap(Finding, zip(*self._columns(rows), strict=True))
+        columns = dict(zip(self.column_names, self._columns(rows), strict=True))
+        default = Finding._field_defaults
+        values = (columns[name] if name in columns else [default[name]] * len(rows) for name in Finding._fields)
+        return itertools.starmap(Finding, zip(*values, strict=True))
 
     def _columns(self, rows: NDArray[np.int64]) -> tuple[list[Any], ...]:
         """Return the findings of rows (n,) by column; row by row, a million labels would take minutes."""
@@ -322,6 +350,7 @@ class Findings:
             self.is_issue[rows].tolist(),
             [reasons[bits] for bits in self.reasons[rows].tolist()],
             *([[self.texts[row] for row in rows.tolist()]] if self.texts else []),
+            *(self.audit.columns(rows) if self.audit else ()),
         )
 
 

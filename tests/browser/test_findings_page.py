@@ -10,6 +10,7 @@ import pytest
 from permll.cleaning.html_report import make_report
 from permll.cleaning.source import load_source
 from permll.findings import Findings
+from permll.report import findings_page
 from tests.helpers.browser import DESKTOP, FIND_LOW_CONTRAST, PHONE
 from tests.helpers.findings_data import make_findings, write_findings_page
 from tests.helpers.review_runs import KINDS, make_run
@@ -87,26 +88,45 @@ def test_report_filters_by_matrix_cell(page: Any) -> None:
     pair = page.locator("td[data-pair]").first.get_attribute("data-pair")
     cell.click()
     assert cell.get_attribute("aria-pressed") == "true"
-    assert pairs(page) == [one for one in every if one == pair]
+    shown, flagged = pairs(page), int(re.search(r"(\d+) labels$", words)[1])
+    assert set(shown) == {pair}
+    assert every.count(pair) <= len(shown) <= flagged
     assert page.locator("#pair").input_value() == pair
-    count, flagged = every.count(pair), re.search(r"(\d+) labels$", words)
-    assert flagged is not None
-    assert page.inner_text("#filtered") == f"{count} of 100 shown; {flagged[1]} flagged in total"
+    all_shown = "" if len(shown) == flagged else f" of {flagged} flagged labels"
+    assert page.inner_text("#filtered") == f"{len(shown)}{all_shown or ' flagged'}"
     assert page.evaluate("document.getElementById('issues').getBoundingClientRect().top") < DESKTOP["height"] / 3
     cell.press("Enter")  # by keyboard; resets the filter
     assert pairs(page) == every
     assert page.inner_text("#filtered") == ""
 
 
-def test_report_marks_cells_without_cards(open_page: OpenPage, wide: Path) -> None:
+def test_every_cell_opens_its_samples(open_page: OpenPage, wide: Path) -> None:
     page = open_page(wide)
+    assert page.locator("td.not-shown").count() == 0
+    cells = page.locator("td[data-pair]")
+    numbers = [int(text) for text in cells.all_inner_texts()]
+    assert sum(numbers) == 140  # all flagged labels
+    hidden = 0
+    for place, number in enumerate(numbers):
+        before = set(pairs(page))
+        cells.nth(place).locator("button").click()
+        assert pairs(page) == [cells.nth(place).get_attribute("data-pair")] * number
+        hidden += cells.nth(place).get_attribute("data-pair") not in before
+        cells.nth(place).locator("button").click()
+    assert hidden > 0  # not all of them have samples among the first
+
+
+def test_report_marks_cells_without_cards(open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings_page, "MAX_MORE_CARDS", 3)
+    write_findings_page(tmp_path, make_findings(400, tuple(f"kind {k}" for k in range(12)), wrong=140))
+    page = open_page(tmp_path / "report.html")
     cells = page.locator("td.not-shown")
     assert cells.count() > 0
     assert cells.locator("button").count() == 0
-    assert str(cells.first.get_attribute("title")).endswith(", none among the 100 shown")
+    assert str(cells.first.get_attribute("title")).endswith("; none of them among the samples below")
     assert cells.first.evaluate("cell => getComputedStyle(cell).cursor") == "default"
     caption = page.inner_text("#confusion-matrix-caption")
-    assert caption.endswith("The other samples are not among the 100 shown below, but in findings.csv.")
+    assert caption.endswith("The samples of the other numbers are in findings.csv and in the matrix of permll review.")
 
 
 def test_report_has_no_remark_if_all_cells_have_cards(page: Any) -> None:
@@ -118,7 +138,7 @@ def test_report_has_no_remark_if_all_cells_have_cards(page: Any) -> None:
 def test_report_aligns_labels_of_cards(open_page: OpenPage, wide: Path, width: int) -> None:
     page = open_page(wide, viewport={"width": width, "height": 844})
     untidy = page.eval_on_selector_all(
-        ".labels",
+        ".card:not([hidden]) .labels",
         """all => all.filter(labels => {
           const [given, arrow, proposed] = [...labels.children].map(part => part.getBoundingClientRect());
           const names = [...labels.querySelectorAll("bdi")], chances = [...labels.querySelectorAll("small")];
@@ -160,11 +180,14 @@ def test_report_wraps_command_between_words(open_page: OpenPage, wide: Path) -> 
 def test_report_searches_ids_and_classes(page: Any) -> None:
     page.fill("#words", "x/77.JPG")
     assert len(pairs(page)) == 1
-    assert page.inner_text("#filtered") == "1 of 100 shown"
+    assert page.inner_text("#filtered") == "1 found"
+    page.fill("#words", "x/139.jpg")  # beyond the first 100
+    assert len(pairs(page)) == 1
     page.fill("#words", "x/77.jpg nothing")
     assert pairs(page) == []
     page.get_by_role("button", name="Show all").click()
     page.locator(".card:not([hidden])").nth(99).wait_for()
+    assert page.locator(".card:visible").count() == 100
     page.fill("#words", "<b>cat")
     assert pairs(page)
     assert all("2" in pair.split("-") for pair in pairs(page))
@@ -188,8 +211,7 @@ def test_report_copies_command_and_sorts_classes(page: Any) -> None:
 
 def test_report_shows_everything_without_scripts(open_page: OpenPage, folder: Path) -> None:
     page = open_page(folder / "report.html", java_script_enabled=False)
-    assert page.locator(".card").count() == 100
-    assert page.locator(".card").last.is_visible()
+    assert page.locator(".card:visible").count() == 100
     for gone in (".filter", ".copy", ".hint"):
         assert not page.locator(gone).first.is_visible()
     assert page.locator("td[data-pair]").first.is_visible()

@@ -140,11 +140,11 @@ def test_review_by_keyboard(reviewer: Reviewer, fresh: Path) -> None:
         wait_for_text(page, "#progress", "4 of")
         wait_until_idle(page)
         verdicts = [(entry.id, entry.verdict) for entry in decisions.log()]
-        third = list(findings.class_probs(int(findings.order[3])))[2]
-        kind = "keep" if third == findings[int(findings.order[3])].given_label else "choose"
-        last = findings[int(findings.order[4])]
-        chosen = {last.given_label: "keep", last.proposed_label: "accept"}.get("bad", "choose")
-        assert verdicts == list(zip(ids[:5], ["accept", "keep", "unsure", kind, chosen], strict=True))
+        keyed, typed = (
+            {findings[row].given_label: "keep", findings[row].proposed_label: "accept"}.get(label, "choose")
+            for row, label in zip(findings.order[3:5].tolist(), (findings.classes[2], "bad"), strict=True)
+        )
+        assert verdicts == list(zip(ids[:5], ["accept", "keep", "unsure", keyed, typed], strict=True))
         press(page, "u", "u")
         assert current_id(page) == ids[3]
         press(page, "ArrowRight", "ArrowRight")

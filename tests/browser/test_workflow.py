@@ -11,17 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 import pytest
-from PIL import Image
 
 pytest.importorskip("uvicorn", reason="no uvicorn here: pip install 'permll[review]'")
 
 from permll.cleaning.review_decisions import Decisions
 from permll.findings import Findings
 from tests.helpers.browser import Reviewer, current_id, enter_name, press, wait_for_text, wait_until_idle
-from tests.helpers.mislabeled_data import CLASSES, Mislabeled, mislabeled
+from tests.helpers.example_data import class_in, write_example
+from tests.helpers.mislabeled_data import mislabeled
 from tests.helpers.review_process import run_here, run_process
 
-WORDS = (("river", "fish", "water", "boat"), ("sun", "sand", "heat", "palm"), ("snow", "ice", "frost", "sledge"))
 ROWS, TEST_ROWS, NOISE_RATE = 400, 300, 0.25
 SINGLE, PAGE = 4, 24  # samples reviewed one at a time, and on a page of the grid
 REVIEWED = SINGLE + 2 * PAGE
@@ -43,34 +42,10 @@ class Kind(NamedTuple):
 # CNN after eight without augmentation. It then misclassifies 10 to 25 % of the test rows; with right labels very few.
 KINDS = {
     "images": Kind("photos", "clean-photos", "new-photos", training=("--epochs", "8", "--set", "views.weak=[]")),
-    "texts": Kind("texts.csv", "clean.csv", "new.csv", ("--text", "words", "--label", "kind")),
+    "texts": Kind("reviews.csv", "clean.csv", "new.csv", ("--text", "text", "--label", "stars")),
     "table": Kind("table.parquet", "clean.parquet", "new.parquet", ("--label", "species")),
     "vectors": Kind("features.npz", "clean.npz", "new.npz"),
 }
-
-
-def write(kind: str, path: Path, data: Mislabeled, seed: int) -> None:
-    """Write a data set whose samples are separable as a whole, but not by single pixels, words or cells."""
-    rng = np.random.default_rng(seed)
-    true = data.true.tolist()
-    if kind == "images":
-        for row, label in enumerate(data.labels):
-            pixels = rng.integers(0, 100, (8, 8, 3)) + 20 * np.eye(3, dtype=int)[true[row]]
-            (path / label).mkdir(parents=True, exist_ok=True)
-            Image.fromarray(pixels.astype(np.uint8)).save(path / label / f"{row}.png")
-    elif kind == "texts":
-        vocabulary = [word for words in WORDS for word in words]
-        texts = [" ".join([*rng.choice(WORDS[k], 5), *rng.choice(vocabulary, 4)]) for k in true]
-        with path.open("w", newline="") as file:
-            csv.writer(file).writerows([("words", "kind"), *zip(texts, data.labels, strict=True)])
-    elif kind == "table":
-        columns: dict[str, list[Any]] = {f"size {column}": data.values[:, column].tolist() for column in range(8)}
-        columns["color"] = [("red", "green", "blue")[k if rng.random() < 0.6 else rng.integers(3)] for k in true]
-        for row in rng.permutation(len(true))[: len(true) // 3]:  # a third of the rows have a missing value
-            columns[rng.choice(list(columns))][row] = None
-        pl.DataFrame(columns | {"species": data.labels}).write_parquet(path)
-    else:
-        np.savez(path, X=data.values, y=np.array(data.labels))
 
 
 def read_files(path: Path) -> dict[str, bytes]:
@@ -104,7 +79,7 @@ def review(page: Any, folder: Path) -> Verdicts:
     findings, decisions = Findings.load(folder), Decisions(folder)
     ranked = [findings[row] for row in findings.order[:REVIEWED].tolist()]
     assert all(finding.is_issue for finding in ranked)
-    (third_class,) = set(CLASSES) - {ranked[2].given_label, ranked[2].proposed_label}
+    (third_class,) = set(findings.classes) - {ranked[2].given_label, ranked[2].proposed_label}
     page.get_by_role("button", name="Accept").click()
     enter_name(page, "Ada")
     wait_for_text(page, "#progress", "1 of")
@@ -134,9 +109,10 @@ def review(page: Any, folder: Path) -> Verdicts:
 def check_workflow(name: str, run: Callable[..., str], review_run: Callable[[Path], Verdicts]) -> None:
     """Clean, review, apply and retrain in the current folder."""
     kind, data = KINDS[name], mislabeled(ROWS, NOISE_RATE)
-    write(name, Path(kind.data), data, seed=0)
-    write(name, Path(kind.test), mislabeled(TEST_ROWS, 0, seed=1), seed=1)
+    write_example(Path(kind.data), data, seed=0)
+    write_example(Path(kind.test), mislabeled(TEST_ROWS, 0, seed=1), seed=1)
     before = read_files(Path(kind.data))
+    given = [class_in(Path(kind.data), label) for label in data.labels]
 
     run("clean", kind.data, *kind.reading, "--epochs", "8", "--out", "run")
     decided = review_run(Path("run"))
@@ -148,14 +124,14 @@ def check_workflow(name: str, run: Callable[..., str], review_run: Callable[[Pat
     labels = read_labels(Path(kind.new), options.get("--label", ""))
     with Path(f"{kind.new}.changes.csv").open(newline="") as file:
         changes = {int(Path(line["id"]).stem): line for line in csv.DictReader(file)}
-    assert {row for row in range(ROWS) if labels[row][0] != data.labels[row]} == set(changes)
+    assert {row for row in range(ROWS) if labels[row][0] != given[row]} == set(changes)
     for id, (verdict, label) in decided.items():
         row = int(Path(id).stem)
-        assert labels[row] == (label, data.labels[row], SOURCES[verdict])[: len(labels[row])]
+        assert labels[row] == (label, given[row], SOURCES[verdict])[: len(labels[row])]
         assert row not in changes or (changes[row]["source"], changes[row]["reviewer"]) == (SOURCES[verdict], "Ada")
     assert {line["source"] for line in changes.values()} == {"accepted", "chosen", "auto"}
     if name != "images":
-        assert [original for _, original, _ in labels] == data.labels
+        assert [original for _, original, _ in labels] == given
         assert {source for _, _, source in labels} == {"given", "kept", "accepted", "chosen", "auto"}
 
     noisy = train_accuracy(kind, [kind.data if word == options["--data"] else word for word in command], "noisy")
@@ -188,7 +164,7 @@ def test_workflow_improves_accuracy_in_processes(
             reviewer.close_pages()
             code, out, err = server.end(signal.SIGINT)
         assert (code, err) == (0, "")
-        assert f"{REVIEWED} decisions in {folder}: " in out
+        assert f"{REVIEWED} decisions in {folder}\n" in out
         return decided
 
     check_workflow(name, run_process, review_run)

@@ -13,6 +13,7 @@ from permll.cleaning.earlier_round import EarlierRound
 from permll.cleaning.review_decisions import Decisions
 from permll.cleaning.review_progress import review_progress
 from permll.noise import corrupt, named_noise
+from permll.report.run_summary import compare, run_facts
 from permll.training.callbacks import Callback
 
 ROWS = 600
@@ -61,6 +62,9 @@ def test_every_round_leaves_fewer_wrong_labels(tmp_path: Path) -> None:
         assert np.array_equal(found.is_reviewed, reviewed)
         assert not found.is_issue[reviewed].any()
         assert found.metadata["earlier"]["reviewed"] == reviewed.sum() == 50 * (number - 1)
+        more, page = found.metadata["earlier"]["more"], (folder / "report.html").read_text()
+        assert f"{50 * (number - 1)} labels reviewed, " in page
+        assert (f"Reviewing the next {more}, most suspect first, would leave 1 %." in page) == (more > 0)
         labels = Run(folder).labels
         trained = dict(zip(labels.ids, [labels.classes[k] for k in labels.labels.tolist()], strict=True))
         assert all(trained[name] == one.label for name, one in decided.items()), "no reviewed label is held out"
@@ -68,6 +72,12 @@ def test_every_round_leaves_fewer_wrong_labels(tmp_path: Path) -> None:
     left.append(wrong_labels(folder, truth))
     assert left[0] > left[1] > left[2]
     assert left[2] < 0.4 * left[0]
+    groups = compare([run_facts(Run(tmp_path / name)) for name in ("run", "run-round2", "run-round3")])
+    assert [group["label"].partition(", after the review of ")[2] for group in groups] == [
+        "",
+        str(tmp_path / "run"),
+        str(tmp_path / "run-round2"),
+    ]
     result = apply(folder, tmp_path / "fixed.npz")
     assert result.num_changed == sum(one.verdict == "choose" for one in Decisions(folder).current().values())
     with np.load(tmp_path / "fixed.npz") as fixed:

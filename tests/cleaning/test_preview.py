@@ -2,6 +2,9 @@
 
 import io
 import json
+import math
+from datetime import date, datetime
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +17,13 @@ from permll.cleaning.preview import (
     MAX_VALUES,
     SHORT_TEXT,
     encode_thumbnail,
+    preview_sample,
     preview_value,
     to_image,
 )
+from permll.data.inputs import Table
+from permll.data.loading import load
+from permll.data.sample_digests import sample_digests
 
 
 @pytest.mark.parametrize(
@@ -69,3 +76,33 @@ def test_to_image_applies_exif_and_keeps_pixels() -> None:
     assert stretched is not None
     assert np.asarray(stretched).tolist() == [[0, 255]]
     assert to_image(torch.zeros(7, 4, 4)) is None
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_preview_shows_dates_and_booleans_as_in_the_file(tmp_path: Path, suffix: str) -> None:
+    pl = pytest.importorskip("polars", reason="no polars here: pip install 'permll[table]'")
+    born = [date(1969, 7, 20), date(2024, 2, 29), None, date(1, 1, 1)]
+    seen = [datetime(2024, 5, 1, 10, 30), None, datetime(1960, 1, 1, 23, 59, 59), datetime(2000, 1, 1)]
+    columns = {"born": born, "seen": seen, "paid": [True, None, False, True], "size": [1, 2, 5, 4]}
+    frame, path = pl.DataFrame({**columns, "label": ["a", "b", "a", "b"]}), tmp_path / f"table{suffix}"
+    if suffix == ".csv":
+        frame.write_csv(path, datetime_format="%Y-%m-%d %H:%M:%S")
+    else:
+        frame.write_parquet(path)
+    inputs = load(str(path), label="label", features=list(columns)).inputs
+    shown = [[value for _, value in preview_sample(inputs, row, short=True)["cells"]] for row in range(4)]
+    assert shown == [
+        ["1969-07-20", "2024-05-01 10:30:00", "true", "1"],
+        ["2024-02-29", "", "", "2"],
+        ["", "1960-01-01 23:59:59", "false", "5"],
+        ["0001-01-01", "2000-01-01 00:00:00", "true", "4"],
+    ]
+    assert all(array.dtype == np.float64 for array in inputs.columns.values())  # the network still gets numbers
+    assert len(set(sample_digests(inputs))) == 4
+
+
+def test_table_returns_dates_only_where_they_exist() -> None:
+    table = Table({"late": np.array([4e6, np.nan])}, {"late": "date"})
+    assert table.get_sample(0) == {"late": 4e6}  # after the year 9999
+    assert math.isnan(table.get_sample(1)["late"])
+    assert table.take(torch.tensor([1])).types == {"late": "date"}

@@ -2,13 +2,17 @@
 
 import csv
 import json
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from permll.cleaning.review_decisions import Decisions
 from permll.findings import Finding
+from permll.training.run import Run
 from tests.helpers.cleaning_files import KINDS, save_csv, write_dataset
 from tests.helpers.command_line import Result, error_message, run_cli, run_process
 from tests.helpers.mislabeled_data import CLASSES
@@ -79,13 +83,22 @@ def test_clean_finds_wrong_labels(kind: str, cleaned: Callable[[str], Cleaned]) 
     assert len(flagged - it.wrong) <= 5
     ids = [row["id"] for row in it.findings]
     assert len(it.wrong & set(ids[: len(it.wrong)])) >= 0.8 * len(it.wrong)
-    start = lines.index("Most suspect labels") + 1
-    assert [line.split(":")[0].strip() for line in lines[start : start + 10]] == ids[:10]
-    assert lines[-3:] == [
-        "All labels: run/findings.csv",
-        "Review them:  permll review run",
-        f"Write the corrected data:  permll apply run --auto --out {NEW_NAMES[kind]}",
+    start = lines.index("Most suspect labels (probability that the given label is correct)") + 1
+    suspects = [line for line in lines[start:] if re.match(r"  \S", line)]  # a text is on a line of its own
+    assert [line.split(":")[0].strip() for line in suspects] == ids[:10]
+    command = f"permll apply run --out {NEW_NAMES[kind]}"
+    assert lines[lines.index("All labels: run/findings.csv") + 1 :][:2] == [
+        "Review the flagged labels:  permll review run",
+        f"Write the corrected data:  {command}",
     ]
+    changes = sum(
+        row["is_issue"] == "True"
+        and row["given_label"] != row["proposed_label"]
+        and float(row["conservative_confidence"]) >= 0.8
+        for row in it.findings
+    )
+    auto = f"With {changes} automatic changes (probability 0.8 or more):  {command} --auto"
+    assert lines[lines.index("All labels: run/findings.csv") + 3 :] == ([auto] if changes else [])
 
 
 @pytest.mark.parametrize("kind", PARAMETERS)
@@ -118,11 +131,26 @@ def test_clean_again_only_reads_the_run(kind: str, cleaned: Callable[[str], Clea
     assert it.timestamps == before
 
 
+def test_next_round_reads_moved_data(cleaned: Callable[[str], Cleaned], tmp_path: Path) -> None:
+    it = cleaned("vectors")
+    folder = tmp_path / "run"
+    shutil.copytree(it.folder / "run", folder)
+    (tmp_path / "moved.npz").write_bytes((it.folder / "vectors.npz").read_bytes())
+    first = it.findings[0]
+    Decisions(folder).add(first["id"], "keep", first["given_label"], "Ada", expected=None)
+    result = run_cli("clean", "--continue", "run", "--data", "moved.npz", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "Since run: 1 label reviewed, 0 of them wrong; " in result.stdout
+    assert Run(tmp_path / "run-round2").recipe.data.source == str(tmp_path / "moved.npz")
+
+
 def test_clean_refuses_run_of_another_method(cleaned: Callable[[str], Cleaned]) -> None:
     it = cleaned("vectors")
     before = it.timestamps
     result = run_cli(*it.arguments, "--method", "ce", cwd=it.folder)
-    assert "another recipe (method.name" in error_message(result)
+    message = error_message(result)
+    assert "another recipe (method.name" in message
+    assert "threads" not in message
     assert result.stdout == ""
     assert it.timestamps == before
 
@@ -141,6 +169,7 @@ def test_clean_refuses_run_of_another_method(cleaned: Callable[[str], Cleaned]) 
         (["data.csv", "--out", "."], "choose another folder."),
         (["empty.csv"], "empty.csv is empty"),
         (["notes.txt"], "notes.txt"),
+        ([], "give the data, permll clean DATA, or a reviewed run, permll clean --continue RUN."),
     ],
 )
 def test_clean_refuses_bad_input_in_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:

@@ -47,8 +47,7 @@ def test_review_serves_until_it_is_stopped(folder: Path, number: int) -> None:
             open_address(server.url, Host="evil.example")
         code, printed, complaints = server.end(number)
     assert (code, complaints) == (0, "")
-    last = printed.splitlines()[-1]
-    assert last == f"0 decisions in {folder}: permll apply {folder} --out NEW writes the corrected data set."
+    assert printed.splitlines()[-1] == f"0 decisions in {folder}"
 
 
 @pytest.mark.slow

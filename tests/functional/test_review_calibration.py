@@ -9,29 +9,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from permll.functional.review_calibration import SHIFT_DEVIATION, SLOPE_DEVIATION, calibrate, log_odds
+from permll.functional.review_calibration import SHIFT_DEVIATION, SLOPE_DEVIATION, Remaining, calibrate, log_odds
 
 
 def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
-def weight(s: float, t: float, odds: list[float], wrong: list[bool]) -> float:
+TOTAL = Remaining(3.0, 2.0, 4.0)
+ALL_QUALITY = torch.tensor([0.2, 0.4, 0.1, 0.9, 0.99, 0.6, 0.8])
+
+
+def weight(s: float, t: float, odds: list[float], wrong: list[bool], with_total: bool) -> float:
     """Return the posterior density of log a = s / 2 and b = 2 t, up to a constant."""
     a, b = math.exp(SLOPE_DEVIATION * s), SHIFT_DEVIATION * t
     density = math.exp(-(s * s + t * t) / 2)
+    if with_total:
+        expected = sum(sigmoid(b - a * math.log(q / (1 - q))) for q in ALL_QUALITY.tolist())
+        density *= math.exp(-((expected - 3) ** 2) / (2 * (0.5**2 + 0.75**2)))  # a quarter of the interval and of 3
     for value, is_wrong in zip(odds, wrong, strict=True):
         probability = sigmoid(b - a * value)
         density *= probability if is_wrong else 1 - probability
     return density
 
 
+@pytest.mark.parametrize("with_total", [False, True])
 @pytest.mark.parametrize("wrong", [[], [True], [False, False, True], [True, True, True, False]])
-def test_parameters_match_integration(wrong: list[bool]) -> None:
-    quality = torch.tensor([0.2, 0.4, 0.1, 0.9][: len(wrong)])
-    calibration = calibrate(quality, torch.tensor(wrong, dtype=torch.bool))
+def test_parameters_match_integration(wrong: list[bool], with_total: bool) -> None:
+    quality = ALL_QUALITY[: len(wrong)]
+    total = (ALL_QUALITY, TOTAL) if with_total else ()
+    calibration = calibrate(quality, torch.tensor(wrong, dtype=torch.bool), *total)
     odds, steps = log_odds(quality).tolist(), [0.1 * i for i in range(-50, 51)]
-    weights = {(s, t): weight(s, t, odds, wrong) for s in steps for t in steps}
+    weights = {(s, t): weight(s, t, odds, wrong, with_total) for s in steps for t in steps}
     total = sum(weights.values())
     log_slope = sum(SLOPE_DEVIATION * s * value for (s, _), value in weights.items()) / total
     shift = sum(SHIFT_DEVIATION * t * value for (_, t), value in weights.items()) / total
@@ -74,6 +83,18 @@ def test_clean_labels_show_after_a_review() -> None:
     before = calibrate(quality[:0], none_wrong[:0]).remaining(quality[~reviewed])
     after = calibrate(quality[reviewed], none_wrong).remaining(quality[~reviewed])
     assert after.high < 0.1 * before.estimate
+
+
+def test_reviews_that_find_only_errors_do_not_extrapolate() -> None:
+    """The sixty most suspect of 400 labels were wrong, and 80 were estimated to be: about 20 are left, not hundreds."""
+    quality = torch.sigmoid(torch.linspace(-1.5, 7, 400))  # the sum of 1 - q is 80
+    reviewed, all_wrong = quality[:60], torch.ones(60, dtype=torch.bool)
+    unlimited = calibrate(reviewed, all_wrong).remaining(quality[60:])
+    limited = calibrate(reviewed, all_wrong, quality, Remaining(80, 50, 110)).remaining(quality[60:])
+    assert unlimited.high > 300
+    assert limited.low < 20 < limited.estimate < 50 < limited.high < 90
+    found_clean = calibrate(reviewed, ~all_wrong, quality, Remaining(80, 50, 110)).remaining(quality[60:])
+    assert found_clean.high < limited.estimate, "the reviewer has the last word"
 
 
 @given(st.integers(0, 2**31), st.integers(0, 40))

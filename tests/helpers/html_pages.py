@@ -3,7 +3,7 @@
 from html.parser import HTMLParser
 from pathlib import Path
 
-VOID_TAGS = {"meta", "input", "img", "polyline", "polygon", "path", "circle", "rect"}
+VOID_TAGS = {"meta", "input", "img", "polyline", "polygon", "path", "circle", "rect", "wbr"}
 
 
 class PageParser(HTMLParser):

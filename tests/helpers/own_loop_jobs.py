@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 from permll import PermutationLayer
@@ -26,6 +27,7 @@ JOBS = {
     "paper-top_k": {"kind": "paper", "top_k": 2},
     "paper-uneven": {"kind": "paper", "uneven": True},
     "default-compiled": {"kind": "default", "compiled": True},
+    "default-fsdp": {"kind": "default", "inside": True, "wrapper": "fsdp"},
 }
 
 
@@ -70,6 +72,7 @@ def train(
     inside: bool = False,
     uneven: bool = False,
     compiled: bool = False,
+    wrapper: str = "ddp",
     epochs: int = 4,
     **storage: object,
 ) -> dict[str, Tensor]:
@@ -87,7 +90,10 @@ def train(
     module: nn.Module = LossModule(net, layer, inside)
     if size > 1:
         assert not [name for name, _ in module.named_buffers()]  # nothing to broadcast
-        module = DistributedDataParallel(module)
+        if wrapper == "fsdp":
+            module = FullyShardedDataParallel(module, device_id=torch.device("cpu"), use_orig_params=True)
+        else:
+            module = DistributedDataParallel(module)
     if compiled:
         module = torch.compile(module, backend="aot_eager")
     optimizer = torch.optim.SGD(net.parameters(), lr=0.5)

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from permll.cleaning.html_report import MAX_THUMBNAIL_BYTES
 from permll.findings import Findings
-from permll.report.findings_page import MAX_CARDS, MAX_CLASSES, MAX_UNFLAGGED_CARDS
+from permll.report.findings_page import MAX_CARDS, MAX_CLASSES, MAX_MORE_CARDS, MAX_UNFLAGGED_CARDS
 from permll.report.findings_text import findings_facts, findings_summary
 from permll.report.quality_histogram import BINS, quality_histogram, ticks
 from permll.report.sample_preview import MAX_BARS, MAX_CELLS, MAX_TEXT_LENGTH
@@ -77,8 +78,8 @@ def test_report_orders_cards_by_rank(tmp_path: Path) -> None:
     card = text.split('<li class="card"')[1].split("</li>")[0]
     assert f'<bdi class="given">{first[0].given_label}</bdi> <small>1&nbsp;%</small>' in card
     assert f'<bdi class="proposed">{first[0].proposed_label}</bdi> <small>99&nbsp;%</small>' in card
-    assert "the training corrected it; the network predicts another class" in card
-    assert "<span>1</span> <code>000/Photo</code>" in card
+    assert "the training corrected it; the classifier predicts another class" in card
+    assert "<span>1</span> <code>000/<wbr>Photo</code>" in card
     assert f"sample {findings.order[0]}<" in card
 
 
@@ -143,10 +144,15 @@ def test_report_size_is_bounded(tmp_path: Path) -> None:
         neighbors=np.zeros((rows, 0), np.int32),
         duplicates=(tuple(range(2000, 4000)), *((row, row + 1) for row in range(0, 2000, 2))),
     )
-    heavy = {"kind": "image", "address": "data:image/png;base64," + "A" * 2**16, "small": False}  # as large as any
+    heavy = {
+        "kind": "image",
+        "address": "data:image/png;base64," + "A" * (MAX_THUMBNAIL_BYTES * 4 // 3),
+        "small": False,
+    }  # as large as any
     page, text = write_findings_page(tmp_path, findings, lambda _: heavy)
     assert len(text.encode()) < 10_000_000
-    assert len(cards(page)) == MAX_CARDS
+    assert len(cards(page)) == MAX_CARDS + MAX_MORE_CARDS
+    assert sum("hidden" in card for card in cards(page)) == MAX_MORE_CARDS
     assert f"The first {MAX_CARDS} of {int(findings.is_issue.sum()):,} flagged labels." in page.text
     assert f"The {MAX_CLASSES} of {classes} classes with the most flagged labels" in page.text
     matrix = text.split('aria-labelledby="confusion-matrix-caption">')[-1].split("</table>")[0]

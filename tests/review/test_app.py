@@ -39,7 +39,7 @@ def test_app_serves_all_kinds_of_data(kind: str, run_of: Callable[[str], Run], t
         assert detail["preview"]["kind"] == PREVIEWS[kind]
         assert detail["candidates"][0]["label"] == detail["proposed"]
         assert len(detail["neighbors"]) == 3
-        assert detail["reason"] == "the training corrected it; the network predicts another class"
+        assert detail["reason"] == "the training corrected it; the classifier predicts another class"
         for side in (160, 320, 1200):
             picture = client.get(f"/images/{first['row']}/{side}")
             assert picture.status_code == (200 if kind == "images" else 404)
@@ -166,13 +166,93 @@ def test_app_filters_and_counts(client: Any, session: ReviewSession) -> None:
 
 
 def test_app_searches_classes(client: Any) -> None:
-    assert client.get("/api/classes", params={"query": "GO"}).json() == {"classes": ["good"]}
-    assert len(client.get("/api/classes").json()["classes"]) == 3
+    response = client.get("/api/classes", params={"query": "GOOD"}).json()
+    assert response == {"classes": [{"name": "good", "key": "2"}], "similar": [], "new": ""}
+    assert [entry["key"] for entry in client.get("/api/classes").json()["classes"]] == ["1", "2", "3"]
+    similar = client.get("/api/classes", params={"query": " goood "}).json()
+    assert similar == {"classes": [{"name": "good", "key": "2"}], "similar": ["good"], "new": "goood"}
+    assert client.get("/api/classes", params={"query": "owl"}).json() == {"classes": [], "similar": [], "new": "owl"}
+    assert client.get("/api/classes", params={"query": "o" * 101}).json()["new"] == ""
+
+
+def test_app_drops_and_undoes(client: Any, session: ReviewSession) -> None:
+    row = int(session.findings.order[0])
+    item = decide(client, [(row, 0)], "drop", "ignored").json()["items"][0]
+    assert (item["decision"]["verdict"], item["decision"]["label"], item["state"]) == ("drop", "", "decided")
+    stale = decide(client, [(row, 0)], "keep", who="Bob")
+    assert stale.json()["conflicts"] == [f"Ada dropped {item['id']} in the meantime; nothing was overwritten."]
+    undone = client.post("/api/undo", json={"reviewer": "Ada"}).json()
+    assert (undone["undone"]["verdict"], undone["item"]["state"]) == ("drop", "open")
+
+
+def test_app_adds_class_until_it_is_undone(client: Any, session: ReviewSession) -> None:
+    def choose(row: int, label: str, *, add_class: bool, last_entry: int = 0) -> Any:
+        samples = [{"row": row, "last_entry": last_entry}]
+        body = {"samples": samples, "verdict": "choose", "label": label, "reviewer": "Ada", "add_class": add_class}
+        return client.post("/api/decide", json=body)
+
+    rows = session.findings.order[:3].tolist()
+    assert choose(rows[0], "owl", add_class=False).status_code == 400
+    assert choose(rows[0], "GOOD", add_class=True).json()["message"] == (
+        "the class 'GOOD' differs from 'good' in case or form only: choose 'good'."
+    )
+    assert session.decisions.log() == []
+    added = choose(rows[0], " owl ", add_class=True).json()
+    assert added["keys"] == {"1": "bad", "2": "good", "3": "so <i>so</i>", "4": "owl"}
+    assert added["items"][0]["candidates"][-1] == {"label": "owl", "probability": None, "key": "4"}
+    assert choose(rows[1], "owl", add_class=False).status_code == 200  # it exists now
+    assert choose(rows[2], "Owl", add_class=True).status_code == 400
+    assert choose(rows[2], "elk", add_class=True).json()["keys"]["5"] == "elk"
+    last_entry = client.get(f"/api/samples/{rows[1]}").json()["item"]["last_entry"]
+    assert choose(rows[1], "elk", add_class=False, last_entry=last_entry).json()["keys"]["4"] == "owl"
+    last_entry = client.get(f"/api/samples/{rows[0]}").json()["item"]["last_entry"]
+    without = choose(rows[0], "good", add_class=True, last_entry=last_entry).json()["keys"]
+    assert without == {"1": "bad", "2": "good", "3": "so <i>so</i>", "5": "elk"}  # elk keeps its key
+    again = client.post("/api/undo", json={"reviewer": "Ada"}).json()["keys"]
+    assert again["4"] == "owl"
+    reopened = ReviewSession(session.findings, session.samples, session.decisions)
+    assert reopened.overview(Filter())["keys"] == again
+
+
+def test_app_finds_samples_by_id(client: Any, session: ReviewSession) -> None:
+    found = client.get("/api/search", params={"query": "R1"}).json()
+    assert (found["count"], len(found["samples"])) == (11, 11)  # 1 and 10 to 19
+    assert found["samples"][0].keys() == {"row", "id", "given", "proposed", "state"}
+    page = client.get("/api/samples", params={"find": "r1", "state": "any", "all": "1", "sort": "confidence"}).json()
+    assert {item["row"] for item in page["items"]} == {entry["row"] for entry in found["samples"]}
+    assert [item["place"] for item in page["items"]] == sorted(item["place"] for item in page["items"])
+    assert client.get("/api/search").json() == {"samples": [], "count": 0}
+    assert client.get("/api/search", params={"query": "x" * 201}).status_code == 400
+
+
+def test_app_serves_matrix_of_every_flagged_label(client: Any) -> None:
+    matrix = client.get("/api/matrix", params={"pair": "0-1"}).json()  # the pair is ignored
+    assert sum(cell["count"] for cell in matrix["cells"]) == matrix["matching"] == matrix["progress"]["total"]
+    assert matrix["classes"] == ["bad", "good", "so <i>so</i>"]
+
+
+def test_app_estimates_wrong_labels_left(client: Any, session: ReviewSession) -> None:
+    assert client.get("/api/progress").json() == {"sentence": ""}  # these findings have no noise rate
+    decide(client, [(int(session.findings.order[0]), 0)], "accept")
+    sentence = client.get("/api/progress").json()["sentence"]
+    assert re.match(r"1 label reviewed, 1 of them wrong; about \d+ wrong labels are left", sentence)
+    assert client.get("/api/progress").json()["sentence"] == sentence
 
 
 @pytest.mark.parametrize(
     "query",
-    ["state=maybe", "after=-1", "after=x", "limit=1e3", "pair=1", "pair=a-b", "pair=1-2-3", "after=" + "9" * 40],
+    [
+        "state=maybe",
+        "after=-1",
+        "after=x",
+        "limit=1e3",
+        "pair=1",
+        "pair=a-b",
+        "pair=1-2-3",
+        "sort=x",
+        "find=" + "x" * 201,
+        "after=" + "9" * 40,
+    ],
 )
 def test_app_refuses_invalid_query(client: Any, query: str) -> None:
     response = client.get(f"/api/samples?{query}")
@@ -194,6 +274,9 @@ def test_app_refuses_invalid_query(client: Any, query: str) -> None:
         {"verdict": "undo"},
         {"verdict": ["keep"]},
         {"label": 3},
+        {"add_class": 1},
+        {"verdict": "choose", "label": "", "add_class": True},
+        {"verdict": "choose", "label": "a\nb", "add_class": True},
         {"reviewer": ""},
         {"reviewer": " "},
         {"reviewer": "x" * 81},

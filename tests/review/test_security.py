@@ -45,6 +45,9 @@ ROUTES = [
     "/api/samples",
     "/api/pairs",
     "/api/classes",
+    "/api/search",
+    "/api/matrix",
+    "/api/progress",
 ]
 
 

@@ -1,9 +1,11 @@
 """Names of classes that a reviewer adds."""
 
+import difflib
 import unicodedata
 from collections.abc import Collection
 
 MAX_CLASS_NAME = 100  # characters
+MIN_SIMILARITY = 0.75  # of two names, from 0 to 1
 
 
 def check_new_class(name: str, classes: Collection[str]) -> str:
@@ -29,6 +31,24 @@ def check_new_class(name: str, classes: Collection[str]) -> str:
     return name
 
 
+def similar_classes(name: str, classes: Collection[str], limit: int = 3) -> list[str]:
+    """Return the classes that a name may be a misspelling of, the most similar first.
+
+    Numbers are not compared: 12 is not a misspelling of 112.
+
+    Examples:
+        >>> similar_classes("Trousers", ["Trouser", "Dress"]), similar_classes("ankle-boot", ["Ankle boot"])
+        (['Trouser'], ['Ankle boot'])
+        >>> similar_classes("owl", ["cat", "dog"]), similar_classes("12", ["112"])
+        ([], [])
+    """
+    if are_integers([name]):
+        return []
+    letters = {known: _letters(known) for known in classes}
+    close = difflib.get_close_matches(_letters(name), letters.values(), n=limit, cutoff=MIN_SIMILARITY)
+    return list(dict.fromkeys(known for text in close for known in letters if letters[known] == text))[:limit]
+
+
 def are_integers(classes: Collection[str]) -> bool:
     """Return whether every class name is an integer.
 
@@ -41,3 +61,9 @@ def are_integers(classes: Collection[str]) -> bool:
 
 def _fold(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
+
+
+def _letters(name: str) -> str:
+    """Return the letters and digits of a name; all of it if there are none."""
+    folded = _fold(name)
+    return "".join(letter for letter in folded if letter.isalnum()) or folded

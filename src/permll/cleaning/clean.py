@@ -6,7 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Unpack
 
+from permll.cleaning.audit_run import recorded_test
+from permll.cleaning.auto_config import names_classifier
 from permll.cleaning.earlier_round import EarlierRound, next_round_folder
+from permll.cleaning.estimators import estimator_settings
 from permll.cleaning.job import CleanJob
 from permll.cleaning.review_decisions import Decisions
 from permll.data.readers.options import ReadKeywords, check_keywords
@@ -28,6 +31,7 @@ def clean(
     labels: Any = None,
     *,
     method: str | None = None,
+    estimator: Any = None,
     out: Path | str | None = AUTO,
     overwrite: bool = False,
     epochs: int | None = None,
@@ -41,9 +45,12 @@ def clean(
     callbacks: Iterable[Callback] | None = None,
     overrides: Mapping[str, Any] | None = None,
     previous: Run | Path | str | None = None,
+    images: Path | str | None = None,
+    test: Any = None,
+    audit: bool = True,
     **reader: Unpack[ReadKeywords],
 ) -> Findings:
-    """Find wrong labels with a single training, without clean labels and without cross-validation.
+    """Find wrong labels without clean labels: train a network once, or cross-validate scikit-learn classifiers.
 
     The run folder holds the findings: ``findings.csv`` has a line for every label, most suspect first, and
     ``report.html`` shows them. An interrupted run resumes; a finished one is only read.
@@ -53,6 +60,10 @@ def clean(
             the folder of a run, which resumes with its own settings.
         labels: one for each sample, if ``data`` has none.
         method: the method to train with (``permll methods``); default PermLL.
+        estimator: check the labels by a scikit-learn classifier instead of a network, in a cross-validation:
+            "hist_gradient_boosting", "logistic_regression", "random_forest", "naive_bayes", the import path of a class,
+            several joined by "+", or an object. "none": a network is trained. Default: several for tables, and for
+            texts without a sentence encoder, unless a method or other settings of a network are given.
         out: folder of the run; "auto" is ``runs/NAME-METHOD-SEED``, for data in memory with a hash of the samples and
             labels in the name. None keeps nothing on disk.
         overwrite: train again if the folder holds a run, unless it has review decisions.
@@ -73,7 +84,13 @@ def clean(
         previous: a run whose labels were reviewed: the next round learns from the decisions, with the same data and
             settings. ``data`` is only needed if they were in memory. The default folder is that of the run, with
             ``-round2``.
-        reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``.
+        images: folder with a picture of each sample, which report and review show instead of vectors or tables; in the
+            sorted order of their paths, or named by the ids of the samples.
+        test: test data with labels, read like ``data``, of which (near-)duplicates of the samples are listed as leaks.
+        audit: search near-duplicates, leaks, outliers, rare classes and empty values, see ``Findings.audit``.
+        reader: how to read the data (``label="species"``, ``text=...``), see ``permll.data.readers.read``. With the
+            answers of several annotators (``annotators="ann_*"``, ``annotations=answers``), their consensus is the
+            label, and the network one more annotator.
 
     Examples:
         >>> from sklearn.datasets import load_iris
@@ -93,8 +110,11 @@ def clean(
         "data.backbone": backbone,
         "data.weights": None if weights is None else str(weights),
         "data.encoder": encoder,
+        "data.images": None if images is None else absolute_source(images),
+        "data.test": absolute_source(test) if isinstance(test, str | Path) else None,
     }
     changes = {name: value for name, value in given.items() if value is not None} | dict(overrides or {})
+    changes = estimator_settings(estimator, changes) | changes
     watchers = default_callbacks() if callbacks is None else list(callbacks)
     options = check_keywords(reader, "clean")
     if previous is not None:
@@ -102,19 +122,25 @@ def clean(
             raise ValueError(f"the next round reads the data of {previous} again: leave out {data}.")
         if options:
             raise ValueError(f"the next round reads the data as {previous} did: remove {', '.join(options)}.")
-        return _start_next_round(Run.open(previous), data, labels, out, overwrite, changes, watchers, threshold)
+        return _start_next_round(
+            Run.open(previous), data, labels, out, overwrite, changes, watchers, threshold, estimator, test, audit
+        )
     if data is None:
         raise ValueError("there are no data: pass some, or previous=RUN to continue after a review.")
-    is_path = isinstance(data, str | Path) and labels is None
+    annotations = options.get("annotations")
+    if isinstance(annotations, str | Path):
+        options["annotations"] = annotations = absolute_source(annotations)
+    is_path = isinstance(data, str | Path) and labels is None and isinstance(annotations, str | None)
     if is_path and Run(data).exists:
         if changes or options or out != AUTO or overwrite:
             raise ValueError(f"{data} is a run and resumes with its own settings: remove all options but threshold.")
-        return _resume_job(Run(data), watchers, threshold)
+        return _resume_job(Run(data), watchers, threshold, audit)
     if is_path:
         changes |= {"data.source": absolute_source(data)}
         changes |= {f"data.options.{name}": value for name, value in options.items()}
     recipe = resolve_recipe(RECIPE, changes)
-    job = CleanJob(recipe, data, labels, options, is_path, frozenset(changes), watchers, threshold)
+    fixed = frozenset(changes)
+    job = CleanJob(recipe, data, labels, options, is_path, fixed, watchers, threshold, None, estimator, audit, test)
     if out is None:
         return _clean_without_folder(job)
     run = Run(_default_folder(job) if out == AUTO else out)
@@ -123,7 +149,7 @@ def clean(
     return job.start(run)
 
 
-def _resume_job(run: Run, watchers: list[Callback], threshold: float) -> Findings:
+def _resume_job(run: Run, watchers: list[Callback], threshold: float, audit: bool) -> Findings:
     """Resume or read a run with its own settings."""
     recipe = run.recipe
     if not recipe.data.source and not run.finished:
@@ -131,7 +157,11 @@ def _resume_job(run: Run, watchers: list[Callback], threshold: float) -> Finding
             f"{run.folder} was started on data in memory: permll.clean(data, ..., out={str(run.folder)!r}) resumes it."
         )
     source, options, earlier = recipe.data.source, recipe.data.options, EarlierRound.load(run)
-    return CleanJob(recipe, source, None, options, True, frozenset(), watchers, threshold, earlier).start(run)
+    test = recorded_test(recipe.data)
+    job = CleanJob(
+        recipe, source, None, options, True, frozenset(), watchers, threshold, earlier, audit=audit, test=test
+    )
+    return job.start(run)
 
 
 def _start_next_round(
@@ -143,10 +173,17 @@ def _start_next_round(
     changes: Mapping[str, Any],
     watchers: list[Callback],
     threshold: float,
+    estimator: Any,
+    test: Any,
+    audit: bool,
 ) -> Findings:
     """Clean the data of a reviewed run again, with its settings and its decisions."""
     if out is None:
         raise ValueError("out=None keeps no decisions: give the next round a folder.")
+    adapted = {"data.validation", "training.epochs", "method.warm_up"}  # settings that the first round chose
+    if previous.recipe.estimator is not None:
+        adapted = set()
+        changes = {"estimator": None, **changes} if names_classifier(changes) and estimator is None else changes
     recipe = load_recipe(previous.folder / "recipe.toml", dict(changes))
     if data is None and not recipe.data.source:
         raise ValueError(
@@ -156,10 +193,14 @@ def _start_next_round(
     if overwrite:
         _remove_run(run)
     earlier = EarlierRound.load(run) or EarlierRound.of(previous)
-    fixed = frozenset({"data.validation", "training.epochs", "method.warm_up", *changes})
+    fixed = frozenset({*adapted, *changes})
     source, is_path = (recipe.data.source, True) if data is None else (data, False)
     options = recipe.data.options if is_path else {}
-    return CleanJob(recipe, source, labels, options, is_path, fixed, watchers, threshold, earlier).start(run)
+    test = recorded_test(recipe.data) if test is None else test
+    job = CleanJob(
+        recipe, source, labels, options, is_path, fixed, watchers, threshold, earlier, estimator, audit, test
+    )
+    return job.start(run)
 
 
 def _default_folder(job: CleanJob) -> Path:

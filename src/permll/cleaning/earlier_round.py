@@ -19,7 +19,7 @@ from permll.cleaning.review_decisions import DECISIONS_FILE, Decision, Decisions
 from permll.data.dataset import LabeledData
 from permll.findings import REVIEWED, Findings
 from permll.functional.label_errors import RateInterval
-from permll.functional.review_calibration import Calibration, calibrate
+from permll.functional.review_calibration import Calibration, Remaining, calibrate
 from permll.training.callbacks import Callback
 from permll.training.run import Run
 from permll.utils.files import atomic_write_text
@@ -52,6 +52,7 @@ class EarlierRound:
     @classmethod
     def of(cls, run: Run) -> "EarlierRound":
         """Return the present decisions of a run with findings."""
+        run.check_trained()
         findings, decisions = Findings.load(run.folder), Decisions(run.folder).current()
         final = {name: one.label for name, one in decisions.items() if one.verdict in FINAL_VERDICTS}
         decided = {name: label for name, label in final.items() if label in findings.classes}
@@ -101,7 +102,7 @@ class EarlierRound:
                 labels[row], trusted[row] = number[self.decided[name]], True
         if bool(trusted.all()):
             raise ValueError(f"all labels were reviewed in {self.folder}: write them with permll apply {self.folder}.")
-        return LabeledData(data.inputs, labels, data.classes, data.ids, data.metadata, trusted)
+        return replace(data, labels=labels, trusted=trusted)
 
 
 @dataclass(frozen=True)
@@ -147,4 +148,7 @@ def calibrate_findings(findings: Findings, decisions: Mapping[str, Decision]) ->
         [name in decisions and decisions[name].label != label for name, label in zip(findings.ids, given, strict=True)]
     )
     quality, new = torch.from_numpy(findings.label_quality), is_final & ~reviewed
-    return calibrate(quality[new], was_wrong[new]), ~(is_final | reviewed)
+    noise = findings.metadata.get("noise") or {}
+    is_known = noise.get("high", 0) > 0  # not if the network knows nothing
+    total = Remaining(*(len(findings) * noise[key] for key in ("rate", "low", "high"))) if is_known else None
+    return calibrate(quality[new], was_wrong[new], quality[~reviewed], total), ~(is_final | reviewed)

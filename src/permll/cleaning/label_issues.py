@@ -9,12 +9,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from permll.cleaning.annotations import annotator_quality, is_disputed
 from permll.cleaning.automatic_changes import may_change
 from permll.cleaning.prediction_averaging import PredictionAverager
 from permll.cleaning.similar_samples import conflicting_duplicates, nearest_rows
+from permll.data.annotations import Annotations
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Vectors
-from permll.findings import DEFAULT_THRESHOLD, REVIEWED, Findings
+from permll.findings import DEFAULT_THRESHOLD, DISPUTED, REVIEWED, Findings
+from permll.functional.annotated_errors import find_annotated_errors
 from permll.functional.label_errors import LabelErrors, RateInterval, find_errors
 from permll.functional.neighbors import add_votes, neighbor_votes
 from permll.methods._features import logits_and_features
@@ -28,16 +31,24 @@ NUM_NEIGHBORS = 8
 MAX_ROWS_WITH_NEIGHBORS = 10_000  # the most suspect rows; more are hardly ever reviewed
 
 
-def estimate_errors(trainer: "Trainer", averager: PredictionAverager, known: RateInterval | None = None) -> LabelErrors:
+def estimate_errors(
+    trainer: "Trainer",
+    averager: PredictionAverager,
+    known: RateInterval | None = None,
+    annotations: Annotations | None = None,
+) -> LabelErrors:
     """Return the errors in the labels of N samples; a collective call.
 
     If the samples are vectors, the labels of the nearest ones count, too. Without held-out rows, no bias of training
-    rows is corrected. ``known`` is the fraction of wrong labels among the samples that are not trusted.
+    rows is corrected. ``known`` is the fraction of wrong labels among the samples that are not trusted. With
+    ``annotations``, in the order of ``averager``, the network is one more annotator.
     """
     log_p, labels = averager.log_p, averager.labels
     if isinstance(trainer.data.inputs, Vectors):
         x = torch.cat([trainer.evaluate(lambda x: x, part) for part in _parts(trainer)])
         log_p = add_votes(log_p, neighbor_votes(x, labels, log_p.shape[1]), labels)
+    if annotations is not None:
+        return find_annotated_errors(log_p, annotations.answers, labels, averager.num_train, _trusted(trainer), known)
     return find_errors(log_p, labels, averager.num_train, _trusted(trainer), known)
 
 
@@ -73,13 +84,14 @@ def find_label_issues(
     ``averager`` has the predictions of all epochs, and ``data`` all samples as they were read, in any order: labels
     that were reviewed in an earlier round are those before the review.
     """
-    errors = estimate_errors(trainer, averager, known)
+    position = {name: row for row, name in enumerate(data.ids)}
+    rows = torch.tensor([position[name] for name in averager.ids])
+    annotations = None if data.annotations is None else data.annotations.take(rows)
+    errors = estimate_errors(trainer, averager, known, annotations)
     estimates = noise_estimates(averager, errors, data.classes)
     corrected, _ = trainer.method.labels_and_quality(trainer.predict_logits)
     with averager.use_best_weights(trainer):
         features = _features(trainer)
-    position = {name: row for row, name in enumerate(data.ids)}
-    rows = torch.tensor([position[name] for name in averager.ids])
     order = rows.argsort()  # of the predictions, in the order of the data
     known_data = data.take(rows[order])
     labels, trusted = averager.labels[order], _trusted(trainer)[order]
@@ -96,13 +108,18 @@ def find_label_issues(
         threshold=threshold,
         issues_have_proposals=False,
         duplicates=duplicates,
-        metadata=_metadata(run, known_data, errors, averager, estimates[0]),
+        metadata={
+            **_metadata(run, known_data, errors, averager, estimates[0]),
+            **_annotators(data, annotations, errors, averager),
+        },
     )
-    neighbors = _neighbors(features[order], findings)
+    neighbors = nearest_neighbors(features[order], findings)
     is_corrected = torch.zeros(len(rows), dtype=torch.bool)  # held-out rows are not trained on
     is_corrected[: averager.num_train] = corrected.cpu().argmax(1) != trainer.data.labels
-    reasons = _reasons(is_corrected[order], averager.log_p[order], labels, neighbors, duplicates)
+    reasons = label_reasons(is_corrected[order], averager.log_p[order], labels, neighbors, duplicates)
     reasons[(findings.label_quality <= DEFAULT_THRESHOLD) & (reasons == 0)] = 16
+    if known_data.annotations is not None:
+        reasons[is_disputed(known_data.annotations, labels).numpy()] |= DISPUTED
     reasons[trusted.numpy()] = REVIEWED
     return replace(findings, reasons=reasons, neighbors=neighbors), estimates
 
@@ -118,7 +135,7 @@ def _parts(trainer: "Trainer") -> list[LabeledData]:
     return [trainer.data] if trainer.validation is None else [trainer.data, trainer.validation]
 
 
-def _neighbors(features: Tensor, findings: Findings) -> NDArray[np.int32]:
+def nearest_neighbors(features: Tensor, findings: Findings) -> NDArray[np.int32]:
     """Return (N, m) the nearest rows of the most suspect ones; -1 for the others."""
     first = findings.order[:MAX_ROWS_WITH_NEIGHBORS].copy()
     nearest = nearest_rows(features, torch.from_numpy(first), NUM_NEIGHBORS)
@@ -127,7 +144,7 @@ def _neighbors(features: Tensor, findings: Findings) -> NDArray[np.int32]:
     return neighbors
 
 
-def _reasons(
+def label_reasons(
     is_corrected: Tensor,
     log_p: Tensor,
     labels: Tensor,
@@ -155,16 +172,34 @@ def _metadata(
         "run": str(run.folder),
         "source": run.recipe.data.source,
         "noise": estimate.summary(),
-        "network": _held_out_accuracy(averager),
+        "network": prediction_accuracy(averager.log_p[averager.held_out_rows], averager.labels[averager.held_out_rows]),
         "transition": errors.transition.tolist(),
         "epoch": averager.best_epoch,
-    }
+    } | _groups(data, averager)
 
 
-def _held_out_accuracy(averager: PredictionAverager) -> dict[str, float]:
+def _groups(data: LabeledData, averager: PredictionAverager) -> dict[str, Any]:
+    """Return how many groups of samples were held out; nothing without groups."""
+    if data.groups is None:
+        return {}
+    group = dict(zip(data.ids, data.groups, strict=True))
+    held_out = {group[name] for name in averager.ids[averager.num_train :]}
+    return {"groups": {"held_out": len(held_out), "total": len(set(data.groups))}}
+
+
+def _annotators(
+    data: LabeledData, annotations: Annotations | None, errors: LabelErrors, averager: PredictionAverager
+) -> dict[str, Any]:
+    """Return the quality of the annotators, and of the network on held-out rows; {} without annotators."""
+    if annotations is None:
+        return {}
+    log_p = torch.full_like(averager.log_p, torch.nan)
+    log_p[averager.held_out_rows] = averager.log_p[averager.held_out_rows]
+    return {"annotators": annotator_quality(annotations, errors.posterior, averager.labels, data.classes, log_p)}
+
+
+def prediction_accuracy(log_p: Tensor, labels: Tensor) -> dict[str, float]:
     """Return the accuracy on held-out labels, that of the majority class, and its standard error."""
-    rows = averager.held_out_rows
-    predicted, given = averager.log_p[rows].argmax(1), averager.labels[rows]
-    majority = given.bincount().max().item() / len(given)
-    error = math.sqrt(majority * (1 - majority) / len(given))
-    return {"accuracy": (predicted == given).double().mean().item(), "majority": majority, "error": error}
+    majority = labels.bincount().max().item() / len(labels)
+    error = math.sqrt(majority * (1 - majority) / len(labels))
+    return {"accuracy": (log_p.argmax(1) == labels).double().mean().item(), "majority": majority, "error": error}

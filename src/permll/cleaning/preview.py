@@ -2,18 +2,20 @@
 
 import io
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from permll.data.inputs import Images, Inputs, LazyImages
+from permll.data.dataset import LabeledData
+from permll.data.inputs import Images, Inputs, LazyImages, Texts
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 MAX_TEXT, MAX_CELLS, MAX_VALUES = 20_000, 200, 512  # characters, cells and numbers of a full preview
 SHORT_TEXT, SHORT_CELLS, SHORT_VALUES = 280, 4, 64  # of a short one
+MAX_EXCERPT = 200  # characters of a text in the findings
 MAX_LOSSLESS_SIDE = 96  # pixels; larger images are encoded as JPEG
 
 
@@ -61,8 +63,24 @@ def preview_value(value: Any, *, short: bool) -> dict[str, Any]:
     return preview_value(repr(value), short=short)
 
 
+def text_excerpts(data: LabeledData, ids: Iterable[str]) -> tuple[str, ...]:
+    """Return the first characters of the texts of samples, without line breaks; () for other samples."""
+    if not isinstance(data.inputs, Texts):
+        return ()
+    texts = dict(zip(data.ids, data.inputs.texts, strict=True))
+    return tuple(" ".join(texts[name][: 2 * MAX_EXCERPT].split())[:MAX_EXCERPT] for name in ids)
+
+
 def _cell(value: Any, short: bool) -> str:
-    """Return a cell as text: numbers with up to ten digits, NaN as empty."""
+    """Return a cell as text: numbers with up to ten digits, NaN as empty, true and false, dates as in ISO 8601.
+
+    Examples:
+        >>> from datetime import datetime
+        >>> _cell(True, short=False), _cell(datetime(2024, 5, 1, 10, 30), short=False), _cell(2.0, short=False)
+        ('true', '2024-05-01 10:30:00', '2')
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:.10g}" if math.isfinite(value) else "" if math.isnan(value) else str(value)
     return str(value)[: 80 if short else MAX_TEXT]

@@ -1,6 +1,7 @@
 """How many wrong labels a review has left, and how many more reviews would leave few enough."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from permll.cleaning.earlier_round import calibrate_findings
 from permll.cleaning.review_decisions import Decision
 from permll.findings import Findings
 from permll.functional.review_calibration import Remaining
+from permll.report.findings_text import findings_facts, noise_sentence
 from permll.report.text import pluralize
 
 TARGET = 0.01  # fraction of wrong labels at which a review may stop
@@ -45,6 +47,14 @@ class ReviewProgress(NamedTuple):
         return f"{text}; reviewing the next {self.more:,} would leave {100 * self.target:g} %."
 
 
+def describe_progress(findings: Findings, decisions: Mapping[str, Decision]) -> str:
+    """Return the progress of a review in one sentence; before the first decision, the estimated noise rate."""
+    progress = review_progress(findings, decisions)
+    if progress is not None:
+        return str(progress)
+    return noise_sentence(findings_facts(findings))
+
+
 def review_progress(
     findings: Findings, decisions: Mapping[str, Decision], target: float = TARGET
 ) -> ReviewProgress | None:
@@ -72,3 +82,12 @@ def review_progress(
     if reviewed == int(findings.is_reviewed.sum()) and (noise := findings.metadata.get("noise")):
         remaining = Remaining(*(len(findings) * noise[key] for key in ("rate", "low", "high")))  # of earlier rounds
     return ReviewProgress(reviewed, wrong, remaining, len(findings), more, target)
+
+
+def with_progress(findings: Findings, decisions: Mapping[str, Decision]) -> Findings:
+    """Return the findings of a next round with the number of reviews after which few enough wrong labels are left."""
+    progress = review_progress(findings, decisions)
+    if progress is None:
+        return findings
+    earlier = {**findings.metadata["earlier"], "more": progress.more, "target": progress.target}
+    return replace(findings, metadata={**findings.metadata, "earlier": earlier})

@@ -1,6 +1,5 @@
 """The source of a run: its samples read again, or all rows of its file or folder, checked against the findings."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,16 +7,16 @@ from typing import Any
 
 import torch
 
+from permll.cleaning.shown_images import show_images
+from permll.cleaning.source_rows import parse_source_options, read_rows
 from permll.data.dataset import LabeledData
 from permll.data.decoding import find_unreadable
-from permll.data.inputs import LazyImages, Texts
+from permll.data.inputs import LazyImages
 from permll.data.labels import to_list
 from permll.data.loading import load
-from permll.data.readers.arrays import open_arrays
-from permll.data.readers.assemble import assemble
-from permll.data.readers.options import ReadOptions, parse_options
+from permll.data.readers.consensus import class_name
+from permll.data.readers.options import ReadOptions
 from permll.data.readers.raw_data import RawData
-from permll.data.readers.read import read_raw
 from permll.data.registry import DATASETS
 from permll.findings import Findings, is_complete
 from permll.training.recipe import DataSection
@@ -60,24 +59,38 @@ class Source:
 
     @property
     def label_column(self) -> str | None:
-        """Name of the label column or array; None if labels were passed separately."""
-        return None if self.options.labels is not None else str(self.raw.metadata["label"])
+        """Name of the label column or array; None if labels were passed separately, or are only a consensus."""
+        is_separate = self.options.labels is not None or self.raw.values is None
+        return None if is_separate else str(self.raw.metadata["label"])
 
     @property
     def labels(self) -> list[Any]:
         """The N labels as the source stores them."""
+        if self.options.labels is None and self.raw.values is None:
+            return [self.row_classes.get(row, "") for row in range(len(self.raw.inputs))]
         return to_list(self.raw.values if self.options.labels is None else self.options.labels)
+
+    @property
+    def relabeled(self) -> dict[int, str]:
+        """Row -> class, where the consensus of annotators differs from the label of the source."""
+        if not self.options.has_annotators:
+            return {}
+        names = [class_name(value, self.raw.names) for value in self.labels]
+        return {row: name for row, name in self.row_classes.items() if names[row] != name}
 
 
 def load_source(run: Run) -> LabeledData:
-    """Return all samples of a run's source; texts and tables are not encoded, and labels are those of the source."""
+    """Return all samples of a run's source, to be shown: as pictures if there are some, with the labels of the source.
+
+    Texts and tables are not encoded.
+    """
     section = run.recipe.data
     if not section.source:
         raise ValueError(
             f"{run.folder} was trained on data in memory, which it does not store: clean a file or a folder instead."
         )
     _source_path(run, section)
-    return load(section.source, root=section.root, **section.options)
+    return show_images(load(section.source, root=section.root, **section.options), section)
 
 
 def open_source(run: Run, findings: Findings) -> Source | None:
@@ -129,25 +142,10 @@ def _source_path(run: Run, section: DataSection) -> Path | None:
 
 def _read(path: Path, options: Mapping[str, Any]) -> Source:
     """Read all rows and their classes; images are not decoded."""
-    parsed = parse_options(**{**options, "labels": _separate_labels(options.get("labels"))})
-    raw = read_raw(path, parsed)
-    numbers = Texts(tuple(map(str, range(len(raw.inputs)))))  # row numbers instead of samples, to see which rows stay
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # shown when the run was trained
-        data = assemble(replace(raw, inputs=numbers), replace(parsed, rare="keep", image_size=None))
-    assert isinstance(data.inputs, Texts)
-    rows = [int(number) for number in data.inputs.texts]
+    parsed = parse_source_options(options)
+    raw, data, rows = read_rows(path, parsed)
     row_classes = {row: data.classes[k] for row, k in zip(rows, data.labels.tolist(), strict=True)}
     return Source(path, parsed, raw, row_classes, data.classes, dict(zip(data.ids, rows, strict=True)))
-
-
-def _separate_labels(labels: Any) -> Any:
-    """Return the ``labels=`` of a run, read from their file if it is a path."""
-    if not isinstance(labels, str | Path):
-        return labels
-    path = Path(labels).expanduser()
-    with open_arrays(path) as arrays:
-        return arrays[path.stem]
 
 
 def _check_unchanged(source: Source, findings: Findings, folder: Path, known: set[str] | None) -> Source:

@@ -15,7 +15,7 @@ MIN_WIDTH = 60
 _QUOTES = "\"'"
 _FLAGS = {"no_label": "missing-label", 'no_label=""': "drop-empty"}
 _KEYWORD = re.compile(
-    r"""(?<![\w.-])(?P<keyword>classes|drop_empty|features|ids?|image|image_size|labels?|merge_similar_labels|no_label|rare"""
+    r"""(?<![\w.-])(?P<keyword>annotat(?:ors|ions|ion_columns)|classes|drop_empty|features|ids?|image|image_size|labels?|merge_similar_labels|no_label|rare"""
     r"""|skip_unreadable|split|text)=(?P<value>"[^"]*"|'[^']*'|\[[^]]*\]|True|-?\d+|\(\))?"""
 )
 

@@ -46,9 +46,27 @@ def review(
             "data and decide, and the connection is not encrypted.",
             err=True,
         )
-    count = serve(run, host=host, port=port, reviewer=reviewer.strip(), ready=ready)
-    decisions = f"{count:,} decision{'s' if count != 1 else ''}"
-    typer.echo(f"{decisions} in {run}: permll apply {run} --out NEW writes the corrected data set.")
+    serve(run, host=host, port=port, reviewer=reviewer.strip(), ready=ready)
+    _print_progress(run)
+
+
+def _print_progress(folder: Path) -> None:
+    """Print the decisions, an estimate of what is left, and the commands that follow."""
+    from permll.cleaning.next_commands import commands_after_review
+    from permll.cleaning.review_decisions import Decisions
+    from permll.cleaning.review_progress import review_progress
+    from permll.data.readers.raw_data import pluralize
+    from permll.findings import Findings
+    from permll.training.run import Run
+
+    run = Run.open(folder)
+    decisions = Decisions(run.folder).current()
+    typer.echo(f"{pluralize(len(decisions), 'decision')} in {folder}")
+    progress = review_progress(Findings.load(run.folder), decisions)
+    if progress is not None:
+        typer.echo(str(progress))
+    for text, command in commands_after_review(run):
+        typer.echo(f"{text}  {command}")
 
 
 def _print_log(run: Path) -> None:

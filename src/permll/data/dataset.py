@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from permll.data.annotations import Annotations
 from permll.data.inputs import Inputs
 from permll.utils.messages import format_list
 from permll.utils.validation import check_class_labels
@@ -32,6 +33,8 @@ class LabeledData:
         ids: N unique names (relative path, id column, or row number), preserved by every split and filter.
         metadata: origin of the data as JSON values: name, split, source, and what was left out and why.
         trusted: (N,) bool, samples whose labels are known to be correct, since a person reviewed them; None for none.
+        annotations: answers of several annotators, if the labels are their consensus.
+        groups: N names of groups, such as patients or videos, of which a split keeps each on one side; None for none.
 
     Examples:
         >>> from permll.data.inputs import Vectors
@@ -50,6 +53,8 @@ class LabeledData:
     ids: tuple[str, ...]
     metadata: Mapping[str, Any] = field(default_factory=dict)
     trusted: Tensor | None = None
+    annotations: Annotations | None = None
+    groups: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if not len(self.inputs) == len(self.labels) == len(self.ids):
@@ -64,6 +69,8 @@ class LabeledData:
         check_class_labels(self.labels, self.num_classes, rows=self.ids, noun="sample", allow_empty=True)
         if self.trusted is not None and (self.trusted.dtype, len(self.trusted)) != (torch.bool, len(self.ids)):
             raise ValueError(f"trusted must be a mask ({len(self.ids)},), got {tuple(self.trusted.shape)}.")
+        if self.groups is not None and len(self.groups) != len(self.ids):
+            raise ValueError(f"every sample needs one group: got {len(self.groups)} for {len(self.ids)} samples.")
         if len(set(self.ids)) < len(self.ids):
             repeated = [name for name, count in Counter(self.ids).items() if count > 1]
             raise ValueError(f"ids must be unique; repeated: {format_list(repeated, 'id')}.")
@@ -96,7 +103,17 @@ class LabeledData:
         rows = to_indices(rows, len(self))
         ids = tuple(self.ids[i] for i in rows.tolist())
         trusted = None if self.trusted is None else self.trusted[rows]
-        return replace(self, inputs=self.inputs.take(rows), labels=self.labels[rows], ids=ids, trusted=trusted)
+        annotations = None if self.annotations is None else self.annotations.take(rows)
+        groups = None if self.groups is None else tuple(self.groups[i] for i in rows.tolist())
+        return replace(
+            self,
+            inputs=self.inputs.take(rows),
+            labels=self.labels[rows],
+            ids=ids,
+            trusted=trusted,
+            annotations=annotations,
+            groups=groups,
+        )
 
     def relabel(self, labels: Tensor | Sequence[int]) -> "LabeledData":
         """Return the same samples with other labels (N,)."""

@@ -17,7 +17,7 @@ from permll.utils.messages import format_list
 
 Arrays = dict[str, NDArray[Any]]
 _MAX_Z = 1e30  # keeps extreme outliers finite in float32
-_MAX_WORDS = 50_000
+MAX_WORDS = 50_000
 _SAVED_KEYS = {"add_indicator": "mark", "categories": "known", "has_other": "other"}  # attribute -> key in encoder.npz
 
 
@@ -211,7 +211,7 @@ class TextEncoder:
         from sklearn.utils.extmath import randomized_svd
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-        vectorizer = _tfidf_vectorizer(max_features=_MAX_WORDS)
+        vectorizer = tfidf_vectorizer(max_features=MAX_WORDS)
         try:
             tfidf = vectorizer.fit_transform(texts.texts)
         except ValueError:
@@ -224,7 +224,7 @@ class TextEncoder:
 
     @cached_property
     def _vectorizer(self) -> Any:
-        vectorizer = _tfidf_vectorizer(vocabulary={word: i for i, word in enumerate(self.words)})
+        vectorizer = tfidf_vectorizer(vocabulary={word: i for i, word in enumerate(self.words)})
         vectorizer.idf_ = self.idf
         return vectorizer
 
@@ -254,7 +254,8 @@ def _check_finite(name: str, column: NDArray[Any]) -> None:
         raise ValueError(f"column {name!r} holds infinity in {format_list(rows, 'row')}: correct those cells.")
 
 
-def _tfidf_vectorizer(**settings: Any) -> Any:
+def tfidf_vectorizer(**settings: Any) -> Any:
+    """Return a vectorizer of words and bigrams that is not fitted."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, dtype=np.float32, **settings)

@@ -1,13 +1,14 @@
 """Inputs of a network, by kind: images, vectors, texts, tables and the items of a PyTorch dataset."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from permll.data.column_types import ColumnType, to_source_type
 from permll.utils.messages import format_list
 
 if TYPE_CHECKING:
@@ -187,9 +188,20 @@ class Texts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """Named columns of numbers (float64, NaN = empty cell) and of categories (str, "" = empty cell)."""
+    """Named columns of numbers (float64, NaN = empty cell) and of categories (str, "" = empty cell).
+
+    Args:
+        columns: name -> (N,) values.
+        types: name -> type in the source, for columns that are numbers here only: ``boolean``, or ``date`` or
+            ``datetime`` in days since 1970.
+
+    Examples:
+        >>> Table({"born": np.array([365.0, np.nan])}, {"born": "date"}).get_sample(0)
+        {'born': datetime.date(1971, 1, 1)}
+    """
 
     columns: Mapping[str, np.ndarray[Any, Any]]
+    types: Mapping[str, ColumnType] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         lengths = {len(column) for column in self.columns.values()}
@@ -204,17 +216,18 @@ class Table:
 
     def take(self, rows: Tensor) -> "Table":
         """Return the rows at ``rows``."""
-        return Table({name: column[rows.numpy()] for name, column in self.columns.items()})
+        return Table({name: column[rows.numpy()] for name, column in self.columns.items()}, self.types)
 
     def batch(self, rows: Tensor) -> Tensor:  # noqa: ARG002
         """Raise: a table must be encoded first."""
         raise TypeError("a table must be encoded before training: permll.data.encode(data).")
 
     def get_sample(self, row: int) -> dict[str, Any]:
-        """Return one row by column."""
+        """Return one row by column, in the types of the source."""
+        values = {name: column[row] for name, column in self.columns.items()}
         return {
-            name: column[row].item() if hasattr(column[row], "item") else column[row]
-            for name, column in self.columns.items()
+            name: to_source_type(value.item() if hasattr(value, "item") else value, self.types.get(name))
+            for name, value in values.items()
         }
 
 

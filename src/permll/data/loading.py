@@ -40,6 +40,10 @@ def load(
     if isinstance(source, str) and is_dataset_name(source):
         from permll.data.registry import data_root, find_dataset
 
+        if {"annotators", "annotations"} & options.keys():
+            raise ValueError(
+                f"{source} is a built-in dataset: answers of annotators are only read beside your own data."
+            )
         info = find_dataset(source)
         path = Path(source)
         if path.exists() and path.resolve() != (data_root(root) / source).resolve():

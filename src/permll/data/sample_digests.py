@@ -32,7 +32,7 @@ def _content(inputs: Inputs, row: int) -> bytes:
     if isinstance(inputs, Texts):
         return str(sample).encode()
     if isinstance(inputs, Table):
-        return json.dumps(sample, sort_keys=True).encode()
+        return json.dumps(sample, sort_keys=True, default=str).encode()  # str of dates
     if isinstance(sample, Tensor):
         return sample.contiguous().view(torch.uint8).numpy().tobytes() + str(tuple(sample.shape)).encode()
     return np.asarray(sample).tobytes() + str(np.asarray(sample).shape).encode()  # an image

@@ -11,6 +11,7 @@ Examples:
 
 import inspect
 
+from permll.functional.annotated_errors import find_annotated_errors as find_annotated_errors
 from permll.functional.conservative import class_confusion as class_confusion
 from permll.functional.conservative import conservative_confidence as conservative_confidence
 from permll.functional.contrastive import nt_xent_loss as nt_xent_loss
@@ -45,6 +46,7 @@ from permll.functional.morph import update_prediction_history as update_predicti
 from permll.functional.multiple_annotators import Answers as Answers
 from permll.functional.multiple_annotators import Consensus as Consensus
 from permll.functional.multiple_annotators import dawid_skene as dawid_skene
+from permll.functional.near_duplicates import near_duplicate_pairs as near_duplicate_pairs
 from permll.functional.negative_learning import complementary_labels as complementary_labels
 from permll.functional.negative_learning import log_complement as log_complement
 from permll.functional.negative_learning import negative_learning_loss as negative_learning_loss
@@ -72,6 +74,7 @@ from permll.functional.noise_rate import noise_rate_from_mixture as noise_rate_f
 from permll.functional.noise_rate import smoothed_transition as smoothed_transition
 from permll.functional.noise_rate import transition_from_joint as transition_from_joint
 from permll.functional.noise_rate import warm_fit as warm_fit
+from permll.functional.outliers import outlier_scores as outlier_scores
 from permll.functional.posterior import label_log_odds as label_log_odds
 from permll.functional.posterior import label_posterior as label_posterior
 from permll.functional.posterior import shift_for_rate as shift_for_rate

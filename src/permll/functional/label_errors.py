@@ -81,7 +81,7 @@ def find_errors(
     if trusted is not None and bool(trusted.any()):
         rest = ~trusted
         errors = find_errors(log_p[rest], labels[rest], int(rest[:num_trained].sum()), known=known)
-        return _with_trusted(errors, labels, trusted)
+        return with_trusted(errors, labels, trusted)
     num_trained = num_trained if num_trained < len(labels) else 0
     groups = [slice(0, num_trained), slice(num_trained, None)] if num_trained else [slice(None)]
     outside = groups[-1]
@@ -153,7 +153,7 @@ def disagreement_weight(low: float, disagreement: float, majority: float = 0.0) 
     return unexplained * min(2 * skill, 1.0)
 
 
-def _with_trusted(errors: LabelErrors, labels: Tensor, trusted: Tensor) -> LabelErrors:
+def with_trusted(errors: LabelErrors, labels: Tensor, trusted: Tensor) -> LabelErrors:
     """Return the errors of the other samples, and correct labels of the trusted ones."""
     rest, classes = ~trusted, errors.posterior.shape[1]
     quality = torch.ones(len(labels), dtype=errors.quality.dtype, device=labels.device)

@@ -49,6 +49,24 @@ class Answers(NamedTuple):
         samples, annotators = (table >= 0).nonzero(as_tuple=True)
         return cls(samples, annotators, table[samples, annotators].long(), len(table), table.shape[1], num_classes)
 
+    def take(self, rows: Int[Tensor, " some"]) -> "Answers":
+        """Return the answers to some samples, in their order.
+
+        Examples:
+            >>> answers = Answers.from_table(torch.tensor([[1, -1], [0, 1], [1, 1]]), 2).take(torch.tensor([2, 0]))
+            >>> answers.samples.tolist(), answers.labels.tolist()
+            ([1, 0, 0], [1, 1, 1])
+        """
+        position = torch.full((self.num_samples,), -1)
+        position[rows] = torch.arange(len(rows))
+        kept = position[self.samples] >= 0
+        return self._replace(
+            samples=position[self.samples[kept]],
+            annotators=self.annotators[kept],
+            labels=self.labels[kept],
+            num_samples=len(rows),
+        )
+
     def with_annotator(self, labels: Int[Tensor, " samples"]) -> "Answers":
         """Return the answers with one more annotator, who answers every sample, such as the predictions of a network.
 

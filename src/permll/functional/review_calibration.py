@@ -6,9 +6,12 @@ l = log(q / (1 - q)) the log-odds of the quality of a label, the probability tha
     P(wrong) = 1 / (1 + exp(a l - b)),
 
 and a = 1, b = 0 for a quality that is calibrated. The decisions determine a and b; before any, log a is normal with
-mean 0 and standard deviation 1/2, and b with mean 0 and standard deviation 2.
+mean 0 and standard deviation 1/2, and b with mean 0 and standard deviation 2. If all reviewed labels were wrong, they
+do not tell at which quality labels begin to be correct. The estimated number of wrong labels before the review does:
+the sum of P(wrong) over all labels is normal around it.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -23,6 +26,8 @@ REFINEMENTS = 2  # of the grid, around the pairs that the decisions leave
 MAX_LOG_ODDS = 16.0  # float32 does not separate higher qualities
 LEVELS = 3201  # of log-odds; equal ones are counted together
 QUANTILES = (0.025, 0.975)
+RATE_DEVIATION = 0.25  # of an estimate from labels alone, as a fraction of it, besides its interval
+MIN_DEVIATION = 0.005  # of such an estimate, as a fraction of all labels
 
 
 class Remaining(NamedTuple):
@@ -77,12 +82,19 @@ class Calibration(NamedTuple):
         return Remaining(float(self.wrong_probs(quality).sum()), max(low, 0.0), min(high, float(len(quality))))
 
 
-def calibrate(quality: Float[Tensor, " reviewed"], was_wrong: Bool[Tensor, " reviewed"]) -> Calibration:
+def calibrate(
+    quality: Float[Tensor, " reviewed"],
+    was_wrong: Bool[Tensor, " reviewed"],
+    all_quality: Float[Tensor, " samples"] | None = None,
+    total: Remaining | None = None,
+) -> Calibration:
     """Return the probabilities of a and b given the reviewed labels, on a grid that is refined.
 
     Args:
         quality: of the reviewed labels, before the review.
         was_wrong: whether the reviewer found the label wrong.
+        all_quality: of all labels, reviewed or not, if ``total`` is known.
+        total: how many of all labels were estimated to be wrong before the review, with a 95 % interval.
 
     Examples:
         >>> quality = torch.full((200,), 0.3)
@@ -103,6 +115,8 @@ def calibrate(quality: Float[Tensor, " reviewed"], was_wrong: Bool[Tensor, " rev
         slopes, shifts = (SLOPE_DEVIATION * slope).exp(), SHIFT_DEVIATION * shift
         logits = shifts - slopes * levels[:, None]
         likelihood = wrong @ torch.nn.functional.logsigmoid(logits) + correct @ torch.nn.functional.logsigmoid(-logits)
+        if all_quality is not None and total is not None:
+            likelihood = likelihood + _total_likelihood(slopes, shifts, all_quality, total)
         weights = (likelihood - (slope**2 + shift**2) / 2).softmax(0)
         means = [float(weights @ values) for values in (slope, shift)]
         deviations = [
@@ -119,6 +133,14 @@ def log_odds(quality: Float[Tensor, " samples"]) -> Float[Tensor, " samples"]:
         [0.0, -16.0, 16.0]
     """
     return quality.double().logit().clamp(-MAX_LOG_ODDS, MAX_LOG_ODDS)
+
+
+def _total_likelihood(slopes: Tensor, shifts: Tensor, quality: Tensor, total: Remaining) -> Tensor:
+    """Return the log-likelihood of an estimated number of wrong labels, (pairs,)."""
+    levels, counts = _levels(quality).unique(return_counts=True)
+    expected = counts.double() @ _wrong_probs(slopes, shifts, levels)
+    deviation = math.hypot((total.high - total.low) / 4, RATE_DEVIATION * total.estimate)
+    return -(((expected - total.estimate) / max(deviation, MIN_DEVIATION * len(quality))) ** 2) / 2
 
 
 def _levels(quality: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Mapping
 from functools import partial
+from importlib import import_module
 from typing import Any, get_args
 
 import torch
@@ -206,6 +207,14 @@ class CorrectionLayer(SampleState):
         if limit is not None and not (isinstance(limit, int) and limit >= 0):
             raise ValueError(f"limit must be an integer >= 0, got {limit!r}.")
         return self.label_quality(**kwargs).argsort(stable=True)[:limit]
+
+    def findings(self, data: Any, logits: Tensor | None = None, **options: Any) -> Any:
+        """Return ``Findings`` for the samples; with ``out=``, in a folder for ``permll review`` and ``permll apply``.
+
+        See ``permll.cleaning.layer_findings.layer_findings``.
+        """
+        # The layer imports nothing of the package that needs more than torch, unless findings are asked for.
+        return import_module("permll.cleaning.layer_findings").layer_findings(self, data, logits, **options)
 
     def extra_repr(self) -> str:
         """Return size and settings."""

@@ -340,6 +340,14 @@ class PermutationLayer(CorrectionLayer):
         self._average_predictions()
         return self.predictions.map_rows(self._class_prob_rows)
 
+    def mean_predictions(self) -> Float[Tensor, "rows classes"]:
+        """Return t (N, c), the mean predictions so far; uniform for samples that were not seen."""
+        self._warn_if_pending()
+        self._average_predictions()
+        t = self.predictions.values.float()
+        total = t.sum(-1, keepdim=True)
+        return torch.where(total > 0, t / total.clamp_min(label_noise.MIN_PROB), 1 / self.num_classes)
+
     def corrected_labels(self) -> Int[Tensor, " rows"]:
         """Return the most probable class of each sample (N,), see ``class_probs``; the given label in the warm-up."""
         self._warn_if_pending()

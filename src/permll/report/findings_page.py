@@ -12,7 +12,9 @@ from typing import Any
 
 from permll.report.findings_text import (
     accuracy_warning,
+    annotators_sentence,
     duplicates_sentence,
+    earlier_sentence,
     findings_facts,
     flagged_sentence,
     noise_sentence,
@@ -26,8 +28,10 @@ REPORT_FILE = "report.html"
 REVIEW_FIRST = (
     "As many labels are flagged as are estimated to be wrong. Each may still be right: review before changing it."
 )
+REVIEW_GIVEN = "Each of the flagged labels may still be right: review it before changing it."
 NO_PROOF = "This does not prove that all labels are right: an error that resembles its class is not detected."
 MAX_CARDS = 100
+MAX_MORE_CARDS = 100  # that only the cells of the matrix and a search open
 MAX_UNFLAGGED_CARDS = 12  # if no label is flagged
 MAX_CLASSES = 20  # of a matrix or table
 MAX_PROPOSED = 2  # classes proposed instead, per class
@@ -42,30 +46,37 @@ def findings_page(
     findings: Any,
     preview: Callable[[int], Preview],
     *,
+    answers: Callable[[int], Sequence[tuple[str, str]]] = lambda _: (),
     title: str,
     details: Mapping[str, object],
     commands: Sequence[tuple[str, str]],
+    audit: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the page as HTML, without the sections that would be empty.
 
     Args:
         findings: a ``permll.findings.Findings``.
         preview: row -> preview of its sample.
+        answers: row -> annotators of its sample and their answers.
         title: name of the data set.
         details: how the findings were computed, as names and values.
         commands: next steps, each a text and a command.
+        audit: content of the section on near-duplicates and outliers, see ``permll.report.audit_section``.
     """
     facts = findings_facts(findings)
     pairs = list(zip(findings.given_labels.tolist(), findings.proposed_labels.tolist(), strict=True))
     is_changed = findings.is_issue & (findings.given_labels != findings.proposed_labels)
     flagged = Counter(pairs[row] for row in is_changed.nonzero()[0])
     rows = findings.order[: min(facts["flagged"], MAX_CARDS) or MAX_UNFLAGGED_CARDS].tolist()
-    shown = Counter(pairs[row] for row in rows)
+    more_rows = _rows_of_cells(pairs, findings.order[is_changed[findings.order]].tolist(), rows)
+    shown = Counter(pairs[row] for row in (*rows, *more_rows))
     transition = _transition(findings.metadata.get("transition"), findings.classes)
     sections = {
         "confusion": "Confused classes" if facts["flagged"] or transition else "",
         "issues": "Most suspect labels" if facts["flagged"] else "Least trusted labels (none is flagged)",
+        "annotators": "Annotators" if facts["annotators"] else "",
         "duplicates": "Identical samples with different labels" if findings.duplicates else "",
+        "audit": "Audit" if audit else "",
         "details": "Details",
     }
     script = asset("base.js", "findings.js")
@@ -83,8 +94,11 @@ def findings_page(
         transition=transition,
         cards_text=_cards_text(len(rows), facts["flagged"]),
         pair_options=_pair_options(flagged, shown, findings.classes),
-        cards=[_card(findings, row, preview(row)) for row in rows],
+        cards=[_card(findings, row, preview(row)) | {"answers": answers(row)} for row in rows],
+        more_cards=[_card(findings, row, preview(row)) | {"answers": answers(row)} for row in more_rows],
+        annotators=facts["annotators"],
         duplicates=_duplicates(findings, facts, preview) if findings.duplicates else None,
+        audit=audit,
         details=details,
         style=asset("base.css", "findings.css"),
         script=script,
@@ -94,12 +108,19 @@ def findings_page(
 
 def _lead(facts: Mapping[str, Any]) -> str:
     if facts["flagged"]:
-        text = REVIEW_FIRST
+        text = REVIEW_FIRST if facts["threshold"] is not None else REVIEW_GIVEN
     elif facts["contradictory_duplicates"]:
         text = f"{flagged_sentence(facts)} However, {duplicates_sentence(facts)}"
     else:
         text = f"{flagged_sentence(facts)} {NO_PROOF}"
-    return " ".join(filter(None, (noise_sentence(facts), accuracy_warning(facts), text)))
+    sentences = (
+        annotators_sentence(facts),
+        earlier_sentence(facts),
+        noise_sentence(facts),
+        accuracy_warning(facts),
+        text,
+    )
+    return " ".join(filter(None, sentences))
 
 
 def _key_numbers(facts: Mapping[str, Any], num_classes: int) -> list[tuple[str, str, str]]:
@@ -115,6 +136,25 @@ def _key_numbers(facts: Mapping[str, Any], num_classes: int) -> list[tuple[str, 
     if groups := len(facts["contradictory_duplicates"]):
         numbers.append((f"{groups:,}", "contradictions", "between identical samples"))
     return numbers
+
+
+def _rows_of_cells(pairs: Sequence[Pair], flagged: Sequence[int], rows: Sequence[int]) -> list[int]:
+    """Return rows that the cells of the matrix open in addition to ``rows``, most suspect first.
+
+    There are at most ``MAX_MORE_CARDS``. Cells that open fewer samples so far come first.
+
+    Args:
+        pairs: given and proposed class of all N rows.
+        flagged: flagged rows, most suspect first.
+        rows: rows that are shown anyway.
+    """
+    is_shown, counts, candidates = set(rows), Counter[Pair](), []
+    for place, row in enumerate(flagged):
+        counts[pairs[row]] += 1
+        if row not in is_shown:
+            candidates.append((counts[pairs[row]], place, row))
+    chosen = sorted(candidates)[:MAX_MORE_CARDS]
+    return [row for _, _, row in sorted(chosen, key=lambda candidate: candidate[1])]
 
 
 def _confusion(flagged: Counter[Pair], cards: Counter[Pair], classes: Sequence[str]) -> dict[str, Any]:
@@ -140,7 +180,7 @@ def _confusion(flagged: Counter[Pair], cards: Counter[Pair], classes: Sequence[s
         content = _CELL | {"text": f"{count:,}", "fraction": f"{count / highest:.3f}"}
         if cards[pair]:
             return content | {"pair": _pair_key(pair), "title": title}
-        return content | {"kind": "not-shown", "title": f"{title}, none among the {cards.total():,} shown"}
+        return content | {"kind": "not-shown", "title": f"{title}; none of them among the samples below"}
 
     note = (
         f"The {len(indices)} of {len(totals):,} classes with the most flagged labels; {sum(inside.values()):,} of "

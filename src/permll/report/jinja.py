@@ -10,6 +10,7 @@ from markupsafe import Markup, escape
 
 from permll.report.text import printable, shorten
 
+_SEPARATOR = re.compile(r"(?<=[/\\_.:;,=&@+])(?=[^/\\_.:;,=&@+])")
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters and lone surrogates
 
 
@@ -46,6 +47,16 @@ def multiline(text: str) -> Markup:
     return escape(_UNPRINTABLE.sub("", text))
 
 
+def breakable(text: str) -> Markup:
+    r"""Return escaped text that breaks after separators, as in a path, rather than within a word.
+
+    Examples:
+        >>> breakable("cat/img_<1>.png\x00")
+        Markup('cat/<wbr>img_<wbr>&lt;1&gt;.<wbr>png')
+    """
+    return Markup("<wbr>").join(_SEPARATOR.split(printable(text)))
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
@@ -56,5 +67,5 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: printable(value) if type(value) is str else value,  # Markup stays as it is
     )
-    environment.filters |= {"percent": percent, "multiline": multiline, "shorten": shorten}
+    environment.filters |= {"percent": percent, "multiline": multiline, "shorten": shorten, "breakable": breakable}
     return environment

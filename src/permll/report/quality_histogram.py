@@ -45,7 +45,7 @@ def quality_histogram(findings: Any) -> Markup:
     )
     levels = [(FLOOR - bar_height(count), _abbreviate(count)) for count in ticks(highest, log)]
     qualities = [(_x(0.0), "start", "0 %"), (_x(0.5), "middle", "50 %"), (_x(1.0), "end", "100 %")]
-    threshold = {"x": _x(findings.threshold), "value": findings.threshold}
+    threshold = {"x": _x(findings.threshold), "value": findings.threshold} if findings.flagged is None else None
     drawing = {"bars": bars, "bar_width": _x(1 / BINS) - LEFT - 2, "levels": levels, "qualities": qualities}
     return Markup(render("histogram.html.j2", label=label, log=log, size=SIZE, threshold=threshold, **drawing))
 

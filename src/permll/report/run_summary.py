@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from permll.report.audit_section import audit_sentences, saved_audit_facts
 from permll.report.findings_text import noise_sentence
 from permll.report.text import printable, shorten
 
@@ -71,15 +72,17 @@ def run_facts(run: Any, protocol: Any = None) -> Facts:
     unseeded = recipe.model_copy(update={"training": recipe.training.model_copy(update={"seed": 0})})
     evaluated = [row for row in metrics if _EVALUATED & row.keys()] or metrics
     last = dict(evaluated[-1]) if evaluated else {}
+    earlier = _earlier_round(run)
     return {
         "folder": str(run.folder),
         "finished": run.finished,
         "resume": "" if run.finished else run.resume_command,
-        "epochs": recipe.training.epochs,
+        "epochs": 0 if run.task == "given" else recipe.training.epochs,
         "epochs_done": metrics[-1]["epoch"] if metrics else 0,
         "recipe": recipe.model_dump(mode="json", exclude_none=True),
         "recipe_hash": recipe.hash,
-        "group": unseeded.hash,
+        "group": f"{unseeded.hash} {earlier}".rstrip(),
+        "earlier": earlier,
         "chosen_settings": result.get("settings", {}),
         "noise": _noise(run),
         "numbers": {
@@ -94,6 +97,7 @@ def run_facts(run: Any, protocol: Any = None) -> Facts:
         "last": last,
         "worst_classes": _worst_classes(run, last),
         "noise_estimate": _noise_estimate(run),
+        "audit": saved_audit_facts(run.folder),
     }
 
 
@@ -104,11 +108,15 @@ def run_summary(run: Any, protocol: Any = None, width: int = 80) -> str:
     chosen = {name: value for name, value in facts["chosen_settings"].items() if name not in recipe["method"]}
     settings = recipe["method"] | {f"{name} (chosen)": value for name, value in chosen.items()}
     resume = "" if facts["finished"] else f"; resume with {facts['resume']}"
+    classifier = {"Method": _format_section(settings), "Network": _format_section(recipe["network"])}
+    done = f"{facts['epochs_done']} of {facts['epochs']} epochs" if facts["epochs"] else "not trained"
+    if "estimator" in recipe:
+        classifier = {"Method": _estimator_text(recipe["estimator"])}
+        done = "finished" if facts["finished"] else "not finished"
     header = {
-        "Run": f"{facts['folder']}, {facts['epochs_done']} of {facts['epochs']} epochs{resume}",
+        "Run": f"{facts['folder']}, {done}{resume}",
         "Recipe": f"{recipe['title']}; seed {recipe['training']['seed']}, hash {facts['recipe_hash']}".lstrip("; "),
-        "Method": _format_section(settings),
-        "Network": _format_section(recipe["network"]),
+        **classifier,
         "Noise": _noise_text(facts["noise"]),
     }
     lines = [line for name, text in header.items() for line in _wrap(f"  {name:<9}", printable(text), width)]
@@ -127,7 +135,8 @@ def run_summary(run: Any, protocol: Any = None, width: int = 80) -> str:
         for entry in facts["worst_classes"]
     ]
     lines += _section("Worst classes: right labels before → after correction", worst, edge)
-    return "\n".join([_label(facts), *lines])
+    audit = [line for sentence in audit_sentences(facts["audit"]) for line in _wrap("  ", printable(sentence), width)]
+    return "\n".join([_label(facts), *lines, *(["Audit", *audit] if audit else [])])
 
 
 def compare(runs: Iterable[Facts]) -> list[Facts]:
@@ -164,6 +173,16 @@ def comparison_text(groups: Sequence[Facts], width: int = 80) -> str:
         cells = (_format_mean(group["numbers"].get(name), 2 if column >= 14 else 1) for name in names)
         lines.append("  " + "".join(f"{cell:>{column}}" for cell in cells))
     return "\n".join(lines + ["* oracle: selected by the test labels."] * ("best_test" in names))
+
+
+def _estimator_text(section: Mapping[str, Any]) -> str:
+    return f"{section['given'] or section['name']}, cross-validated in {section['folds']} folds"
+
+
+def _earlier_round(run: Any) -> str:
+    """Return the folder of the reviewed run that ``permll clean --continue`` continued; "" for a first round."""
+    path = run.folder / "earlier_round.json"
+    return str(json.loads(path.read_text())["folder"]) if path.is_file() else ""
 
 
 def _noise(run: Any) -> dict[str, Any] | None:
@@ -255,9 +274,11 @@ def _format_section(section: Mapping[str, Any]) -> str:
 
 
 def _label(facts: Facts) -> str:
-    data = facts["recipe"]["data"]
+    recipe, data = facts["recipe"], facts["recipe"]["data"]
+    name = recipe.get("estimator", recipe["method"])["name"]
     noise = data["noise"] or "no noise added"
-    return printable(f"{facts['recipe']['method']['name']} on {data['source'] or 'data in memory'}, {noise}")
+    earlier = f", after the review of {facts['earlier']}" if facts["earlier"] else ""
+    return printable(f"{name} on {data['source'] or 'data in memory'}, {noise}{earlier}")
 
 
 def _difference(facts: Facts, groups: Sequence[Facts]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any, cast
 
@@ -18,7 +19,10 @@ from permll.review.queue import MAX_PAGE_SIZE, Filter
 from permll.review.security import LocalOnlyMiddleware
 from permll.review.session import ReviewSession
 
-SCRIPTS = ("main", "api", "dom", "preview", "sample_view", "grid_view", "picker", "keyboard", "messages")
+SCRIPTS = (
+    *("main", "api", "dom", "preview", "sample_view", "grid_view", "matrix_view", "picker", "searches", "keyboard"),
+    *("filter", "messages"),
+)
 ASSETS = {
     "style.css": "text/css",
     "icon.svg": "image/svg+xml",
@@ -26,6 +30,7 @@ ASSETS = {
 }
 MAX_BODY_BYTES = 64 * 1024
 MAX_NAME_LENGTH = 80
+MAX_QUERY_LENGTH = 200
 
 
 def make_app(
@@ -51,6 +56,9 @@ def make_app(
         Route("/api/samples/{row:int}", api.sample),
         Route("/api/pairs", api.pairs),
         Route("/api/classes", api.classes),
+        Route("/api/search", api.search),
+        Route("/api/matrix", api.matrix),
+        Route("/api/progress", api.progress),
         Route("/api/decide", api.decide, methods=["POST"]),
         Route("/api/undo", api.undo, methods=["POST"]),
     ]
@@ -76,20 +84,37 @@ class _Api:
         """Return a sample in detail, and its position among those that match the filter; None if it does not match."""
         row, filter_ = self._check_row(request.path_params["row"]), _parse_filter(request)
         item, queue, codes = self.session.detail(row), self.session.queue, self.session.state.codes
-        before, until = (queue.count(filter_, codes, max_rank=rank) for rank in (item["rank"] - 1, item["rank"]))
+        place = queue.place(row, filter_.sort)
+        before, until = (queue.count(filter_, codes, max_place=last) for last in (place - 1, place))
         position = until if until > before else None
-        return JSONResponse({"item": item, "position": position, **self.session.overview(filter_)})
+        overview = self.session.overview(filter_)
+        return JSONResponse({"item": {**item, "place": place}, "position": position, **overview})
 
     def pairs(self, request: Request) -> Response:
         """Return pairs of given and proposed class."""
         self.session.refresh()
-        query = request.query_params.get("query", "")
+        query = _parse_query(request, "query")
         pairs = self.session.queue.pairs(_parse_filter(request), self.session.state.codes, query)
         return JSONResponse({"pairs": pairs})
 
+    def matrix(self, request: Request) -> Response:
+        """Return the number of samples by given and proposed class."""
+        self.session.refresh()
+        filter_ = replace(_parse_filter(request), pair=None)
+        matrix = self.session.queue.matrix(filter_, self.session.state.codes)
+        return JSONResponse({**matrix, **self.session.overview(filter_)})
+
     def classes(self, request: Request) -> Response:
-        """Return class names."""
-        return JSONResponse({"classes": self.session.classes(request.query_params.get("query", ""))})
+        """Return classes, and whether the query can become one."""
+        return JSONResponse(self.session.classes(_parse_query(request, "query")))
+
+    def search(self, request: Request) -> Response:
+        """Return samples by id."""
+        return JSONResponse(self.session.search(_parse_query(request, "query")))
+
+    def progress(self, _: Request) -> Response:
+        """Return a sentence about wrong labels found and left."""
+        return JSONResponse({"sentence": self.session.progress_sentence()})
 
     def image(self, request: Request) -> Response:
         """Return the image of a sample. Browsers may cache it, since its URL changes with every start."""
@@ -102,11 +127,14 @@ class _Api:
         """Record a verdict on one or several samples; 409 if there is a newer decision on one of them."""
         body = await _read_json(request)
         reviewer, verdict, label = _parse_reviewer(body), body.get("verdict"), body.get("label", "")
-        if verdict not in VERDICTS or not isinstance(label, str):
-            raise ValueError(f"verdict must be one of {', '.join(VERDICTS)}, and label a string.")
+        add_class = body.get("add_class", False)
+        if verdict not in VERDICTS or not isinstance(label, str) or not isinstance(add_class, bool):
+            raise ValueError(
+                f"verdict must be one of {', '.join(VERDICTS)}, label a string, and add_class true or false."
+            )
         samples = self._parse_samples(body.get("samples"))
         items, conflicts = await run_in_threadpool(
-            self.session.decide_all, samples, cast(Verdict, verdict), label, reviewer
+            self.session.decide_all, samples, cast(Verdict, verdict), label, reviewer, add_class=add_class
         )
         overview = self.session.overview(_parse_filter(request))
         return JSONResponse({"items": items, "conflicts": conflicts, **overview}, 409 if conflicts else 200)
@@ -157,7 +185,15 @@ def _parse_filter(request: Request) -> Filter:
     pair = tuple(_parse_int(part) for part in params["pair"].split("-")) if params.get("pair") else None
     if pair is not None and len(pair) != 2:
         raise ValueError("pair must be two class indices such as 3-5.")
-    return Filter(params.get("state", "open"), params.get("all") == "1", pair)
+    find, sort = _parse_query(request, "find"), params.get("sort", "suspicion")
+    return Filter(params.get("state", "open"), params.get("all") == "1", pair, find, sort)
+
+
+def _parse_query(request: Request, name: str) -> str:
+    query = request.query_params.get(name, "")
+    if len(query) > MAX_QUERY_LENGTH:
+        raise ValueError(f"{name} must have at most {MAX_QUERY_LENGTH} characters.")
+    return query
 
 
 def _parse_int(text: str | None) -> int:

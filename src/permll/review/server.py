@@ -56,8 +56,7 @@ def serve(
         session = ReviewSession(findings, load_source(run), decisions)
         title = run.folder.resolve().name
         app = make_app(session, token=token, host=host, port=port, title=title, reviewer=reviewer)
-        ready(f"{server_url(host, port)}/?token={token}")
-        _run_server(app, sock)
+        _run_server(app, sock, lambda: ready(f"{server_url(host, port)}/?token={token}"))
     return len(decisions.current())
 
 
@@ -96,8 +95,8 @@ def _bind(host: str, port: int) -> socket.socket:
         raise OSError(f"cannot listen on port {port} of {host} ({reason}): use --port 0 for any free port.") from None
 
 
-def _run_server(app: object, sock: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM, both of which end a review normally."""
+def _run_server(app: object, sock: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until SIGINT or SIGTERM, both of which end a review normally once ``ready`` is called."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -110,10 +109,16 @@ def _run_server(app: object, sock: socket.socket) -> None:
         server_header=False,
         timeout_graceful_shutdown=2,  # open tabs keep their connections
     )
-    # uvicorn raises the signal again after shutdown; these handlers ignore it.
-    previous = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+    server = uvicorn.Server(config)
+
+    def stop(*_: object) -> None:
+        server.should_exit = True
+
+    # For signals before uvicorn handles them, and those that it raises again after shutdown.
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        uvicorn.Server(config).run(sockets=[sock])
+        ready()
+        server.run(sockets=[sock])
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -22,6 +22,7 @@ class ReviewState:
         codes: (N,) indices into ``STATES``.
         newest: (N,) number of the newest entry about each row, 0 for none.
         last_entry: number of the last entry of the log that was read.
+        chosen: label -> number of samples for which it is chosen now, in the order in which labels were first chosen.
 
     Examples:
         >>> state = ReviewState(["a", "b"])
@@ -36,6 +37,7 @@ class ReviewState:
         self.codes = np.full(len(ids), OPEN, np.uint8)
         self.newest = np.zeros(len(ids), np.int64)
         self.last_entry = 0
+        self.chosen: dict[str, int] = {}
 
     def update(self, entries: Iterable[Decision]) -> None:
         """Apply new entries of the log, in order."""
@@ -44,8 +46,10 @@ class ReviewState:
             row = self.rows.get(entry.id)
             if row is None:
                 continue
+            self._count(row, -1)
             self._history[row].append(entry)
             self.newest[row] = entry.number
+            self._count(row, 1)
             decision = self.decision(row)
             self.codes[row] = OPEN if decision is None else UNSURE if decision.verdict == "unsure" else DECIDED
 
@@ -56,3 +60,9 @@ class ReviewState:
     def history(self, row: int) -> list[Decision]:
         """Return all entries about a row, in order."""
         return self._history.get(row, [])
+
+    def _count(self, row: int, change: int) -> None:
+        """Count a row's label, if it was chosen."""
+        decision = self.decision(row)
+        if decision is not None and decision.verdict == "choose":
+            self.chosen[decision.label] = self.chosen.get(decision.label, 0) + change

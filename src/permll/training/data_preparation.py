@@ -13,7 +13,7 @@ from permll.data.inputs import Images, LazyImages
 from permll.data.loading import load
 from permll.data.readers.image_files import load_small_images
 from permll.data.registry import DATASETS
-from permll.data.splits import stratified_split
+from permll.data.splits import split_rows, stratified_split
 from permll.noise.apply_noise import with_noise
 from permll.noise.corruption import Corruption
 from permll.training.feature_cache import (
@@ -152,11 +152,12 @@ def _record_for_all(noise: str, samples: LabeledData, train: LabeledData) -> Cor
 
 
 def _split(samples: LabeledData, section: DataSection) -> tuple[LabeledData, LabeledData | None]:
-    """Hold out the validation samples, none of which is trusted, then draw the training samples from the rest."""
+    """Hold out the validation samples, not trusted or whole groups, then draw the training samples from the rest."""
     validation = None
     if isinstance(section.validation, int | float) and (samples.trusted is None or not samples.trusted.all()):
-        rows = torch.arange(len(samples)) if samples.trusted is None else (~samples.trusted).nonzero()[:, 0]
-        parts = stratified_split(samples.labels[rows], section.validation, section.split_seed)
+        rows = _rows_to_hold_out(samples)
+        rest = samples.take(rows)
+        parts = split_rows(rest.labels, rest.groups, section.validation, section.split_seed)
         held_out = rows[parts.validation]
         is_trained = torch.ones(len(samples), dtype=torch.bool).index_fill_(0, held_out, False)
         validation = samples.take(held_out).with_metadata(split="validation", split_how=parts.metadata)
@@ -165,6 +166,13 @@ def _split(samples: LabeledData, section: DataSection) -> tuple[LabeledData, Lab
         subset = stratified_split(samples.labels, section.train, section.split_seed)
         samples = samples.take(subset.validation).with_metadata(subset_how=subset.metadata)
     return samples, validation
+
+
+def _rows_to_hold_out(samples: LabeledData) -> Tensor:
+    """Return the rows that are not trusted; with groups all rows, since a reviewed label does not divide one."""
+    if samples.trusted is None or samples.groups is not None:
+        return torch.arange(len(samples))
+    return (~samples.trusted).nonzero()[:, 0]
 
 
 def _split_again(

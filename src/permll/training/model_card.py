@@ -50,6 +50,12 @@ def write_model_card(run: Run, trainer: "Trainer", prepared: "PreparedData") -> 
 def read_model_card(run: Run) -> dict[str, Any]:
     """Return the content of ``network.json``."""
     run.check_format()
+    run.check_trained()
+    if (estimator := run.recipe.estimator) is not None:
+        raise FileNotFoundError(
+            f"{run.folder} has no network, since {estimator.name} checked its labels: permll train --data DATA trains "
+            "one, best on the corrected data."
+        )
     if not (run.folder / MODEL_CARD).is_file():
         raise FileNotFoundError(
             f"{run.folder} has no {MODEL_CARD}: permll train {run.folder} writes it if the run is not finished; "

@@ -70,6 +70,7 @@ class DataSection(Section):
         backbone: frozen pretrained network that encodes images, "timm:NAME" or "torchvision:NAME".
         weights: file with the weights of the backbone; default: the published ones.
         encoder: sentence-transformers model that encodes texts, a name or a folder; default: tf-idf.
+        images: folder with a picture of each sample, which report and review show; nothing is trained on them.
     """
 
     source: str
@@ -86,6 +87,7 @@ class DataSection(Section):
     backbone: str | None = None
     weights: str | None = None
     encoder: str | None = None
+    images: str | None = None
 
 
 class ViewsSection(Section):
@@ -155,6 +157,20 @@ class TrainingSection(Section):
         return self.batch_size
 
 
+class EstimatorSection(Section):
+    """scikit-learn estimators that check the labels of ``permll clean`` by cross-validation.
+
+    Args:
+        name: names joined by "+", whose probabilities are averaged, see ``permll.cleaning.estimators``.
+        folds: number of folds.
+        given: text of an estimator that was passed as an object.
+    """
+
+    name: str
+    folds: int = Field(default=5, ge=2)
+    given: str = ""
+
+
 class Recipe(Section):
     """A training: data, augmentation, network, method, optimizer, schedule, length and hardware."""
 
@@ -167,11 +183,17 @@ class Recipe(Section):
     optimizer: ComponentSection
     schedule: ScheduleSection = ScheduleSection()
     training: TrainingSection
+    estimator: EstimatorSection | None = None  # checks the labels of permll clean instead of a network
+
+    @property
+    def classifier(self) -> str:
+        """The name of what predicts the labels: the estimator, or the method that trains the network."""
+        return self.method.name if self.estimator is None else self.estimator.name
 
     @property
     def hash(self) -> str:
         """The first 16 hex digits of the SHA-256 of everything that a result depends on."""
-        content = self.model_dump(mode="json", exclude={"title": True, "data": {"root"}}, exclude_none=True)
+        content = self.model_dump(mode="json", exclude={"title": True, "data": {"root", "images"}}, exclude_none=True)
         for name in _NOT_HASHED:
             content["training"].pop(name, None)
         content["training"]["strategy"] = AUTO  # a constant, for the same hashes as ever
@@ -197,7 +219,8 @@ class Recipe(Section):
 def recipe_diff(one: Recipe, other: Recipe) -> str:
     """Return the settings in which two recipes differ, the first three of them: "training.epochs 3 and 5"."""
     first, second = (_flatten(recipe.model_dump(mode="json", exclude_none=True)) for recipe in (one, other))
-    keys = [key for key in {**first, **second} if first.get(key) != second.get(key) and key != "title"]
+    ignored = {"title", *(f"training.{name}" for name in _NOT_HASHED)}
+    keys = [key for key in {**first, **second} if first.get(key) != second.get(key) and key not in ignored]
     return ", ".join(f"{key} {first.get(key)} and {second.get(key)}" for key in keys[:3]) + ", ..." * (len(keys) > 3)
 
 

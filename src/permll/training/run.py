@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 FORMAT = 2  # of the files in a run's folder; written into recipe.toml
 LOCK_FILE = ".lock"
-TRAIN, CLEAN = "train", "clean"  # tasks
+TRAIN, CLEAN, GIVEN = "train", "clean", "given"  # tasks; given: findings of predictions that were made elsewhere
 
 
 class GivenLabels(NamedTuple):
@@ -93,7 +93,7 @@ class Run:
 
     @property
     def task(self) -> str:
-        """The command that made the run: "train" or "clean"."""
+        """How the run was made: by the command "train" or "clean", or from "given" predictions."""
         return str(tomllib.loads((self.folder / "recipe.toml").read_text()).get("task", TRAIN))
 
     @property
@@ -210,11 +210,19 @@ class Run:
 
     def check_folder(self) -> None:
         """Refuse a folder with files that are not those of a run, or of a run that was killed at its start."""
-        expected = {"labels.npz", "noise.npz", "features", LOCK_FILE}
+        expected = {"labels.npz", "noise.npz", "samples.npz", "samples.parquet", "features", LOCK_FILE}
         if self.exists or not self.folder.exists():
             return
         if any(path.name not in expected and not is_partial(path) for path in self.folder.iterdir()):
             raise FileExistsError(f"{self.folder} is not a run and not empty: choose another folder.")
+
+    def check_trained(self) -> None:
+        """Refuse a run whose findings come from given predictions, since it has no network."""
+        if self.exists and self.task == GIVEN:
+            raise ValueError(
+                f"{self.folder} has no network, since its findings come from {self.recipe.title}: permll clean DATA "
+                "trains one."
+            )
 
     @contextmanager
     def locked(self) -> Iterator[None]:

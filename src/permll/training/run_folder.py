@@ -26,7 +26,7 @@ def default_folder(name: str | None, recipe: Recipe) -> Path:
         'runs/photos-permll-0'
     """
     name = (name or data_name(recipe.data.source) or "own").removesuffix(".toml")
-    words = [name, recipe.method.name, str(recipe.training.seed)]
+    words = [name, recipe.classifier, str(recipe.training.seed)]
     return Path("runs") / "-".join(re.sub(r"[^\w.]+", "-", word).strip("-.") for word in words)
 
 
@@ -44,14 +44,21 @@ def data_name(source: Path | str) -> str:
 def corrected_name(source: str) -> str:
     """Return a name for the corrected data of a source, with the suffix that ``permll apply`` writes.
 
+    Names that exist in the current folder are not returned, and data that were corrected before get a number.
+
     Examples:
-        >>> [corrected_name(source) for source in ("data/wine.parquet", "x.npy", "digits", "")]
-        ['wine-fixed.parquet', 'x-fixed.npz', 'digits-fixed.csv', 'labels-fixed.csv']
+        >>> [corrected_name(source) for source in ("data/wine.parquet", "x.npy", "digits", "", "wine-fixed.csv")]
+        ['wine-fixed.parquet', 'x-fixed.npz', 'digits-fixed.csv', 'labels-fixed.csv', 'wine-fixed-2.csv']
     """
     path = Path(source)
-    if source and path.is_dir() and source not in DATASETS:
-        return f"{path.name}-fixed"
-    return f"{path.stem or 'labels'}-fixed{'.npz' if path.suffix == '.npy' else path.suffix or '.csv'}"
+    is_folder = bool(source) and path.is_dir() and source not in DATASETS
+    suffix = "" if is_folder else ".npz" if path.suffix == ".npy" else path.suffix or ".csv"
+    stem, number = (path.name if is_folder else path.stem or "labels"), 1
+    if earlier := re.fullmatch(r"(.+)-fixed(?:-(\d+))?", stem):
+        stem, number = earlier[1], int(earlier[2] or 1) + 1
+    while Path(name := f"{stem}-fixed{f'-{number}' if number > 1 else ''}{suffix}").exists():
+        number += 1
+    return name
 
 
 def samples_name(data: LabeledData) -> str:

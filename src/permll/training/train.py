@@ -125,6 +125,8 @@ def train_recipe(
     active = check_callbacks(callbacks)
     notify = notify_callbacks(active)
     if run.exists:
+        if task == TRAIN:
+            run.check_trained()
         recipe = match_run(recipe, run)
         if not run.finished and run.task != task:
             raise ValueError(f"{run.folder} is a run of permll {run.task}: {run.resume_command} resumes it.")

@@ -46,6 +46,16 @@ def stratified_order(labels: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=8)
+def ranges_by_key(keys: Tensor, num_keys: int) -> tuple[Tensor, ...]:
+    """Return for each key 0..num_keys-1 the positions that have it, in ascending order.
+
+    Examples:
+        >>> [rows.tolist() for rows in ranges_by_key(torch.tensor([2, 0, 2]), 3)]
+        [[1], [], [0, 2]]
+    """
+    return keys.argsort(stable=True).split(keys.bincount(minlength=num_keys).tolist())
+
+
 def subsample_rows(total: int, max_rows: int) -> Tensor:
     """Return at most ``max_rows`` of ``total`` row numbers in ascending order; the same rows at every call.
 

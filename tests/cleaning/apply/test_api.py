@@ -2,24 +2,20 @@
 
 import csv
 import os
-import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
 import permll
 from permll.cleaning.apply import apply, plan
 from permll.cleaning.apply.output_path import atomic_output
 from permll.cleaning.review_decisions import DECISIONS_FILE, Decisions
-from permll.cli.main import app
 from permll.data import load
 from permll.findings import Findings
 from permll.training.run import Run
@@ -329,31 +325,3 @@ def test_apply_handles_special_characters_in_paths(tmp_path: Path) -> None:
     assert (tmp_path / "new set" / "owl" / "a 'b', 二.png").samefile(odd)
     assert rows_of(applied.changes_path)[0]["id"] == "cat/a 'b', 二.png"
     assert applied.commands == (f"permll train --data '{tmp_path}/new set'",)
-
-
-DOCS_PAGE = (Path(__file__).resolve().parents[3] / "docs" / "apply.md").read_text()
-
-
-def test_docs_page_python_runs(run: Run) -> None:
-    Path("runs").mkdir()
-    run.folder.rename("runs/wine")
-    (code,) = re.findall(r"```python\n(.*?)```", DOCS_PAGE, re.DOTALL)
-    names: dict[str, Any] = {}
-    exec(code, names)
-    assert names["planned"].num_changed == 2
-    assert names["result"].by_source == {"auto": 1}
-    assert Path("tasks.json").is_file()
-
-
-@pytest.mark.parametrize("command", re.findall(r"^permll (apply .*)", DOCS_PAGE, re.MULTILINE))
-def test_docs_page_command_runs(command: str, run: Run, tmp_path: Path) -> None:
-    Path("runs").mkdir()
-    if "runs/photos" in command:
-        make_run(image_folder(tmp_path / "photos"), Path("runs/photos"), {"cat/0.png": ("dog", 0.99)})
-    else:
-        run.folder.rename("runs/wine")
-        Decisions("runs/wine").add("3", "accept", "dog", "Ada", expected=None)
-    result = CliRunner().invoke(app, shlex.split(command))
-    assert result.exit_code == 0, result.output
-    words = command.split()
-    assert "--out" not in words or Path(words[words.index("--out") + 1]).exists()

@@ -114,6 +114,14 @@ def test_min_probability_compares_as_float32() -> None:
     assert [correction.after for correction in select_corrections(findings, {}, True, 0.95)] == ["dog"]
 
 
+def test_probability_of_automatic_change_is_that_of_the_threshold() -> None:
+    posterior, lower = [[0.01, 0.98, 0.01], [0.01, 0.01, 0.98]], [0.85, 0.6]
+    findings = Findings.from_posterior(["a", "b"], CLASSES, [0, 0], posterior, conservative_confidence=lower)
+    (correction,) = select_corrections(findings, {}, auto=True)
+    assert (correction.id, correction.probability) == ("a", 0.85)
+    assert [each.probability for each in select_corrections(findings, {}, True, 0.6)] == [0.85, 0.6]
+
+
 def test_correction_has_probability_of_chosen_label() -> None:
     findings = Findings.from_posterior(["a"], CLASSES, [0], [[0.1, 0.7, 0.2]], top_k=2)
     decision = Decision("a", "choose", "owl", "Ada", "now")

@@ -233,3 +233,11 @@ def test_second_round_keeps_history_after_a_drop(tmp_path: Path) -> None:
     assert "n01" not in rows
     assert rows["n02"] == ("ox", label_of(2), "chosen")
     assert rows["n03"] == ("dog", "cat", "accepted")
+
+
+def test_integer_labels_take_no_other_class(tmp_path: Path) -> None:
+    np.savez(tmp_path / "data.npz", x=feature_array(), y=NUMBERS)
+    run = make_run(tmp_path / "data.npz", tmp_path / "run", {"3": ("10", 0.99)})
+    Decisions(run.folder).add("7", "choose", "maybe", "Ada", expected=None)
+    with pytest.raises(ValueError, match="are integers, so 'maybe' cannot be added as a class"):
+        apply(run, tmp_path / "new.npz")

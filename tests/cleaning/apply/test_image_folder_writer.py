@@ -74,7 +74,13 @@ def test_image_folder_writer_modes(mode: str, photos: Path, run: Run, tmp_path: 
     expected = dict(before)
     expected["dog/0-from-cat.png"] = expected.pop("cat/0.png")
     expected["cat/5-from-owl.png"] = expected.pop("owl/5.png")
-    assert contents(tmp_path / "new") == expected
+    written = contents(tmp_path / "new")
+    assert written.pop("decisions.csv").decode().splitlines() == [
+        "path,label,label_original,label_source",
+        "dog/0-from-cat.png,dog,cat,auto",
+        "cat/5-from-owl.png,cat,owl,auto",
+    ]
+    assert written == expected
     new = tmp_path / "new" / "dog" / "0-from-cat.png"
     old = photos / "cat" / "0.png"
     assert new.is_symlink() == (mode == "link")
@@ -107,7 +113,7 @@ def test_image_folder_writer_copies_without_links(
     monkeypatch.setattr(os, "symlink", no_links)
     applied = apply(run, tmp_path / "new", auto=True)
     assert not any(path.is_symlink() for path in (tmp_path / "new").rglob("*"))
-    assert len(contents(tmp_path / "new")) == ROWS
+    assert len(contents(tmp_path / "new")) == ROWS + 1
     assert applied.notes == (f"Links are not supported here, so {ROWS} images were copied.",)
 
 

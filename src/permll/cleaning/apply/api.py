@@ -137,6 +137,11 @@ def plan(
             "most probable proposals with --auto."
         )
     corrections = select_corrections(findings, decisions, auto, min_probability)
+    if not corrections and not findings.conservative_confidence.any():
+        raise ValueError(
+            f"no label of {run.folder} changes without a review, since nothing tells how certain the proposals are: "
+            f"decide with permll review {run.folder}."
+        )
     if not corrections:
         proposals = findings.conservative_confidence[findings.has_proposal]
         highest = f"the highest of {len(proposals):,} is {proposals.max():.4g}" if len(proposals) else "no proposals"
@@ -194,7 +199,7 @@ def _write(planned: Plan, out: Path, dropped: Path | None, parent: Path, images:
     if source is None:
         _write_id_list(planned, out)
         return 0
-    classes: dict[int, str] = {}
+    classes = source.relabeled
     sources = ["given"] * len(source.raw.ids)
     for correction in planned.corrections:
         row = source.rows[correction.id]

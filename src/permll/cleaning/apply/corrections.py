@@ -32,7 +32,8 @@ class Correction(NamedTuple):
         before: the given label.
         after: the new label, which may be a new class; "" for a sample that is dropped.
         source: ``kept``, ``accepted``, ``chosen``, ``unsure`` or ``dropped`` for a reviewer's decision, or ``auto``.
-        probability: of the new label; None if the findings do not contain it.
+        probability: of the new label; None if the findings do not contain it. That of ``auto`` is the conservative
+            one, which ``min_probability`` is about.
         reviewer: name of the reviewer; "" for ``auto``.
         at: time of the decision, ISO 8601 in UTC; "" for ``auto``.
     """
@@ -134,7 +135,7 @@ def _correction(findings: Findings, row: int, decision: Decision | None) -> Corr
     finding = findings[row]
     given = finding.given_label
     if decision is None:
-        return Correction(row, finding.id, given, finding.proposed_label, "auto", finding.confidence)
+        return Correction(row, finding.id, given, finding.proposed_label, "auto", finding.conservative_confidence)
     source = _VERDICT_SOURCES[decision.verdict]
     if decision.verdict == "drop":
         return Correction(row, finding.id, given, "", source, None, decision.reviewer, decision.at)

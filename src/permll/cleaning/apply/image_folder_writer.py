@@ -10,10 +10,11 @@ from typing import Literal, get_args
 
 from permll.cleaning.apply.label_columns import Changes, write_label_list
 from permll.cleaning.source import Source
+from permll.data.readers.folder_history import HISTORY_COLUMNS, HISTORY_FILE, History, read_history
 
 ImageOutput = Literal["link", "copy", "hardlink", "csv"]
 IMAGE_OUTPUTS: tuple[ImageOutput, ...] = get_args(ImageOutput)
-PATH_COLUMN = "path"
+PATH_COLUMN = HISTORY_COLUMNS[0]
 
 
 def write_image_folder(
@@ -48,6 +49,7 @@ def write_image_folder(
                 f"{source.path / name} links to {image}, which does not exist: restore or remove it."
             )
         num_copied += _place(image, target, (parent / "new" / path).parent, mode)
+    _write_history(source, changes, paths, out / HISTORY_FILE)
     return num_copied
 
 
@@ -55,12 +57,30 @@ def write_image_list(source: Source, changes: Changes, out: Path, parent: Path) 
     """Write a CSV file of the images that are not dropped; paths are relative to ``parent``, the folder of the file."""
 
     def rows() -> Iterator[tuple[str, str, str, str]]:
-        for row in changes.kept_rows:
+        for row, history in _histories(source, changes).items():
             name = source.raw.ids[row]
-            path, given = _relative(_resolve(source, name), parent), _class(name)
-            yield path, changes.classes.get(row, given), given, changes.sources[row]
+            yield _relative(_resolve(source, name), parent), changes.classes.get(row, _class(name)), *history
 
     write_label_list(out, PATH_COLUMN, rows())
+
+
+def _write_history(source: Source, changes: Changes, paths: Mapping[str, str], out: Path) -> None:
+    """Write the history of the images whose label was ever reviewed or changed, by their new path."""
+    histories = {paths[source.raw.ids[row]]: history for row, history in _histories(source, changes).items()}
+    rows = [(path, _class(path), *history) for path, history in histories.items() if history.source != "given"]
+    if rows:
+        write_label_list(out, PATH_COLUMN, rows)
+
+
+def _histories(source: Source, changes: Changes) -> dict[int, History]:
+    """Return the histories of the rows that are not dropped: with the first label, and the last source of a label."""
+    earlier = read_history(source.path) or {}
+    histories = {}
+    for row in changes.kept_rows:
+        name, now = source.raw.ids[row], changes.sources[row]
+        before = earlier.get(name, History(_class(name), "given"))
+        histories[row] = History(before.original, before.source if now == "given" else now)
+    return histories
 
 
 def new_paths(names: Sequence[str], classes: Mapping[str, str]) -> dict[str, str]:

@@ -67,7 +67,7 @@ def label_columns(
         labels = [from_label(label) for label in source.labels]
     else:
         labels = column(source.label_column)
-    values = values_by_class(source.row_classes, labels)
+    values = values_by_class({row: k for row, k in source.row_classes.items() if row not in source.relabeled}, labels)
     classes = [*source.classes, *changes.new_classes(source.classes)]
     for name in {*changes.classes.values()} - values.keys():
         values[name] = from_label(_unused_class_label(source, name, classes))
@@ -112,6 +112,8 @@ def _unused_class_label(source: Source, name: str, classes: Sequence[str]) -> An
             raise ValueError(f"the labels of {source.path} are true or false, so {name!r} cannot be added as a class.")
         return name == "True"
     by_number = source.raw.names is None and are_integers(source.classes)
+    if by_number and not are_integers([name]):
+        raise ValueError(f"the labels of {source.path} are integers, so {name!r} cannot be added as a class.")
     return type(example)(int(name) if by_number else classes.index(name))
 
 

@@ -56,7 +56,7 @@ def train_commands(
     if source is None:
         keeps = all(correction.after in findings.classes for correction in corrections)
         return _built_in_commands(section, out) if section.source and keeps else ()
-    dropped = ("label", "labels", "split", "ids")
+    dropped = ("label", "labels", "split", "ids", "annotators", "annotations", "annotation_columns")
     options = {name: value for name, value in section.options.items() if name not in dropped and value is not None}
     if isinstance(options.get("classes"), list | tuple):
         options["classes"] = [*options["classes"], *find_new_classes(options["classes"], corrections)]
@@ -66,6 +66,8 @@ def train_commands(
         options |= {"image": PATH_COLUMN} if images == "csv" else {}
     elif source.suffix == ".parquet" and source.raw.metadata.get("kind") == "vectors":
         options["features"] = source.raw.metadata["features"]  # so that the history columns are not features
+    elif source.options.annotators is not None and source.raw.metadata.get("kind") == "table":
+        options["features"] = source.raw.metadata["features"]  # and neither those of the annotators
     command = ["permll", "train", "--data", _to_argument(out), *(["--label", label] if label else [])]
     for name, value in options.items():
         # for text, numbers, booleans and lists, JSON is valid TOML

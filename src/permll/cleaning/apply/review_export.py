@@ -120,7 +120,7 @@ def _select(findings: Findings, decisions: Mapping[str, Decision], limit: int | 
 
 def _load_samples(run: Run, source: Source | None, ids: Sequence[str]) -> tuple[SampleKind, list[Any]]:
     """Return the kind of samples and those with these ids, in a form that other programs show."""
-    if source is not None:
+    if source is not None and not run.recipe.data.images:
         inputs, rows = source.raw.inputs, source.rows
     elif run.recipe.data.source:
         data = load_source(run)

@@ -12,7 +12,9 @@ from torch import Tensor
 
 from permll.data.inputs import Images, Inputs, LazyImages, Texts, Vectors
 from permll.data.labels import RowRefs, to_list
+from permll.data.readers.annotations import RawAnswers, array_answers
 from permll.data.readers.gold import gold_mask, reviewed_mask
+from permll.data.readers.groups import group_names
 from permll.data.readers.image_files import ItemOpener, are_image_paths, image_files, is_image
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.raw_data import APPLY_COLUMNS, RawData, default_ids
@@ -35,20 +37,38 @@ def read_arrays(arrays: Mapping[str, Any], options: ReadOptions, where: str, met
     feature = options.text or (
         options.features[0] if options.features else _default_name(arrays, FEATURE_NAMES, "features", where)
     )
-    inputs, input_metadata = to_inputs(_get(arrays, feature, where), feature)
+    inputs, input_metadata = to_inputs(get_array(arrays, feature, where), feature)
     label = options.label
-    if label is None and options.labels is None:
+    if label is None and options.labels is None and not options.has_annotators:
         label = _default_name(arrays, LABEL_NAMES, "label", where)
-    values = None if label is None else _get(arrays, label, where)
-    names = _to_strings(_get(arrays, options.classes, where)) if isinstance(options.classes, str) else None
-    ids = default_ids(len(inputs)) if options.id is None else _to_strings(_get(arrays, options.id, where))
+    values = None if label is None else get_array(arrays, label, where)
+    names = _to_strings(get_array(arrays, options.classes, where)) if isinstance(options.classes, str) else None
+    ids = default_ids(len(inputs)) if options.id is None else _to_strings(get_array(arrays, options.id, where))
     metadata = {**metadata, **input_metadata, "features": feature, "label": label or "given with labels="}
-    return RawData(inputs, values, ids, metadata, names, gold=_gold(arrays, options, where, ids))
+    column = options.groups_column
+    return RawData(
+        inputs,
+        values,
+        ids,
+        metadata,
+        names,
+        gold=_gold(arrays, options, where, ids),
+        answers=_answers(arrays, options, where),
+        groups=column and group_names(to_list(get_array(arrays, column, where)), RowRefs(ids)),
+    )
+
+
+def _answers(arrays: Mapping[str, Any], options: ReadOptions, where: str) -> RawAnswers | None:
+    if options.annotators is None:
+        return None
+    if len(options.annotators) > 1:
+        raise ValueError(f"{where} must hold the answers in one array, got annotators={list(options.annotators)}.")
+    return array_answers(get_array(arrays, options.annotators[0], where))
 
 
 def _gold(arrays: Mapping[str, Any], options: ReadOptions, where: str, ids: Sequence[str]) -> list[bool] | None:
     if options.gold_column is not None:
-        return gold_mask(to_list(_get(arrays, options.gold_column, where)), RowRefs(ids))
+        return gold_mask(to_list(get_array(arrays, options.gold_column, where)), RowRefs(ids))
     if all(name in arrays for name in APPLY_COLUMNS):
         return reviewed_mask(to_list(arrays[APPLY_COLUMNS[1]]))
     return None
@@ -57,7 +77,7 @@ def _gold(arrays: Mapping[str, Any], options: ReadOptions, where: str, ids: Sequ
 def read_array(values: Any, options: ReadOptions, metadata: dict[str, Any]) -> RawData:
     """Read one array, tensor or list of samples, with its labels in ``options``."""
     options.reject("label", "text", "image", "features", "id", source="a single array or list: use labels= and ids=")
-    if options.labels is None:
+    if options.labels is None and options.annotations is None:
         raise ValueError("an array or list needs labels: give them with labels=.")
     metadata = {**metadata, "label": "given with labels="}
     if are_image_paths(values):
@@ -191,7 +211,8 @@ def _to_array(values: Any, name: str) -> Array:
     return array
 
 
-def _get(arrays: Mapping[str, Any], name: str, where: str) -> Array:
+def get_array(arrays: Mapping[str, Any], name: str, where: str) -> Array:
+    """Return an array of a file or a dict by name."""
     if name not in arrays:
         raise ValueError(
             f"{where} has no array {name!r}{did_you_mean(name, arrays) or '.'} It has {_format_shapes(arrays)}."

@@ -22,7 +22,9 @@ from permll.data.labels import (
     similar_names,
     to_list,
 )
+from permll.data.readers.consensus import find_consensus, with_consensus
 from permll.data.readers.gold import gold_mask
+from permll.data.readers.groups import group_names
 from permll.data.readers.image_files import check_readable, load_small_images
 from permll.data.readers.options import Rare, ReadOptions
 from permll.data.readers.raw_data import RawData, default_ids, left_out_entry, pluralize
@@ -36,20 +38,26 @@ def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> 
     """Return the labeled rows with readable images; raise unless there are two classes or more, none too rare."""
     if options.labels is not None:
         raw = with_labels(raw, options.labels)
-    if raw.values is None:
+    if raw.values is None and not options.has_annotators:
         raise ValueError("there are no labels: choose them with label=, or give them with labels=.")
-    values, ids = to_list(raw.values), list(raw.ids) or list(default_ids(len(raw.inputs)))
+    ids = list(raw.ids) or list(default_ids(len(raw.inputs)))
     if options.ids is not None:
         ids = [str(name) for name in to_list(options.ids)]
+    row_refs, problems = raw.row_refs(ids), Problems(raw.problems.errors)
+    gold: Sequence[bool] | None = None
+    with problems.collect():
+        gold = _gold(options, raw, row_refs)
+    consensus = find_consensus(raw, options, ids, row_refs, gold)
+    raw = raw if consensus is None else with_consensus(raw, consensus)
+    values, inputs = to_list(raw.values), raw.inputs
     if options.image_size is not None and not isinstance(raw.inputs, LazyImages):
         raise ValueError("image_size= is only supported for images in files or datasets.")
     _check_lengths(ids, values, raw)
-    row_refs, inputs, problems = raw.row_refs(ids), raw.inputs, Problems(raw.problems.errors)
-    gold: Sequence[bool] | None = None
+    groups: Sequence[str] | None = None
     with problems.collect():
         _check_unique(ids, raw)
     with problems.collect():
-        gold = _gold(options, raw, row_refs)
+        groups = _groups(options, raw, row_refs)
     rows, left_out = usable_rows(values, ids, row_refs, options, raw, problems)
     decoded: DecodedImages | None = None
     if not rows:
@@ -80,9 +88,13 @@ def assemble(raw: RawData, options: ReadOptions, shrink_to: ShrinkTo = None) -> 
         inputs = load_small_images(inputs, ids, options.image_size, shrink_to)
     if not options.merge_similar_labels:
         _warn_of_similar_names(classes)
-    metadata = {**raw.metadata, "left_out": [*raw.metadata.get("left_out", ()), *left_out, *entries]}
+    annotations, unused = (None, []) if consensus is None else consensus.take(rows, labels, len(classes))
+    metadata = {**raw.metadata, "left_out": [*raw.metadata.get("left_out", ()), *left_out, *entries, *unused]}
     trusted = None if gold is None or not any(gold) else torch.tensor(gold)[rows]
-    return LabeledData(inputs, labels, classes, tuple(ids), metadata, trusted)
+    kept_groups = None if groups is None else tuple(groups[i] for i in rows)
+    return LabeledData(
+        inputs, labels, classes, tuple(ids), metadata, trusted, annotations=annotations, groups=kept_groups
+    )
 
 
 def _gold(options: ReadOptions, raw: RawData, row_refs: RowRefs) -> Sequence[bool] | None:
@@ -93,6 +105,18 @@ def _gold(options: ReadOptions, raw: RawData, row_refs: RowRefs) -> Sequence[boo
     if len(mask) != len(raw.inputs):
         raise ValueError(f"gold has {pluralize(len(mask), 'value')} for {pluralize(len(raw.inputs), raw.noun)}.")
     return mask
+
+
+def _groups(options: ReadOptions, raw: RawData, row_refs: RowRefs) -> Sequence[str] | None:
+    """Return the groups of the samples, by the option or by the reader."""
+    if options.groups is None or raw.groups is not None or (options.groups_column and raw.problems.errors):
+        return raw.groups
+    if options.groups_column is not None:
+        raise ValueError(f"groups={options.groups_column!r} names a column, but there are none: pass a list of groups.")
+    names = group_names(to_list(options.groups), row_refs)
+    if len(names) != len(raw.inputs):
+        raise ValueError(f"groups has {pluralize(len(names), 'value')} for {pluralize(len(raw.inputs), raw.noun)}.")
+    return names
 
 
 def _encode_rows(

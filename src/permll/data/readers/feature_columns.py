@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from permll.data.column_types import ColumnType
 from permll.data.labels import RowRefs
 from permll.data.readers.raw_data import APPLY_COLUMNS, left_out_entry
 from permll.utils.messages import format_list
@@ -27,11 +28,19 @@ _UNITS_PER_DAY = {"ns": 86_400e9, "us": 86_400e6, "ms": 86_400e3}
 
 
 class FeatureColumns(NamedTuple):
-    """Informative columns, entries of ``left_out`` for the others, and the names of those that hold free text."""
+    """Features of a table.
+
+    Args:
+        columns: informative columns by name.
+        left_out: entries of ``left_out`` for the others.
+        texts: names of those that hold free text.
+        types: type of the columns that are numbers here only, by name.
+    """
 
     columns: dict[str, Column]
     left_out: list[dict[str, Any]]
     texts: list[str]
+    types: dict[str, ColumnType]
 
 
 def drop_apply_columns(columns: Sequence[pl.Series]) -> tuple[list[pl.Series], list[dict[str, Any]]]:
@@ -53,8 +62,9 @@ def to_features(
     """Return features by name; ``keep_all`` also keeps columns that are constant or different in every row."""
     _check_cells(columns, row_refs, decimal_comma=decimal_comma)
     arrays = {column.name: to_array(column) for column in columns}
+    types = {column.name: kind for column in columns if (kind := _type_of(column))}
     if keep_all:
-        return FeatureColumns(arrays, [], [])
+        return FeatureColumns(arrays, [], [], types)
     reasons = {name: _why_uninformative(array) for name, array in arrays.items()}
     left_out = [
         left_out_entry("column", reason, [name for name in reasons if reasons[name] == reason])
@@ -62,7 +72,17 @@ def to_features(
         if reason
     ]
     texts = [name for name, array in arrays.items() if array.dtype == object and reasons[name] and _is_prose(array)]
-    return FeatureColumns({name: array for name, array in arrays.items() if not reasons[name]}, left_out, texts)
+    kept = {name: array for name, array in arrays.items() if not reasons[name]}
+    return FeatureColumns(kept, left_out, texts, {name: kind for name, kind in types.items() if name in kept})
+
+
+def _type_of(column: pl.Series) -> ColumnType | None:
+    """Return the type of a column that becomes a number only for training; moments in a time zone stay numbers."""
+    if column.dtype == pl.Boolean:
+        return "boolean"
+    if column.dtype == pl.Date:
+        return "date"
+    return "datetime" if column.dtype == pl.Datetime and getattr(column.dtype, "time_zone", None) is None else None
 
 
 def to_array(column: pl.Series) -> Column:

@@ -11,6 +11,7 @@ from permll.data.inputs import Inputs, LazyImages
 from permll.data.labels import RowRefs
 from permll.data.readers.arrays import to_inputs
 from permll.data.readers.gold import gold_mask
+from permll.data.readers.groups import group_names
 from permll.data.readers.infer_columns import infer_columns
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.raw_data import RawData, default_ids, merge_metadata
@@ -54,7 +55,7 @@ def read_huggingface(dataset: Any, options: ReadOptions) -> RawData:
     options.reject_both()
     dataset = dataset.with_format(None)
     kinds = {name: type(feature).__name__ for name, feature in dataset.features.items()}
-    columns = (options.label, options.text, options.image, options.id, options.gold_column)
+    columns = (*options.other_columns(options.label), options.text, options.image)
     for name in (*columns, *(options.features or ())):
         if name is not None and name not in kinds:
             hint = did_you_mean(name, kinds) or "."
@@ -81,7 +82,8 @@ def read_huggingface(dataset: Any, options: ReadOptions) -> RawData:
     inputs, input_metadata = images_or_vectors
     metadata = {**merge_metadata(metadata, input_metadata), "label": label or "given with labels="}
     gold = options.gold_column and gold_mask(list(dataset[options.gold_column]), RowRefs(ids))
-    return RawData(inputs, values, ids, metadata, names, gold=gold or None)
+    groups = options.groups_column and group_names(list(dataset[options.groups_column]), RowRefs(ids))
+    return RawData(inputs, values, ids, metadata, names, gold=gold or None, groups=groups or None)
 
 
 def _read_images_or_vectors(

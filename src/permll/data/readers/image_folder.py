@@ -7,6 +7,7 @@ import torch
 
 from permll.data.decoding import FileOpener
 from permll.data.inputs import LazyImages
+from permll.data.readers.folder_history import HISTORY_FILE, read_history, reviewed_images
 from permll.data.readers.image_files import SUFFIXES
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.raw_data import RawData, left_out_entry
@@ -16,9 +17,15 @@ _SPLITS = {"train", "training", "val", "valid", "validation", "test", "testing",
 
 
 def read_image_folder(root: Path, options: ReadOptions) -> RawData:
-    """Read the images in ``root``; the class is the first part of the relative path, which is the id."""
+    """Read the images in ``root``; the class is the first part of the relative path, which is the id.
+
+    Labels that a person reviewed, by the ``decisions.csv`` of ``permll apply``, are gold.
+    """
     options.reject("label", "text", "image", "features", "id", "labels", "ids", source="a folder of images")
     names, other_files = list_images(root)
+    history = read_history(root)
+    if history is not None:
+        other_files.remove(HISTORY_FILE)
     if not names and {"dataset_info.json", "state.json"} <= set(other_files):
         raise ValueError(f"{root} is a saved Hugging Face dataset: pass datasets.load_from_disk({str(root)!r}).")
     if not names:
@@ -49,7 +56,8 @@ def read_image_folder(root: Path, options: ReadOptions) -> RawData:
         "left_out": left_out,
     }
     images = LazyImages(FileOpener(root.absolute(), tuple(names)), torch.arange(len(names)))
-    return RawData(images, classes, names, metadata, noun="image")
+    gold = None if history is None else reviewed_images(names, history)
+    return RawData(images, classes, names, metadata, noun="image", gold=gold)
 
 
 def list_images(root: Path) -> tuple[list[str], list[str]]:

@@ -28,7 +28,7 @@ def infer_columns(
         values: returns the values of a column.
         is_text: returns whether a column holds text.
     """
-    used = {label, options.text, options.image, options.gold_column, *(options.features or ())}
+    used = {*options.other_columns(label), options.text, options.image, *(options.features or ())}
     if options.id is None and options.ids is None:
         matches = [name for name in columns if name.lower() == "id" and name not in used]
         ids = list(values(matches[0])) if len(matches) == 1 else []

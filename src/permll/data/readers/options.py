@@ -9,7 +9,14 @@ import numpy as np
 from permll.utils.messages import did_you_mean
 
 Rare = Literal["refuse", "drop", "keep"]
-_EXCLUSIVE = (("text", "image", "features"), ("label", "labels"), ("id", "ids"))
+_EXCLUSIVE = (
+    ("text", "image", "features"),
+    ("label", "labels"),
+    ("id", "ids"),
+    ("annotators", "annotations"),
+    ("labels", "annotations"),
+    ("labels", "annotators"),
+)
 
 
 class ReadKeywords(TypedDict, total=False):
@@ -23,6 +30,10 @@ class ReadKeywords(TypedDict, total=False):
     classes: Sequence[str] | None
     ids: Sequence[str] | None
     gold: Any
+    annotators: Sequence[str] | str | None
+    annotations: Any
+    annotation_columns: Sequence[str] | None
+    groups: Any
     no_label: object
     drop_empty: bool
     merge_similar_labels: bool
@@ -61,6 +72,10 @@ class ReadOptions:
     labels: Any = None
     ids: Sequence[str] | None = None
     gold: Any = None
+    annotators: tuple[str, ...] | None = None
+    annotations: Any = None
+    annotation_columns: tuple[str, ...] | None = None
+    groups: Any = None
     no_label: object = None
     drop_empty: bool = False
     merge_similar_labels: bool = False
@@ -74,9 +89,24 @@ class ReadOptions:
         """Name of the column or array of gold labels, if it is not a mask."""
         return self.gold if isinstance(self.gold, str) else None
 
+    @property
+    def has_annotators(self) -> bool:
+        """Whether the labels are the consensus of several annotators."""
+        return self.annotators is not None or self.annotations is not None
+
+    @property
+    def leaves_out_empty(self) -> bool:
+        """Whether samples without a label are left out."""
+        return self.drop_empty or self.no_label == "" or (isinstance(self.no_label, list) and "" in self.no_label)
+
+    @property
+    def groups_column(self) -> str | None:
+        """Name of the column or array of groups, if they are not a list."""
+        return self.groups if isinstance(self.groups, str) else None
+
     def other_columns(self, label: str | None) -> tuple[str | None, ...]:
-        """Return the columns that are not features: of labels, ids and gold labels."""
-        return label, self.id, self.gold_column
+        """Return the columns that are not features: of labels, ids, gold labels, groups and annotators."""
+        return label, self.id, self.gold_column, self.groups_column, *(self.annotators or ())
 
     def reject_both(self) -> None:
         """Raise if two options were given that exclude each other."""
@@ -105,8 +135,9 @@ def parse_options(**keywords: Any) -> ReadOptions:
             raise ValueError(f"{name} must be a name (str), got {options[name]!r:.80}.")
     for name in ("labels", "ids", "classes"):
         _check_list(name, options[name])
-    if not isinstance(options["gold"], str):
-        _check_list("gold", options["gold"])
+    for name in ("gold", "groups"):
+        if not isinstance(options[name], str):
+            _check_list(name, options[name])
     for name in ("check", "skip_unreadable", "drop_empty", "merge_similar_labels"):
         if not isinstance(options[name], bool | np.bool_):
             raise ValueError(f"{name} must be True or False, got {options[name]!r:.80}.")
@@ -117,16 +148,20 @@ def parse_options(**keywords: Any) -> ReadOptions:
         raise ValueError(f"image_size must be a number of pixels, the side of a square; got {size!r:.80}.")
     options["image_size"] = None if size is None else int(size)
     options["classes"] = classes if isinstance(classes, str | None) else [str(name) for name in classes]
-    options["features"] = _parse_features(options["features"])
+    options["features"] = _parse_names("features", options["features"])
+    for name in ("annotators", "annotation_columns"):
+        options[name] = _parse_names(name, options[name])
+    if options["annotation_columns"] is not None and len(options["annotation_columns"]) != 3:
+        raise ValueError("annotation_columns must be the columns of samples, annotators and labels.")
     return ReadOptions(**options)
 
 
-def _parse_features(features: object) -> tuple[str, ...] | None:
+def _parse_names(keyword: str, features: object) -> tuple[str, ...] | None:
     if features is None or isinstance(features, str):
         return None if features is None else (features,)
     names = tuple(features) if isinstance(features, Iterable) and not isinstance(features, Mapping) else ()
     if not names or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"features must be a name or a list of names (str), got {features!r:.80}.")
+        raise ValueError(f"{keyword} must be a name or a list of names (str), got {features!r:.80}.")
     return names
 
 
@@ -134,7 +169,11 @@ def _check_list(keyword: str, values: object) -> None:
     """Raise unless the values are a list or array; their types are checked later."""
     if values is None or (keyword == "classes" and isinstance(values, str)):
         return
-    contents = {"classes": "class names in order", "gold": "true or false for each sample"}
+    contents = {
+        "classes": "class names in order",
+        "gold": "true or false for each sample",
+        "groups": "one group per sample",
+    }
     content = contents.get(keyword, f"one {keyword.rstrip('s')} per sample")
     is_list = isinstance(values, Sequence) or (hasattr(values, "__len__") and hasattr(values, "__getitem__"))
     if not is_list or isinstance(values, Mapping | Set | str | bytes):

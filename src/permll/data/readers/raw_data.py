@@ -27,6 +27,8 @@ class RawData:
     empty: Sequence[int] = ()  # rows without a text or an image, which are left out
     problems: Problems = field(default_factory=Problems)  # found by the reader, raised together with those of labels
     gold: Sequence[bool] | None = None  # which labels a person reviewed
+    answers: Any = None  # ``RawAnswers`` of the columns of annotators
+    groups: Sequence[str] | None = None  # names of groups, such as patients, that a split keeps together
 
     def row_refs(self, ids: Sequence[str]) -> RowRefs:
         """Return the names of the samples in error messages."""

@@ -64,6 +64,14 @@ def read(
         ids: ids, if ``source`` has none.
         gold: column, array or mask of labels that a person reviewed; they are trusted. Default: those that the history
             of ``permll apply`` lists as kept, accepted or chosen.
+        annotators: columns of several annotators, by name or pattern ("ann_*"), empty where one did not answer; or an
+            array of answers (N, A) in a file of arrays, -1 for none. The labels are their consensus.
+        annotations: the same beside any data: a path of a .csv, .tsv or .parquet table with a line for each answer, a
+            frame of this form or with a column for each annotator, or an array (N, A); -1, NaN or None for no answer.
+        annotation_columns: columns of samples, annotators and labels in ``annotations``. Default: those with a usual
+            name, such as id, annotator and label.
+        groups: column, array or list of group names, such as patients or videos; held-out samples are drawn as whole
+            groups.
         no_label: value or values that mark a missing label; those rows are left out. ``""`` is an empty cell.
         drop_empty: leave out rows with an empty label, text or image cell.
         merge_similar_labels: read labels that differ only in case or spaces as the most frequent of them.

@@ -106,7 +106,7 @@ def _read_features(
             "image=."
         )
     metadata = {"kind": "table", "features": list(features.columns), "left_out": left_out}
-    return TableInputs(Table(features.columns), metadata)
+    return TableInputs(Table(features.columns, features.types), metadata)
 
 
 def check_filled(column: pl.Series, is_empty: pl.Series, what: str, row_refs: RowRefs, hint: str) -> None:

@@ -14,10 +14,12 @@ except ImportError:
 
 from permll.data.inputs import Texts
 from permll.data.labels import RowRefs
+from permll.data.readers.annotations import RawAnswers, match_columns, wide_answers
 from permll.data.readers.assemble import with_labels
 from permll.data.readers.csv_reader import Cells, read_csv
 from permll.data.readers.feature_columns import parse_labels
 from permll.data.readers.gold import gold_mask, reviewed_mask
+from permll.data.readers.groups import group_names
 from permll.data.readers.infer_columns import infer_columns
 from permll.data.readers.options import ReadOptions
 from permll.data.readers.parquet import index_columns, read_parquet
@@ -82,6 +84,8 @@ def read_frame(
         raise ValueError(f"{where} has no rows.")
     names = default_ids(len(frame)) if ids is None else ids
     sheet = Sheet(frame, where, RowRefs(cells.lines, "line") if cells else RowRefs(names), cells)
+    if options.annotators is not None:
+        options = replace(options, annotators=match_columns(options.annotators, frame.columns, where))
     label = _check_columns(sheet, options)
     metadata = {**metadata, "label": label or "given with labels="}
     options, metadata = infer_columns(
@@ -102,6 +106,9 @@ def read_frame(
     gold: list[bool] | None = None
     with problems.collect():
         gold = _gold(sheet, options)
+    groups: list[str] | None = None
+    with problems.collect():
+        groups = _groups(sheet, options)
     raw = RawData(
         read.inputs,
         None,
@@ -111,6 +118,8 @@ def read_frame(
         empty=read.empty,
         problems=problems,
         gold=gold,
+        answers=_answers(sheet, options),
+        groups=groups,
     )
     if label is None:
         return raw
@@ -126,12 +135,27 @@ def _gold(sheet: Sheet, options: ReadOptions) -> list[bool] | None:
     return None
 
 
+def _answers(sheet: Sheet, options: ReadOptions) -> RawAnswers | None:
+    if options.annotators is None:
+        return None
+    answers = wide_answers({name: sheet.column(name).to_list() for name in options.annotators})
+    texts = pl.Series(answers.labels, dtype=pl.String) if sheet.cells else None
+    return answers if texts is None else answers._replace(labels=parse_labels(texts))
+
+
+def _groups(sheet: Sheet, options: ReadOptions) -> list[str] | None:
+    if options.groups_column is None:
+        return None
+    return group_names(sheet.column(options.groups_column).to_list(), sheet.row_refs)
+
+
 def _check_columns(sheet: Sheet, options: ReadOptions) -> str | None:
     """Return the label column, after a check that all columns exist."""
     problems, label = Problems(), None
     with problems.collect():
         label = _label_column(sheet, options)
-    for name in (label, options.id, options.text, options.image, options.gold_column, *(options.features or ())):
+    others = (options.text, options.image, *(options.features or ()))
+    for name in (*options.other_columns(label), *others):
         with problems.collect():
             _ = None if name is None else sheet.column(name)
     problems.raise_all()
@@ -143,6 +167,8 @@ def _label_column(sheet: Sheet, options: ReadOptions) -> str | None:
         return options.label
     columns = sheet.frame.columns
     matches = [name for name in columns if name == "y" or name.lower() in LABEL_NAMES]
+    if len(matches) != 1 and options.has_annotators:
+        return None
     if len(matches) != 1:
         why = f"{' and '.join(matches)} could all be the labels" if matches else "none is named label"
         hint = "" if matches else sheet.header_hint

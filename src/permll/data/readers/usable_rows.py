@@ -57,6 +57,16 @@ def labeled_rows(
     return [i for i in range(len(values)) if i not in unlabeled], entries
 
 
+def matches_marker(value: object, no_label: object) -> bool:
+    """Return whether a label is one of the values that mark a missing one.
+
+    Examples:
+        >>> matches_marker(-1.0, [-1, "?"]), matches_marker(1, None)
+        (True, False)
+    """
+    return any(_equal(value, marker) for marker in _markers(no_label))
+
+
 def _markers(no_label: object) -> list[object]:
     """Return the values that mark a missing label."""
     if isinstance(no_label, list | tuple | set | frozenset):

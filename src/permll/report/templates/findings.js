@@ -1,5 +1,5 @@
 
-// Filter cards by pair of classes and by words in id or classes. Without scripts all cards are shown.
+// Filter cards by pair of classes and by words in id or classes. Cards with data-more are shown only if they match a filter.
 const form = document.querySelector(".filter");
 const cards = [...document.querySelectorAll(".card")];
 const cells = [...document.querySelectorAll("td[data-pair]")];
@@ -7,18 +7,18 @@ const cells = [...document.querySelectorAll("td[data-pair]")];
 const filterCards = () => {
   const { pair, words } = form.elements;
   const query = words.value.toLowerCase().split(/\s+/).filter(Boolean);
+  const filtered = Boolean(pair.value || query.length);
   let shown = 0;
   for (const card of cards) {
-    const matches = (!pair.value || card.dataset.pair === pair.value) && query.every((word) => card.dataset.words.includes(word));
+    const matches = (filtered || card.dataset.more === undefined) && (!pair.value || card.dataset.pair === pair.value) && query.every((word) => card.dataset.words.includes(word));
     card.hidden = !matches;
     shown += matches;
   }
   for (const cell of cells) cell.firstElementChild.setAttribute("aria-pressed", cell.dataset.pair === pair.value);
-  const filtered = Boolean(pair.value || query.length);
   form.querySelector("button").disabled = !filtered;
   const flagged = pair.value ? Number(pair.selectedOptions[0].dataset.flagged) : 0;
-  const total = flagged > shown && !query.length ? `; ${flagged} flagged in total` : "";
-  document.getElementById("filtered").textContent = filtered ? `${shown} of ${cards.length} shown${total}` : "";
+  const all = flagged > shown ? `${shown} of ${flagged} flagged labels` : `${shown} flagged`;
+  document.getElementById("filtered").textContent = filtered ? (pair.value && !query.length ? all : `${shown} found`) : "";
 };
 
 for (const cell of cells) {

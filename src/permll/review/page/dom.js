@@ -8,7 +8,7 @@ const fill = (element, attributes, children) => {
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 };
 
@@ -26,12 +26,18 @@ export const percent = (probability) => {
   return `${Math.round(100 * probability)}\u00a0%`;
 };
 
+// Text that breaks after separators, as in a path, rather than within a word.
+export const breakable = (text) => text.split(/(?<=[/\\_.:;,=&@+])(?=[^/\\_.:;,=&@+])/).flatMap((part, index) => (index > 0 ? [create("wbr"), part] : [part]));
+
 export const formatNumber = (number) => number.toLocaleString("en");
 
 export const pluralize = (count, noun, plural = `${noun}s`) => `${formatNumber(count)} ${count === 1 ? noun : plural}`;
 
 const VERBS = { accept: "accepted", keep: "kept", choose: "chose", unsure: "not sure about", undo: "undid" };
 
-export const describeVerdict = (verdict, label) => `${VERBS[verdict]} “${label}”`;
+export const describeVerdict = (verdict, label) => {
+  if (verdict === "drop") return "belongs to no class";
+  return label === "" ? "undid “no class”" : `${VERBS[verdict]} “${label}”`;
+};
 
 export const formatTime = (at) => create("time", { datetime: at }, new Date(at).toLocaleString());

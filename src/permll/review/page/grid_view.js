@@ -1,9 +1,10 @@
 // View of a page of samples. Verdicts apply to the selected samples, or to the focused one.
 
-import { create, describeVerdict, formatNumber, percent, pluralize } from "./dom.js";
+import { breakable, byId, create, describeVerdict, formatNumber, percent, pluralize } from "./dom.js";
 import { createPreview } from "./preview.js";
+import { actionButton, otherVerdicts } from "./sample_view.js";
 
-const BADGES = { accept: "accepted", keep: "kept", choose: "another class", unsure: "not sure" };
+const BADGES = { accept: "accepted", keep: "kept", choose: "another class", unsure: "not sure", drop: "no class" };
 
 export class GridView {
   constructor(main, actions) {
@@ -31,8 +32,8 @@ export class GridView {
         create("button", { type: "button", click: this.actions.next, disabled: last >= matching, "aria-keyshortcuts": "]", "aria-label": "Next page" }, "→"),
       ),
       this.list,
-      this.toolbar,
     );
+    byId("actions").replaceChildren(this.toolbar);
     this.updateToolbar();
   }
 
@@ -70,19 +71,19 @@ export class GridView {
           ? create("span", { class: `badge ${state}` }, `${BADGES[decision.verdict]}${decision.verdict === "choose" ? `: ${decision.label}` : ""}`)
           : `given label right: ${percent(item.quality)}`,
       ),
+      create("p", { class: "id" }, create("code", {}, breakable(id))),
     );
   }
 
   updateToolbar() {
     const count = this.selected.size;
-    const button = (text, key, click) => create("button", { type: "button", click, "aria-keyshortcuts": key }, text, create("kbd", { "aria-hidden": "true" }, key));
+    const all = count === this.items.length;
     this.toolbar.replaceChildren(
       create("span", {}, count > 0 ? `${pluralize(count, "sample")} selected` : "Focused sample"),
-      button("Accept", "a", () => this.actions.decide("accept")),
-      button("Keep", "k", () => this.actions.decide("keep")),
-      button("Another class", "c", this.actions.choose),
-      button("Not sure", "s", () => this.actions.decide("unsure")),
-      button(count === this.items.length ? "Select none" : "Select all", "*", () => this.selectAll()),
+      actionButton("Accept", "Accept", "a", () => this.actions.decide("accept")),
+      actionButton("Keep", "Keep", "k", () => this.actions.decide("keep")),
+      ...otherVerdicts(this.actions),
+      actionButton(all ? "Select none" : "Select all", all ? "None" : "All", "*", () => this.selectAll()),
     );
   }
 
@@ -111,7 +112,8 @@ export class GridView {
     for (const item of items) {
       const index = this.items.findIndex((other) => other.row === item.row);
       if (index < 0) continue;
-      this.items[index] = { ...item, preview: this.items[index].preview }; // the new one may be longer
+      const { preview, place } = this.items[index]; // the new preview may be longer
+      this.items[index] = { ...item, preview, place };
       this.selected.delete(index);
       this.list.children[index].replaceWith(this.createTile(this.items[index], index));
     }

@@ -1,6 +1,8 @@
 // Keyboard shortcuts, help, and the reviewer's name. Settings are stored in cookies, which reviews on other ports share.
 
-import { byId } from "./dom.js";
+import { byId, create } from "./dom.js";
+
+let classKeys = {}; // key -> class name
 
 const saveSetting = (name, value) => {
   document.cookie = `permll-${name}=${encodeURIComponent(value)}; SameSite=Strict; Path=/; Max-Age=31536000`;
@@ -58,8 +60,25 @@ export const getReviewer = async () => reviewer || (await askName());
 const isTyping = (element) =>
   element instanceof HTMLInputElement && !["checkbox", "radio"].includes(element.type) && !element.closest("dialog:not([open])");
 
-// Binds keys to functions. Keys do not repeat while held down, except for arrows.
-export const bindKeys = (bindings) => {
+// Sets the keys of classes, and lists them in the help.
+export const setClassKeys = (keys) => {
+  classKeys = keys;
+  byId("class-keys").replaceChildren(
+    ...Object.entries(keys)
+      .sort(([one], [other]) => KEYS.indexOf(one) - KEYS.indexOf(other))
+      .map(([key, name]) => create("li", {}, create("kbd", {}, key), name)),
+  );
+};
+
+const KEYS = "1234567890ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+// Capital letters are pressed with Shift, so that Caps Lock alone does not turn a shortcut into a class.
+export const shortcut = (key) => (/[A-Z]/.test(key) ? `Shift+${key}` : key);
+
+const classOf = ({ key, shiftKey }) => classKeys[/^[a-z]$/i.test(key) ? (shiftKey ? key.toUpperCase() : "") : key];
+
+// Binds keys to functions; chooseClass takes the class whose key was pressed. Keys do not repeat while held down, except for arrows.
+export const bindKeys = (bindings, chooseClass) => {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     if (document.querySelector("dialog[open]")) return;
@@ -71,9 +90,11 @@ export const bindKeys = (bindings) => {
     const arrow = event.key.startsWith("Arrow");
     if (arrow && event.target instanceof HTMLInputElement && !event.target.closest("dialog")) return; // moves among radio buttons
     if (!arrow && (!shortcuts.checked || event.repeat)) return;
-    const action = bindings[event.key] ?? (/^[1-9]$/.test(event.key) ? bindings.digit : undefined);
+    const name = classOf(event);
+    const isCapital = event.shiftKey && /^[a-z]$/i.test(event.key);
+    const action = name === undefined ? !isCapital && bindings[event.key.length === 1 ? event.key.toLowerCase() : event.key] : () => chooseClass(name);
     if (!action) return;
     event.preventDefault();
-    action(event.key);
+    action();
   });
 };

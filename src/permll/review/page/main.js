@@ -1,38 +1,25 @@
-// Review page: filter, navigation and decisions. The URL holds the filter and the position, so a reload loses nothing.
+// Review page: navigation and decisions.
 
 import { get, imageUrl, post } from "./api.js";
-import { byId, describeVerdict, formatNumber, percent, pluralize } from "./dom.js";
+import { byId, describeVerdict, pluralize } from "./dom.js";
+import { SORTS, STATES, filter, query, showFilter, start, updateUrl } from "./filter.js";
 import { GridView } from "./grid_view.js";
-import { askName, bindKeys, getReviewer } from "./keyboard.js";
-import { explainEmpty, notify, showError, showFilter, showProgress } from "./messages.js";
-import { pick } from "./picker.js";
+import { askName, bindKeys, getReviewer, setClassKeys } from "./keyboard.js";
+import { showMatrix } from "./matrix_view.js";
+import { explainEmpty, notify, showError, showProgress, updateEstimate } from "./messages.js";
 import { showEmpty, showSample } from "./sample_view.js";
+import { searchClass, searchId, searchPair } from "./searches.js";
 
 const main = byId("main");
 const form = document.querySelector(".filters");
-const params = new URLSearchParams(location.search);
-const STATES = ["open", "decided", "unsure", "any"];
-const filter = {
-  state: STATES.includes(params.get("state")) ? params.get("state") : "open",
-  all: params.get("all") === "1",
-  pair: params.get("pair") ?? "",
-  names: params.get("names") ?? "",
-  view: params.get("view") === "grid" ? "grid" : "single",
-};
 let item = null; // sample of the single view
 let page = null; // page of the grid
 let busy = false; // verdicts are ignored meanwhile: they could apply to the wrong sample
 let queue = Promise.resolve();
 
-const query = () => ({ state: filter.state, all: filter.all ? "1" : "0", ...(filter.pair && { pair: filter.pair }) });
-
-const updateUrl = () => {
-  const url = new URLSearchParams(query());
-  if (filter.pair) url.set("names", filter.names);
-  if (filter.view === "grid") url.set("view", "grid");
-  if (filter.view === "single" && item) url.set("row", item.row);
-  if (filter.view === "grid" && page?.items.length) url.set("after", page.items[0].rank - 1);
-  history.replaceState(null, "", `/?${url}`);
+const showOverview = (response) => {
+  showProgress(response);
+  setClassKeys(response.keys);
 };
 
 // Runs tasks one after the other, and shows their errors.
@@ -61,36 +48,49 @@ const preloadImage = ({ items: [next] }) => {
 const openSample = async (row) => {
   const response = await get(`/api/samples/${row}`, query());
   item = response.item;
-  const focusedKey = main.contains(document.activeElement) && document.activeElement.getAttribute("aria-keyshortcuts");
+  const focused = document.activeElement;
+  const focusedKey = focused.closest("main, #actions") && focused.getAttribute("aria-keyshortcuts");
   showSample(main, item, response.position, response.matching, actions);
-  if (focusedKey) (main.querySelector(`[aria-keyshortcuts="${CSS.escape(focusedKey)}"]`) ?? main).focus();
-  showProgress(response);
-  updateUrl();
-  get("/api/samples", { ...query(), after: item.rank, limit: 1 }).then(preloadImage, () => {});
+  if (focusedKey) (document.querySelector(`main [aria-keyshortcuts="${CSS.escape(focusedKey)}"], #actions [aria-keyshortcuts="${CSS.escape(focusedKey)}"]`) ?? main).focus();
+  showOverview(response);
+  updateUrl({ row });
+  get("/api/samples", { ...query(), after: item.place, limit: 1 }).then(preloadImage, () => {});
 };
 
 const showNoSamples = (response) => {
   item = null;
-  showProgress(response);
+  showOverview(response);
   const offers = [];
+  if (filter.find) offers.push(["All ids", () => changeFilter({ find: "" })]);
   if (filter.pair) offers.push(["All class pairs", () => changeFilter({ pair: "", names: "" })]);
   if (filter.state !== "any") offers.push(["Any state", () => changeFilter({ state: "any" })]);
   if (!filter.all) offers.push(["Include unflagged labels", () => changeFilter({ all: true })]);
   showEmpty(main, explainEmpty(response.progress, filter), offers);
-  updateUrl();
+  updateUrl({});
 };
 
 const showPage = (response) => {
   page = response;
   if (response.items.length === 0) return showNoSamples(response);
   grid.show(response);
-  showProgress(response);
-  updateUrl();
+  showOverview(response);
+  updateUrl({ after: response.items[0].place - 1 });
 };
 
-// Opens the next sample after a rank. With wrap, the first follows the last.
-const openNext = async (rank, wrap) => {
-  let response = await get("/api/samples", { ...query(), after: rank, limit: 1 });
+const openMatrix = async () => {
+  const response = await get("/api/matrix", query());
+  if (response.matching === 0) return showNoSamples(response);
+  byId("actions").replaceChildren();
+  showMatrix(main, response, (pair, names) => {
+    changeFilter({ pair, names, view: "grid" }).then(() => page?.items.length && grid.moveFocus(0));
+  });
+  showOverview(response);
+  updateUrl({});
+};
+
+// Opens the next sample after a place. With wrap, the first follows the last.
+const openNext = async (place, wrap) => {
+  let response = await get("/api/samples", { ...query(), after: place, limit: 1 });
   if (response.items.length === 0 && wrap) response = await get("/api/samples", { ...query(), limit: 1 });
   if (response.items.length > 0) await openSample(response.items[0].row);
   else if (response.matching === 0) showNoSamples(response);
@@ -99,29 +99,34 @@ const openNext = async (rank, wrap) => {
 
 const step = (direction) =>
   enqueue(async () => {
+    if (filter.view === "matrix") return main.querySelector(".matrix button[tabindex='0']")?.focus();
     if (filter.view === "grid") {
       if (!page?.items.length) return;
-      const range = direction > 0 ? { after: page.items.at(-1).rank } : { before: page.items[0].rank };
+      const range = direction > 0 ? { after: page.items.at(-1).place } : { before: page.items[0].place };
       const response = await get("/api/samples", { ...query(), ...range });
       if (response.items.length > 0) showPage(response);
       else notify(direction > 0 ? "This is the last page." : "This is the first page.");
-    } else if (item && direction > 0) await openNext(item.rank, false);
+    } else if (item && direction > 0) await openNext(item.place, false);
     else if (item) {
-      const response = await get("/api/samples", { ...query(), before: item.rank, limit: 1 });
+      const response = await get("/api/samples", { ...query(), before: item.place, limit: 1 });
       if (response.items.length > 0) await openSample(response.items[0].row);
       else notify("This is the first sample.");
     }
   });
 
-const decide = async (verdict, label = "") => {
-  const targets = filter.view === "grid" ? grid.targets() : [item].filter(Boolean);
+// The samples that a verdict applies to.
+const targetsOf = { single: () => [item].filter(Boolean), grid: () => (page?.items.length ? grid.targets() : []), matrix: () => [] };
+
+const decide = async (verdict, label = "", isNew = false) => {
+  const targets = targetsOf[filter.view]();
   if (busy || targets.length === 0) return;
   const reviewer = await getReviewer();
   if (!reviewer) return;
   await enqueue(async () => {
     const samples = targets.map(({ row, last_entry }) => ({ row, last_entry }));
-    const response = await post("/api/decide", query(), { samples, verdict, label, reviewer });
-    showProgress(response);
+    const response = await post("/api/decide", query(), { samples, verdict, label, reviewer, add_class: isNew });
+    showOverview(response);
+    updateEstimate();
     const failed = response.conflicts.length;
     if (failed > 0) showError(`${response.conflicts.slice(0, 3).join(" ")} The current state is shown; decide again if you disagree.`);
     if (filter.view === "grid") {
@@ -133,7 +138,7 @@ const decide = async (verdict, label = "") => {
     if (failed > 0) return openSample(item.row);
     const { decision } = response.items[0];
     notify(`${item.id}: ${describeVerdict(decision.verdict, decision.label)}.`, () => undo());
-    await openNext(item.rank, true);
+    await openNext(item.place, true);
   });
 };
 
@@ -143,57 +148,61 @@ const undo = async (times = 1) => {
   await enqueue(async () => {
     for (let time = 0; time < times; time += 1) {
       const response = await post("/api/undo", query(), { reviewer });
-      showProgress(response);
+      showOverview(response);
+      updateEstimate();
       if (!response.undone) return notify("You have no decision to undo.");
       notify(`Undone: ${response.undone.id}, ${describeVerdict(response.undone.verdict, response.undone.label)}.`);
       if (!response.item) continue;
       if (filter.view === "single") await openSample(response.item.row);
-      else grid.update([response.item]);
+      else if (filter.view === "grid" && page?.items.length) grid.update([response.item]);
+      else await open();
     }
   });
 };
 
 const chooseClass = async () => {
-  if (busy || (filter.view === "single" ? !item : grid.targets().length === 0)) return;
-  const candidates = filter.view === "single" ? item.candidates : [];
-  const probabilities = Object.fromEntries(candidates.map(({ label, probability }) => [label, probability]));
-  const option = await pick("Choose a class", async (text) => {
-    const { classes } = await get("/api/classes", { query: text });
-    return classes
-      .map((name) => ({ name, note: name in probabilities ? percent(probabilities[name]) : "", probability: probabilities[name] ?? -1 }))
-      .sort((a, b) => b.probability - a.probability);
-  });
-  if (option) await decide("choose", option.name);
+  if (busy || targetsOf[filter.view]().length === 0) return;
+  const option = await searchClass(filter.view === "single" ? item.candidates : []);
+  if (option) await decide("choose", option.name, option.isNew);
+};
+
+// Opens the view from the start of the queue.
+const open = async () => {
+  page = null;
+  if (filter.view === "grid") showPage(await get("/api/samples", query()));
+  else if (filter.view === "matrix") await openMatrix();
+  else await openNext(0, false);
 };
 
 const changeFilter = (values) => {
   Object.assign(filter, values);
-  showFilter(filter);
-  return enqueue(async () => {
-    page = null;
-    if (filter.view === "grid") showPage(await get("/api/samples", query()));
-    else await openNext(0, false);
-  });
+  showFilter();
+  return enqueue(open);
 };
 
 const changeView = (view, row) => {
-  const target = row ?? (filter.view === "grid" ? grid.targets()[0]?.row : undefined);
-  const rank = item?.rank;
+  const target = row ?? (filter.view === "grid" ? targetsOf.grid()[0]?.row : undefined);
+  const place = filter.view === "single" ? item?.place : undefined;
   filter.view = view;
-  showFilter(filter);
+  if (view === "matrix") Object.assign(filter, { pair: "", names: "" });
+  showFilter();
   return enqueue(async () => {
-    if (view === "single") await (target === undefined ? openNext(0, false) : openSample(target));
-    else showPage(await get("/api/samples", { ...query(), after: rank ? rank - 1 : 0 }));
-    if (view === "grid") grid.moveFocus(0);
+    if (view === "single" && target !== undefined) await openSample(target);
+    else if (view === "grid" && place) showPage(await get("/api/samples", { ...query(), after: place - 1 }));
+    else await open();
+    if (view === "grid" && page?.items.length) grid.moveFocus(0);
   });
 };
 
 const choosePair = async () => {
-  const option = await pick("Given → proposed", async (text) => {
-    const { pairs } = await get("/api/pairs", { ...query(), query: text });
-    return pairs.map((pair) => ({ ...pair, name: `${pair.given} → ${pair.proposed}`, note: `${formatNumber(pair.open)} open of ${formatNumber(pair.count)}` }));
-  });
-  if (option) await changeFilter({ pair: option.pair, names: option.name });
+  const option = await searchPair();
+  if (option) await changeFilter({ pair: option.pair, names: option.name, ...(filter.view === "matrix" && { view: "grid" }) });
+};
+
+const findSample = async () => {
+  const option = await searchId();
+  if (option?.find) await changeFilter({ find: option.find, state: "any", all: true, pair: "", names: "", view: "grid" });
+  else if (option) await changeView("single", option.row);
 };
 
 const actions = {
@@ -207,37 +216,46 @@ const grid = new GridView(main, actions);
 
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("change", (event) => {
-  if (event.target.name === "state") changeFilter({ state: event.target.value });
+  if (["state", "sort"].includes(event.target.name)) changeFilter({ [event.target.name]: event.target.value });
   else if (event.target.name === "view") changeView(event.target.value);
   else if (event.target.id === "unflagged") changeFilter({ all: event.target.checked });
 });
 byId("pair").addEventListener("click", choosePair);
 byId("clear-pair").addEventListener("click", () => changeFilter({ pair: "", names: "" }).then(() => byId("pair").focus()));
+byId("find").addEventListener("click", findSample);
+byId("clear-find").addEventListener("click", () => changeFilter({ find: "" }).then(() => byId("find").focus()));
 byId("undo").addEventListener("click", () => undo());
-bindKeys({
-  a: () => decide(filter.view === "single" && item?.given === item?.proposed ? "keep" : "accept"),
-  k: () => decide("keep"),
-  s: () => decide("unsure"),
-  c: chooseClass,
-  u: () => undo(),
-  digit: (key) => filter.view === "single" && item?.candidates[key - 1] && decide("choose", item.candidates[key - 1].label),
-  ArrowLeft: () => (filter.view === "single" ? step(-1) : grid.moveFocus(0)),
-  ArrowRight: () => (filter.view === "single" ? step(1) : grid.moveFocus(0)),
-  "[": () => step(-1),
-  "]": () => step(1),
-  g: () => changeView(filter.view === "single" ? "grid" : "single"),
-  x: () => filter.view === "grid" && grid.select(grid.focused),
-  "*": () => filter.view === "grid" && grid.selectAll(),
-  p: choosePair,
-  o: () => changeFilter({ state: STATES[(STATES.indexOf(filter.state) + 1) % STATES.length] }),
-  f: () => changeFilter({ all: !filter.all }),
-  w: askName,
-});
+const next = (values, value) => values[(values.indexOf(value) + 1) % values.length];
+bindKeys(
+  {
+    a: () => decide(filter.view === "single" && item?.given === item?.proposed ? "keep" : "accept"),
+    k: () => decide("keep"),
+    d: () => decide("drop"),
+    s: () => decide("unsure"),
+    c: chooseClass,
+    u: () => undo(),
+    ArrowLeft: () => (filter.view === "grid" ? grid.moveFocus(0) : step(-1)),
+    ArrowRight: () => (filter.view === "grid" ? grid.moveFocus(0) : step(1)),
+    "[": () => step(-1),
+    "]": () => step(1),
+    g: () => changeView(filter.view === "grid" ? "single" : "grid"),
+    m: () => changeView("matrix"),
+    x: () => filter.view === "grid" && grid.select(grid.focused),
+    "*": () => filter.view === "grid" && grid.selectAll(),
+    "/": findSample,
+    p: choosePair,
+    o: () => changeFilter({ state: next(STATES, filter.state) }),
+    t: () => changeFilter({ sort: next(SORTS, filter.sort) }),
+    f: () => changeFilter({ all: !filter.all }),
+    w: askName,
+  },
+  (name) => decide("choose", name),
+);
 
-showFilter(filter);
+showFilter();
+updateEstimate();
 enqueue(async () => {
-  const row = Number(params.get("row") ?? NaN);
-  if (filter.view === "grid") showPage(await get("/api/samples", { ...query(), after: Number(params.get("after")) || 0 }));
-  else if (Number.isInteger(row) && row >= 0) await openSample(row);
-  else await openNext(0, false);
+  if (filter.view === "grid") showPage(await get("/api/samples", { ...query(), after: start.after }));
+  else if (filter.view === "single" && Number.isInteger(start.row) && start.row >= 0) await openSample(start.row);
+  else await open();
 });

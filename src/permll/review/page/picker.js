@@ -1,6 +1,6 @@
-// Dialog with a searchable list of classes or pairs of classes. The server filters the list, which may be long.
+// Dialog with a searchable list of classes, pairs of classes or ids. The server filters the list, which may be long.
 
-import { byId, create } from "./dom.js";
+import { breakable, byId, create } from "./dom.js";
 
 const dialog = byId("picker");
 const search = byId("search");
@@ -9,6 +9,7 @@ let current = null; // { fetchOptions, resolve }
 let options = [];
 let active = 0;
 let requests = 0;
+let refreshed = Promise.resolve(); // when the options of the present text are shown
 
 const activate = (index) => {
   active = Math.max(0, Math.min(options.length - 1, index));
@@ -26,30 +27,44 @@ const finish = (option) => {
   resolve?.(option ?? null);
 };
 
-const refresh = async () => {
+const choose = async () => {
+  await refreshed; // fast typists press Enter before the options arrive
+  if (options.length > 0) finish(options[active]);
+};
+
+const update = async () => {
   const number = ++requests;
-  const fetched = (await current?.fetchOptions(search.value)) ?? [];
+  let message = "No matches.";
+  const fail = (error) => {
+    message = error.message;
+    return [];
+  };
+  const fetched = (await current?.fetchOptions(search.value).catch(fail)) ?? [];
   if (number !== requests || current === null) return; // outdated response
   options = fetched;
   list.replaceChildren(
     ...options.map((option, index) =>
       create(
         "li",
-        { role: "option", id: `option-${index}`, click: () => finish(option), pointermove: () => activate(index) },
-        create("span", { class: "name" }, option.name),
+        { role: "option", class: option.title ? "extra" : null, id: `option-${index}`, click: () => finish(option), pointermove: () => activate(index) },
+        create("span", { class: "name" }, breakable(option.title ?? option.name)),
         option.note && create("small", {}, option.note),
+        option.key && create("kbd", { "aria-label": `key ${option.key}` }, option.key),
       ),
     ),
   );
+  byId("no-options").textContent = message;
   byId("no-options").hidden = options.length > 0;
   activate(0);
 };
+
+const refresh = () => (refreshed = update());
 
 search.addEventListener("input", refresh);
 search.addEventListener("keydown", (event) => {
   const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
   if (event.key in steps) activate(active + steps[event.key]);
-  else if (event.key === "Enter") options.length > 0 && finish(options[active]);
+  else if (event.key === "Enter") choose();
   else return;
   event.preventDefault();
 });
@@ -63,6 +78,7 @@ export const pick = (heading, fetchOptions) =>
     current = { fetchOptions, resolve };
     byId("picker-heading").textContent = heading;
     search.value = "";
+    options = [];
     list.replaceChildren();
     dialog.showModal();
     search.focus();
