@@ -47,6 +47,8 @@ def test_processes_end_with_state_of_one_process(results: tuple[Path, int], job:
     for one in loaded:
         assert one.keys() == expected.keys()
         for key, value in one.items():
+            if key == "weight" and "fsdp" in job:
+                continue  # each process has a part
             assert_close(value, loaded[0][key], rtol=0, atol=0, equal_nan=True, msg=key)  # to the last bit
             if "bfloat16" not in job:
                 assert_close(value, expected[key].contiguous(), rtol=1e-7, atol=1e-7, equal_nan=True, msg=key)
