@@ -1,6 +1,7 @@
 """The layer in a training loop: when α is updated, and by how much."""
 
 import shutil
+from typing import Any
 
 import pytest
 import torch
@@ -300,22 +301,25 @@ BACKEND = "inductor" if shutil.which("g++") or shutil.which("c++") else "aot_eag
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # deprecations inside the compiler
-def test_compiled_training_step_matches_eager(labels: Tensor, x: Tensor) -> None:
+@pytest.mark.parametrize("settings", [{}, {"top_k": 2}, {"on": "label", "loss": "l2"}], ids=["ce", "top_k", "label-l2"])
+def test_compiled_training_step_matches_eager(labels: Tensor, x: Tensor, settings: dict[str, Any]) -> None:
+    """The loss has no graph break; batches of two sizes, two of them accumulated, and weights of zero."""
+
     def train(compiled: bool) -> tuple[Tensor, Tensor]:
-        net, layer = tiny_net(), PermutationLayer.paper(labels, num_classes=C, lr=0.3)
+        net, layer = tiny_net(), PermutationLayer.paper(labels, num_classes=C, lr=0.3, **settings)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 
-        def training_step(x: Tensor, index: Tensor) -> Tensor:
-            optimizer.zero_grad()
-            loss = layer(net(x), index)
-            loss.backward()
-            optimizer.step()
-            layer.step()
-            return loss
+        def loss(x: Tensor, index: Tensor, weights: Tensor) -> Tensor:
+            return (weights * layer(net(x), index, reduction="none")).mean()
 
-        step = torch.compile(training_step, backend=BACKEND) if compiled else training_step
-        for index in torch.arange(N).split(8):
-            step(x[index], index)
+        loss = torch.compile(loss, backend=BACKEND, fullgraph=True) if compiled else loss
+        for number, index in enumerate([*torch.arange(N - 4).split(8), torch.arange(N - 4, N)]):
+            weights = (index != 2).float()
+            loss(x[index], index, weights).backward()
+            if number:  # the first two batches are one step
+                optimizer.step()
+                layer.step()
+                optimizer.zero_grad()
         return layer.alpha, net[0].weight.detach()
 
     for actual, expected in zip(train(compiled=True), train(compiled=False), strict=True):

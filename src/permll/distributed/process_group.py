@@ -70,12 +70,12 @@ class ProcessGroup:
             dist.barrier()
 
 
-def all_gather(local: Tensor, size: int) -> Tensor:
+def all_gather(local: Tensor, size: int, group: Any = None) -> Tensor:
     """Return the tensors (n, ...) of all processes concatenated, (size * n, ...); all have the same shape."""
     gathered = local.new_empty(size * len(local), *local.shape[1:])
     # Newer versions of PyTorch renamed the function and deprecate the old name.
     collect = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-    collect(gathered, local.contiguous())
+    collect(gathered, local.contiguous(), group=group)
     return gathered
 
 

@@ -3,6 +3,7 @@
 import json
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any, get_args
 
@@ -10,8 +11,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from permll.layer import equations
-from permll.layer.autograd import MAX_PENDING, Reduction, reduce_loss
+from permll.distributed.exchange import SharedProcessGroup, gather_batches
+from permll.layer import compiled, equations
+from permll.layer.autograd import MAX_PENDING, BatchLoss, RecordedLoss, Reduction, Visit, is_recorded, reduce_loss
 from permll.layer.sample_state import SampleState
 from permll.layer.table import RowTable
 from permll.layer.validation import (
@@ -48,6 +50,7 @@ class CorrectionLayer(SampleState):
         table: the parameters, one row per sample.
         name: key of the table in the state dict.
         settings: settings that a saved state must share.
+        process_group: processes whose batches ``step`` exchanges.
     """
 
     loss: equations.LossName = "ce"
@@ -60,12 +63,25 @@ class CorrectionLayer(SampleState):
         table: RowTable,
         name: str,
         settings: Mapping[str, Any],
+        process_group: Any = None,
     ) -> None:
         super().__init__(labels, ids, table, name)
         self.num_classes = num_classes
         self._settings = dict(settings)
-        self._pending: list[Any] = []
+        self._processes = SharedProcessGroup(process_group)
+        self._pending: list[Visit] = []
         self._checked_logits = False
+        self._number = compiled.register(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a copied or unpickled layer."""
+        super().__setstate__(state)
+        self._number = compiled.register(self)
+
+    @property
+    def _stored_entries(self) -> int:
+        """Return the number of entries of a sample in updates; 0 for all classes."""
+        return 0
 
     def forward(
         self, logits: Tensor, index: Index, reduction: Reduction = "mean", *, labels: Labels | None = None
@@ -78,10 +94,20 @@ class CorrectionLayer(SampleState):
             reduction: ``"mean"``, ``"sum"`` or ``"none"``.
             labels: (B,) given labels of the batch, only to check ``index``: an error if they are not the layer's.
         """
-        if torch.compiler.is_compiling():
-            return _forward_outside_the_graph(self, logits, index, reduction, labels)
         if reduction not in REDUCTIONS:
             raise ValueError(f"reduction must be mean, sum or none; got {reduction!r}.")
+        if torch.compiler.is_compiling():
+            return reduce_loss(compiled.batch_losses(self, logits, index, labels), reduction)
+        index, logits = self._check(logits, index, labels)
+        if not self.training:
+            return reduce_loss(self._plain_loss(logits, index), reduction)
+        positions = self._local_index(index).clone()  # the caller may overwrite its index
+        loss = self._corrected_loss(logits.detach(), positions, index)
+        record = partial(self._record, positions, loss.updates)
+        return RecordedLoss.apply(logits, loss.losses, loss.grad_logits, record, reduction)
+
+    def _check(self, logits: Tensor, index: Index, labels: Labels | None) -> tuple[Tensor, Tensor]:
+        """Return positions (B,) and logits in at least the dtype of the rows; raise if the batch does not fit."""
         index = check_index(index, self.ids)
         check_batch(logits, index, self.num_classes)
         if not self._checked_logits:
@@ -91,15 +117,16 @@ class CorrectionLayer(SampleState):
         if labels is not None:
             check_given_labels(labels, self._labels(index), index)
         if logits.dtype is not self._row_dtype:
-            logits = logits.to(torch.promote_types(logits.dtype, self._row_dtype))  # at least float32, like α
-        if not self.training:
-            self._check_finite(logits, index)
-            given = self._labels(index).to(logits.device)
-            return reduce_loss(equations.plain_loss(logits, given, self.loss), reduction)
-        return self._corrected_loss(logits, index, reduction)
+            logits = logits.to(torch.promote_types(logits.dtype, self._row_dtype))  # at least float32, like the rows
+        return index, logits
 
-    def _corrected_loss(self, logits: Tensor, index: Tensor, reduction: Reduction) -> Tensor:
-        """Return the loss; raise if a logit is not finite."""
+    def _plain_loss(self, logits: Tensor, index: Tensor) -> Tensor:
+        """Return the loss (B,) against the given labels."""
+        self._check_finite(logits, index)
+        return equations.plain_loss(logits, self._labels(index).to(logits.device), self.loss)
+
+    def _corrected_loss(self, logits: Tensor, positions: Tensor, index: Tensor) -> BatchLoss:
+        """Return losses, gradients and updates from detached logits; raise if one is not finite."""
         raise NotImplementedError
 
     def _check_finite(self, logits: Tensor, index: Tensor) -> None:
@@ -109,8 +136,36 @@ class CorrectionLayer(SampleState):
             check_finite(logits.detach(), index)
 
     def step(self) -> None:
-        """Update the parameters of the samples that went through ``backward`` since the last step."""
+        """Update the parameters of the samples that went through ``backward`` since the last step.
+
+        With several processes this is a collective call: each one updates the samples of all.
+        """
+        if torch.compiler.is_compiling():
+            compiled.step(self)
+            return
+        visits = self._exchange() if self._is_distributed() else self._pending.copy()
+        self._pending.clear()
+        self._update(visits)
+
+    def _update(self, visits: list[Visit]) -> None:
+        """Update the parameters of the samples of some batches."""
         raise NotImplementedError
+
+    def _is_distributed(self) -> bool:
+        """Return whether other processes have batches. The processes of ``permll train`` exchange theirs themselves."""
+        return self.placement.group.is_single and not self._processes.is_single
+
+    def _exchange(self) -> list[Visit]:
+        """Return the batches of all processes as one, the same on every process."""
+        tensors: list[Tensor] = []
+        if self._pending:
+            rows = [(visit.positions, is_recorded(visit), *visit.updates) for visit in self._pending]
+            tensors = [torch.cat(parts) for parts in zip(*rows, strict=True)]
+        gathered = gather_batches(tensors, self._processes.group)
+        if not gathered:
+            return []
+        all_positions, mask, *all_updates = gathered
+        return [Visit(all_positions.to(self._row_device), tuple(all_updates), None if mask.all() else mask)]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Discard the visits recorded since the last step, for a step that is skipped."""
@@ -169,9 +224,9 @@ class CorrectionLayer(SampleState):
         )
         return f"{len(self.labels)} rows, num_classes={self.num_classes}, {settings}"
 
-    def _append(self, visit: Any) -> None:
-        """Keep the updates of a batch until ``step``."""
-        self._pending.append(visit)
+    def _record(self, positions: Tensor, updates: tuple[Tensor, ...], mask: Tensor | None) -> None:
+        """Keep a batch until ``step``; called in ``backward``."""
+        self._pending.append(Visit(positions, updates, mask))
         if len(self._pending) == MAX_PENDING:
             _warn(
                 f"{MAX_PENDING} batches went through backward since the last layer.step(): call it after "
@@ -234,14 +289,3 @@ class CorrectionLayer(SampleState):
 
 def _warn(message: str) -> None:
     warnings.warn(message, stacklevel=3)
-
-
-def _forward_outside_the_graph(
-    layer: CorrectionLayer, logits: Tensor, index: Index, reduction: Reduction, labels: Labels | None
-) -> Tensor:
-    """Run the forward pass eagerly, outside a graph that is being compiled.
-
-    Recording gradients in ``backward`` is a side effect that a compiled graph cannot contain. The decorator is applied
-    on first use, since it imports the compiler.
-    """
-    return torch.compiler.disable(CorrectionLayer.forward)(layer, logits, index, reduction, labels=labels)

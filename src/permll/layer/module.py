@@ -2,8 +2,7 @@
 
 import math
 from dataclasses import astuple, dataclass
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from permll.distributed.sharding import current_placement
 from permll.layer import equations, label_noise, transition
-from permll.layer.autograd import Reduction
+from permll.layer.autograd import BatchLoss, Visit, is_recorded
 from permll.layer.base import CorrectionLayer, check_dtype
 from permll.layer.paper import PaperPermutationLayer
 from permll.layer.sample_buffer import SampleBuffer
@@ -28,7 +27,8 @@ MAX_MONITORED = 2000  # trained samples that are compared with the held-out ones
 STEP_SIZE = 0.25  # step of δ per N visits
 AVERAGING = 0.5  # weight of a new prediction in the running mean of a sample
 MAX_QUEUED = 2**16  # numbers in the predictions that wait to be averaged
-MEASURED = ("learned", "held_out_log_prob")  # saved, but not buffers: averages of models need equal shapes
+# Measured tensors that are saved. The first ones follow the layer to its device.
+MEASURED = ("log_likelihood", "verdict_log_likelihood", "predicted_prior", "learned", "held_out_log_prob")
 
 
 @dataclass
@@ -43,19 +43,6 @@ class Estimates:
     credibility: float = 0.0  # weight of the classifier in the verdict on labels
     # Difference of the label log-odds of trained and held-out samples before any influence, in standard deviations.
     sampling_bias: float = math.nan
-
-
-class Visit(NamedTuple):
-    """Predictions for a batch that went through ``backward``."""
-
-    positions: Tensor  # (B,)
-    log_p: Tensor  # (B, c)
-    mask: Tensor | None  # (B,) or (), which samples had a gradient; None for all
-
-    def is_recorded(self) -> Tensor:
-        """Return the mask (B,)."""
-        mask = torch.tensor(True, device=self.log_p.device) if self.mask is None else self.mask
-        return mask.expand(len(self.log_p))
 
 
 class PermutationLayer(CorrectionLayer):
@@ -93,7 +80,8 @@ class PermutationLayer(CorrectionLayer):
     b = 0, t = p, q = π and constant T these are the steps of the paper's layer. ``docs/theory.md`` explains each part.
 
     Visits are recorded in ``backward`` and counted in ``step``; they do not depend on batch size, gradient
-    accumulation, loss scaling or loss weights. A sample whose loss has weight 0 is not visited. In ``eval()`` mode the
+    accumulation, loss scaling or loss weights. A sample whose loss has weight 0 is not visited. With several processes
+    ``step`` exchanges the batches, so that all end with the same state. In ``eval()`` mode the
     layer is off: the loss is cross-entropy with the given labels.
 
     Args:
@@ -109,15 +97,14 @@ class PermutationLayer(CorrectionLayer):
         dtype: storage dtype of δ, t and r: float32, float64, or bfloat16, which halves the memory and is rounded
             stochastically.
         file: ``True`` stores δ, t and r in temporary files in ``TMPDIR``, for tables larger than memory.
+        process_group: processes of ``torch.distributed`` whose batches ``step`` exchanges; default: all, if there are
+            several. A group of one process exchanges nothing.
 
-    The state consists of buffers, not parameters: optimizers, weight decay and gradient clipping do not affect it.
+    The state is neither parameters nor buffers: optimizers, weight decay, gradient clipping, averages of models and
+    wrappers for several processes do not affect it. It is part of ``state_dict``.
     """
 
-    log_likelihood: Tensor
-    verdict_log_likelihood: Tensor
-    frequencies: Tensor
-    prior: Tensor
-    predicted_prior: Tensor
+    _moved = (*CorrectionLayer._moved, "frequencies", "prior", *MEASURED[:3])
 
     def __init__(
         self,
@@ -129,6 +116,7 @@ class PermutationLayer(CorrectionLayer):
         top_k: int | None = None,
         dtype: torch.dtype = torch.float32,
         file: File = None,
+        process_group: Any = None,
     ) -> None:
         if not (isinstance(held_out, int | float | np.floating) and 0 <= held_out < 1):
             raise ValueError(f"held_out must be a fraction in [0, 1), got {held_out!r}.")
@@ -142,7 +130,7 @@ class PermutationLayer(CorrectionLayer):
         storage: dict[str, Any] = {"dtype": dtype, "top_k": top_k, "file": file}
         local = all_labels[shard]
         table = RowTable(len(local), (classes,), labels=local if top_k else None, shard=shard, **storage)
-        super().__init__(all_labels, classes, row_ids, table, "delta", {"held_out": float(held_out)})
+        super().__init__(all_labels, classes, row_ids, table, "delta", {"held_out": float(held_out)}, process_group)
         self.predictions = SampleBuffer(all_labels, row_ids, (classes,), **storage)
         count = min(int(held_out * len(all_labels)), max(MAX_HELD_OUT, 20 * classes))
         self._has_held_out = count >= MIN_HELD_OUT
@@ -161,11 +149,11 @@ class PermutationLayer(CorrectionLayer):
         self.estimates = Estimates(sampling_bias=math.nan if self._has_held_out else 0.0)
         self.learned = torch.zeros(classes, dtype=torch.bool)  # classes whose labels are corrected
         self.held_out_log_prob = torch.zeros(2, 0)  # log p_y of held-out samples, at the last and at the best estimate
-        for name in ("log_likelihood", "verdict_log_likelihood"):  # log T, for training and for the verdict on labels
-            self.register_buffer(name, transition.log_identity(classes))
-        self.register_buffer("frequencies", frequencies.clamp_min(1) / len(all_labels), persistent=False)
-        self.register_buffer("prior", self.frequencies.clone(), persistent=False)  # q
-        self.register_buffer("predicted_prior", self.prior.clone())  # π
+        self.log_likelihood = transition.log_identity(classes)  # log T
+        self.verdict_log_likelihood = transition.log_identity(classes)  # log T for the verdict on labels
+        self.frequencies = frequencies.clamp_min(1) / len(all_labels)
+        self.prior = self.frequencies.clone()  # q
+        self.predicted_prior = self.prior.clone()  # π
 
     @classmethod
     def paper(cls, labels: Labels, num_classes: int, **settings: Any) -> PaperPermutationLayer:
@@ -192,41 +180,25 @@ class PermutationLayer(CorrectionLayer):
         """A, the estimated fraction of correct labels; 1 before the first estimate."""
         return self.estimates.accuracy
 
-    def _corrected_loss(self, logits: Tensor, index: Tensor, reduction: Reduction) -> Tensor:
-        positions, log_p = self._local_index(index).clone(), logits.log_softmax(-1)  # a loader may reuse its index
-        target = self.targets.table.read(positions)
-        if target.dtype is not log_p.dtype or not target.is_cpu or not log_p.is_cpu:
+    def _corrected_loss(self, logits: Tensor, positions: Tensor, index: Tensor) -> BatchLoss:
+        log_p, target = logits.log_softmax(-1), self.targets.table.read(positions)
+        if target.dtype is not log_p.dtype or target.device != log_p.device:
             target = target.to(log_p)
-        if reduction == "none":
-            loss = (target * log_p).sum(-1).neg()
-        else:
-            target *= -1 / log_p.shape[0] if reduction == "mean" else -1  # a copy
-            loss = torch.dot(target.view(-1), log_p.view(-1))
-        if loss.is_cpu and not math.isfinite(loss.item() if loss.ndim == 0 else loss.sum().item()):
-            check_finite(logits.detach(), index)  # faster than to check all logits always
-        if loss.requires_grad:
-            loss.register_hook(partial(self._record, positions, log_p.detach()))
-        return loss
+        target.neg_()  # a copy
+        losses = (target * log_p).sum(-1)
+        if losses.is_cpu and not math.isfinite(losses.sum().item()):
+            check_finite(logits, index)  # faster than to check all logits always
+        # p Σr - r, in one kernel
+        grad_logits = torch.ops.aten._log_softmax_backward_data(target, log_p, 1, log_p.dtype)
+        return BatchLoss(losses, grad_logits, (log_p,))
 
-    def _record(self, positions: Tensor, log_p: Tensor, grad_output: Tensor) -> None:
-        """Keep the predictions of the samples whose loss has a weight; called in ``backward``."""
-        mask = None
-        if not grad_output.is_cpu:  # reading the mask, or checking the logits before, would synchronize an accelerator
-            mask = (grad_output != 0) & log_p.isfinite().all(-1)
-        elif not (grad_output.all() if grad_output.ndim else grad_output.item()):
-            mask = grad_output != 0
-        self._append(Visit(positions, log_p, mask))
-
-    def step(self) -> None:
-        """Count the samples that went through ``backward``; after every N, estimate the noise and update targets."""
-        visits = self._visits
-        for visit in self._pending:
-            visits.append(visit)
-            self.estimates.visits += visit.positions.shape[0]
-        self._pending.clear()
-        if visits and len(visits) * visits[-1].log_p.numel() >= MAX_QUEUED:
+    def _update(self, visits: list[Visit]) -> None:
+        """Count the samples; after every N, estimate the noise and update targets."""
+        self._visits += visits
+        self.estimates.visits += sum(len(visit.positions) for visit in visits)
+        if visits and len(self._visits) * visits[-1].updates[0].numel() >= MAX_QUEUED:
             self._average_predictions()
-        if self.estimates.visits >= self.labels.shape[0]:
+        if self.estimates.visits >= len(self.labels):
             self.estimates.visits = 0.0
             if self._has_held_out:
                 self._estimate_from_held_out()
@@ -237,10 +209,10 @@ class PermutationLayer(CorrectionLayer):
         if not visits:
             return
         positions = torch.cat([visit.positions for visit in visits])
-        probs, table = torch.cat([visit.log_p for visit in visits]).exp(), self.predictions.table
+        probs, table = torch.cat([visit.updates[0] for visit in visits]).exp(), self.predictions.table
         if any(visit.mask is not None for visit in visits):
-            mask = torch.cat([visit.is_recorded() for visit in visits])
-            positions, probs = positions[mask.to(positions.device)], probs[mask]
+            mask = torch.cat([is_recorded(visit) for visit in visits])
+            positions, probs = positions[mask], probs[mask.to(probs.device)]
         for group in split_repeats(positions):  # one occurrence of a repeated sample after another
             t = table.read(positions[group])
             table.write(positions[group], t.lerp_(probs[group].to(t), AVERAGING))
@@ -413,7 +385,8 @@ class PermutationLayer(CorrectionLayer):
         if not error_msgs and all(value is not None for value in saved.values()):
             self.estimates = Estimates(*saved.pop("estimates").tolist())
             for name, value in saved.items():
-                setattr(self, name, value.cpu().clone())
+                own = getattr(self, name)
+                setattr(self, name, value.to(own if name in self._moved else own.device, copy=True))
             if self.ids is not None and not torch.equal(
                 state_dict[prefix + "ids"].cpu(), self.ids.to_tensor(self.placement.local_rows)
             ):  # other rows, so other held-out samples

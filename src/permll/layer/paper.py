@@ -1,6 +1,6 @@
 """``PaperPermutationLayer``: the layer with the settings of the paper, constant over training."""
 
-from functools import partial
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -9,7 +9,7 @@ from torch import Tensor
 from permll.distributed.sharding import current_placement
 from permll.layer import equations
 from permll.layer import top_k as top_k_rows
-from permll.layer.autograd import RecordedLoss, Reduction, mask_update
+from permll.layer.autograd import BatchLoss, Visit, mask_update
 from permll.layer.base import CorrectionLayer, check_dtype
 from permll.layer.step_size import resolve_init, resolve_lr
 from permll.layer.table import File, RowTable
@@ -68,8 +68,11 @@ class PaperPermutationLayer(CorrectionLayer):
             stochastically, since a step of 0.01 would otherwise be lost.
         file: path of a memory-mapped file for α, for tables larger than memory; ``True`` for a temporary file in
             ``TMPDIR``. A file written by an identical layer is reopened with its content.
+        process_group: processes of ``torch.distributed`` whose batches ``step`` exchanges; default: all, if there are
+            several. A group of one process exchanges nothing.
 
-    α is a buffer, not a parameter: optimizers, weight decay and gradient clipping do not affect it. It stays in float32
+    α is neither a parameter nor a buffer: optimizers, weight decay, gradient clipping, averages of models and wrappers
+    for several processes do not affect it. It is part of ``state_dict``. It stays in float32
     (or ``dtype``) when the network is cast.
     """
 
@@ -88,6 +91,7 @@ class PaperPermutationLayer(CorrectionLayer):
         top_k: int | None = None,
         dtype: torch.dtype = torch.float32,
         file: File = None,
+        process_group: Any = None,
     ) -> None:
         if on not in equations.SIDES:
             raise ValueError(f"on must be one of {', '.join(equations.SIDES)}; got {on!r}.")
@@ -113,7 +117,7 @@ class PaperPermutationLayer(CorrectionLayer):
             shard=shard,
         )
         settings = {"init": float(init), "lr": float(lr), "on": on, "loss": loss}
-        super().__init__(all_labels, num_classes, row_ids, table, "alpha", settings)
+        super().__init__(all_labels, num_classes, row_ids, table, "alpha", settings, process_group)
         self.on, self.loss, self.init, self.lr = on, loss, init, lr
 
     @property
@@ -121,32 +125,31 @@ class PaperPermutationLayer(CorrectionLayer):
         """α, (N, c): the stored tensor if it is dense float32 or float64 and not sharded, otherwise a copy."""
         return self._gather(self.table.values)
 
-    def _corrected_loss(self, logits: Tensor, index: Tensor, reduction: Reduction) -> Tensor:
+    def _corrected_loss(self, logits: Tensor, positions: Tensor, index: Tensor) -> BatchLoss:
         self._check_finite(logits, index)
-        positions, table, z = self._local_index(index), self.table, logits.detach()
-        # Rows move to the network's device; the table may stay on the host.
-        loss: equations.LossAndGrads | top_k_rows.TopKLossAndGrads
-        if table.top_k and (self.on, self.loss) in TOP_K_LOSSES:
-            rows = top_k_rows.TopKRows(*(part.to(z.device) for part in table.read_top_k(positions)))
-            loss = top_k_rows.prediction_ce(rows, z)
-        else:
-            closed_form = equations.CLOSED_FORMS[self.on, self.loss]
-            # Skipped if possible, since the lookup misses the cache.
-            needs_labels = (self.on, self.loss) in equations.NEEDS_LABELS
-            labels = self._labels(index).to(z.device) if needs_labels else None
-            loss = closed_form(table.read(positions).to(z), z, labels)
-        record = partial(self._record, positions.clone(), loss.grad_alpha)  # the caller may overwrite its index
-        return RecordedLoss.apply(logits, loss.loss, loss.grad_logits, record, reduction)
-
-    def _record(self, positions: Tensor, gradient: Tensor | top_k_rows.TopKUpdate, mask: Tensor | None) -> None:
-        self._append((positions, mask_update(gradient, mask)))
-
-    def step(self) -> None:
-        """Subtract ``lr`` times the recorded gradients from α, and discard them."""
         table = self.table
-        for positions, gradient in self._pending:
-            table.add(positions, gradient, scale=-self.lr)
-        self._pending.clear()
+        # Rows move to the network's device; the table may stay on the host.
+        if table.top_k and (self.on, self.loss) in TOP_K_LOSSES:
+            rows = top_k_rows.TopKRows(*(part.to(logits.device) for part in table.read_top_k(positions)))
+            sparse = top_k_rows.prediction_ce(rows, logits)
+            return BatchLoss(sparse.loss, sparse.grad_logits, sparse.grad_alpha)
+        closed_form = equations.CLOSED_FORMS[self.on, self.loss]
+        # Skipped if possible, since the lookup misses the cache.
+        needs_labels = (self.on, self.loss) in equations.NEEDS_LABELS
+        labels = self._labels(index).to(logits.device) if needs_labels else None
+        dense = closed_form(table.read(positions).to(logits), logits, labels)
+        return BatchLoss(dense.loss, dense.grad_logits, (dense.grad_alpha,))
+
+    @property
+    def _stored_entries(self) -> int:
+        k = self.table.top_k
+        return k + min(k - 1, self.num_classes - k) if k and (self.on, self.loss) in TOP_K_LOSSES else 0
+
+    def _update(self, visits: list[Visit]) -> None:
+        """Subtract ``lr`` times the recorded gradients from α."""
+        for positions, updates, mask in visits:
+            gradient = top_k_rows.TopKUpdate(*updates) if len(updates) > 1 else updates[0]
+            self.table.add(positions, mask_update(gradient, mask), scale=-self.lr)
 
     def corrected_labels(self) -> Int[Tensor, " rows"]:
         """Return argmax α (N,), which is the given label until training corrects it."""

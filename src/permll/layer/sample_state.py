@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Any, Self
 
-import torch
 from torch import Tensor, nn
 
 from permll.distributed.sharding import current_placement
 from permll.layer.state_keys import pop_parts, saved_shape
-from permll.layer.table import RowTable
+from permll.layer.table import RowTable, move
 from permll.layer.validation import RowIds, check_range, match_rows
 
 
@@ -26,13 +25,13 @@ class SampleState(nn.Module):
     """
 
     labels: Tensor
+    _moved: tuple[str, ...] = ("labels",)  # tensors that follow the module to its device; no buffers, see ``RowTable``
 
     def __init__(self, labels: Tensor, ids: RowIds | None, table: RowTable, name: str) -> None:
         super().__init__()
         self.ids, self.table, self._name = ids, table, name
         self._row_device, self._row_dtype = table.device, table.dtype  # here for speed, as they are read at every step
         self.placement = current_placement()
-        # Not a buffer: an average over the buffers of models would round labels down.
         self.labels = labels
 
     def __len__(self) -> int:
@@ -67,13 +66,10 @@ class SampleState(nn.Module):
         return f"the state has rows of shape {shape[1:]}, expected {self.table.shape}."
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        before = dict(self._buffers)
         super()._apply(fn, recurse)
-        self.labels = fn(self.labels).to(torch.int64)
-        for name, buffer in before.items():  # casts below float32, as of the network, are undone
-            changed = self._buffers[name]
-            if buffer is not None and changed is not None and changed.dtype.itemsize < min(buffer.dtype.itemsize, 4):
-                self._buffers[name] = buffer.to(changed.device)
+        for name in self._moved:
+            tensor = getattr(self, name)
+            setattr(self, name, move(tensor, fn, keep_dtype=not tensor.dtype.is_floating_point))
         self._row_device, self._row_dtype = self.table.device, self.table.dtype
         return self
 

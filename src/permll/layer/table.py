@@ -58,7 +58,9 @@ class RowTable(nn.Module):
             temporary file, which is deleted with the table.
         shard: which rows of a larger table these are; makes stochastic rounding independent of sharding.
 
-    Buffers are not persistent. The owner, which knows the sample ids, saves ``state`` and passes it to ``load``.
+    The rows are not buffers: wrappers for several processes would broadcast those of rank 0 in every forward pass, and
+    averages of models would average them. The owner, which knows the sample ids, saves ``state`` and passes it to
+    ``load``.
 
     Examples:
         >>> table = RowTable(3, (5,), labels=torch.tensor([4, 0, 2]), at_label=1.0, top_k=2)
@@ -84,21 +86,21 @@ class RowTable(nn.Module):
         shard: slice = slice(None),
     ) -> None:
         super().__init__()
+        self._tensors: dict[str, Tensor] = {}
         self._first, self._stride = shard.start or 0, shard.step or 1
         self.shape, self._tail_kind, self.is_mapped = shape, tail, file is not None
         self.top_k = 0 if top_k is None else _check_top_k(top_k, shape, labels, dtype)
         layout = _layout(rows, shape, dtype, self.top_k)
         if file is None:
             device = None if labels is None else labels.device
-            self._register({part: torch.zeros(size, dtype=d, device=device) for part, (size, d) in layout.items()})
+            self._tensors = {part: torch.zeros(size, dtype=d, device=device) for part, (size, d) in layout.items()}
             self._initialize(labels, fill, at_label)
             return
         metadata: dict[str, Any] = {"permll": "rows", "rows": rows, "shape": shape, "dtype": str(dtype)}
         metadata |= {"top_k": top_k, "tail": tail, "fill": fill, "at_label": at_label}
         metadata["labels"] = None if labels is None else _digest(labels)
         path = temporary_file() if file is True else Path(file)
-        tensors, exists = map_tensors(path, layout, metadata)
-        self._register(tensors)
+        self._tensors, exists = map_tensors(path, layout, metadata)
         if not exists:
             self._initialize(labels, fill, at_label)
             write_header(path, metadata)
@@ -111,7 +113,7 @@ class RowTable(nn.Module):
     @property
     def dense(self) -> Tensor | None:
         """The stored dense rows (N, ...); None with ``top_k``."""
-        return self._buffers.get("rows")
+        return self._tensors.get("rows")
 
     @property
     def dtype(self) -> torch.dtype:
@@ -176,7 +178,8 @@ class RowTable(nn.Module):
         """
         if isinstance(rows, TopKUpdate):
             for group in split_repeats(index):
-                update = TopKUpdate(*(part[group].to(self.device) for part in rows))
+                classes, *numbers = (part[group].to(self.device) for part in rows)
+                update = TopKUpdate(classes, *(part.to(self.dtype) for part in numbers))
                 positions = index[group]
                 self._write_top_k(positions, apply_update(self.read_top_k(positions), update, scale, self.width))
         elif (dense := self.dense) is not None and self._writes is None:
@@ -243,10 +246,6 @@ class RowTable(nn.Module):
         return f"{len(self)} rows of {self.shape}{top_k}, {self._main.dtype}{', on disk' if self.is_mapped else ''}"
 
     @property
-    def _tensors(self) -> dict[str, Tensor]:
-        return self._buffers  # type: ignore[return-value]  # no buffer is None
-
-    @property
     def _main(self) -> Tensor:
         return self._tensors["kept" if self.top_k else "rows"]
 
@@ -257,7 +256,7 @@ class RowTable(nn.Module):
     @property
     def _writes(self) -> Tensor | None:
         """Number of stochastically rounded writes (1,); None for other dtypes than bfloat16."""
-        return self._buffers.get("writes")
+        return self._tensors.get("writes")
 
     @property
     def _rows_per_chunk(self) -> int:
@@ -268,10 +267,6 @@ class RowTable(nn.Module):
 
     def _fits(self, saved: Tensor, tensor: Tensor) -> bool:
         return saved.shape[1:] == tensor.shape[1:] and (self._writes is None or saved.dtype == tensor.dtype)
-
-    def _register(self, tensors: Mapping[str, Tensor]) -> None:
-        for part, tensor in tensors.items():
-            self.register_buffer(part, tensor, persistent=False)
 
     def _initialize(self, labels: Tensor | None, fill: float, at_label: float | None) -> None:
         """Set the initial values. Zeros are not written, so that their memory pages are not allocated."""
@@ -309,13 +304,22 @@ class RowTable(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         if self.is_mapped:
             return self  # rows on disk ignore .to() and casts of the network
-        before = dict(self._tensors)
         super()._apply(fn, recurse)
-        for part, tensor in before.items():  # casts below float32, and casts of bfloat16 rows, are undone
-            changed = self._tensors[part]
-            if changed.dtype != tensor.dtype and (self._writes is not None or changed.dtype.itemsize < 4):
-                self._buffers[part] = tensor.to(changed.device)
+        rounded = self._writes is not None
+        self._tensors = {
+            part: move(tensor, fn, keep_dtype=rounded or not tensor.dtype.is_floating_point)
+            for part, tensor in self._tensors.items()
+        }
         return self
+
+
+def move(tensor: Tensor, fn: Callable[[Tensor], Tensor], *, keep_dtype: bool = False) -> Tensor:
+    """Return ``fn(tensor)``, for ``nn.Module._apply``; a cast is undone if ``keep_dtype``, or below float32."""
+    with torch.no_grad():
+        moved = fn(tensor)
+    if moved.dtype != tensor.dtype and (keep_dtype or moved.dtype.itemsize < min(tensor.dtype.itemsize, 4)):
+        return tensor.to(moved.device)
+    return moved
 
 
 def _check_top_k(top_k: int, shape: tuple[int, ...], labels: Tensor | None, dtype: torch.dtype) -> int:
