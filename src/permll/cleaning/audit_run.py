@@ -1,7 +1,7 @@
 """The audit at the end of a training: its samples with their features, predictions and test samples."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,9 +41,12 @@ class ClassifierInputs:
     encoder: Encoder | None = None
 
 
-def audit_run(seen: ClassifierInputs, findings: Findings, data: LabeledData, test: LabeledData | None) -> Audit | None:
+def audit_run(
+    inputs_seen: Callable[[], ClassifierInputs], findings: Findings, data: LabeledData, test: LabeledData | None
+) -> Audit | None:
     """Return the audit of the samples of findings; None with a warning if it failed as a whole."""
     try:
+        seen = inputs_seen()
         if data.ids != tuple(findings.ids):
             position = {name: row for row, name in enumerate(data.ids)}
             data = data.take([position[name] for name in findings.ids])

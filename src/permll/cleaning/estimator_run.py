@@ -70,8 +70,8 @@ def check_with_estimator(job: "CleanJob", recipe: Recipe, run: Run, notify: Call
         known = None if job.earlier is None else job.earlier.known
         findings, estimates = find_issues(data, job.samples, predicted, encoded, job.threshold, known)
         facts = _metadata(run, job.samples, recipe.estimator, recipe.training.seed)
-        seen = _inputs(data, encoded, encoder, predicted)
-        job.write_findings(run, replace(findings, metadata={**findings.metadata, **facts}), estimates, seen)
+        findings = replace(findings, metadata={**findings.metadata, **facts})
+        job.write_findings(run, findings, estimates, lambda: _inputs(data, encoded, encoder, predicted))
         run.finish({"recipe_hash": recipe.hash, "settings": {}})
 
 

@@ -1,6 +1,6 @@
 """``CleanJob``: a training of ``clean`` in a run folder, from its samples to its findings."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -100,11 +100,11 @@ class CleanJob:
             recipe = adapt_recipe_like(self.recipe, run.recipe, self.fixed)
         else:
             recipe = adapt_recipe(self.recipe, self.samples, self.fixed, notify_callbacks(self.watchers))
+        _ = None if run.finished else self.test_samples  # mistakes are found before the training
         if recipe.estimator is not None:
             check_with_estimator(self, recipe, run, notify_callbacks(self.watchers))
             return self._read_findings(run)
         samples = None if self.is_path and run.finished else self.training_samples
-        _ = None if run.finished else self.test_samples  # mistakes are found before the training
         average, threads = AveragePredictions(), torch.get_num_threads()
 
         def save_findings(trainer: "Trainer", run: Run) -> None:
@@ -120,10 +120,10 @@ class CleanJob:
         known = None if self.earlier is None else self.earlier.known
         findings, estimates = find_label_issues(trainer, run, average.averager, self.samples, self.threshold, known)
         if trainer.group.is_main:
-            self.write_findings(run, findings, estimates, trainer_inputs(trainer, average.averager, run))
+            self.write_findings(run, findings, estimates, lambda: trainer_inputs(trainer, average.averager, run))
 
     def write_findings(
-        self, run: Run, findings: Findings, estimates: list[NoiseEstimate], seen: ClassifierInputs
+        self, run: Run, findings: Findings, estimates: list[NoiseEstimate], seen: Callable[[], ClassifierInputs]
     ) -> None:
         """Write findings, audit and noise estimates into the folder of a run."""
         if self.earlier is not None:
