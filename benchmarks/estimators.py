@@ -158,29 +158,35 @@ def tools_for(name: str) -> list[str]:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """Return means over seeds as Markdown; the best tool of each set is bold."""
+    """Return means and standard deviations over seeds as Markdown; the best tool of each set is bold.
+
+    The last lines are means over the sets that all tools were measured on.
+    """
     rows = list(rows)
     everywhere = set.intersection(*(set(tools_for(row["set"])) for row in rows)) if rows else set(TOOLS)
     lines = ["| data | | " + " | ".join(NUMBERS.values()) + " |", "|---|---|" + "---:|" * len(NUMBERS)]
     for name, title in [*SETS.items(), ("mean", "mean of all sets")]:
         of_set = [row for row in rows if name == row["set"] or (name == "mean" and row["who"] in everywhere)]
-        means = {
-            (tool, key): float(np.mean([float(row[key]) for row in of_set if row["who"] == tool]))
+        values = {
+            (tool, key): [float(row[key]) for row in of_set if row["who"] == tool]
             for tool in TOOLS
             for key in NUMBERS
             if any(row["who"] == tool for row in of_set)
         }
-        for tool in dict.fromkeys(tool for tool, _ in means):
-            cells = [_cell(means, tool, key) for key in NUMBERS]
+        for tool in dict.fromkeys(tool for tool, _ in values):
+            cells = [_cell(values, tool, key, has_spread=name != "mean") for key in NUMBERS]
             lines.append(f"| {title if tool == 'default' else ''} | {TOOLS[tool]} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _cell(means: dict[tuple[str, str], float], tool: str, key: str) -> str:
-    values = [value for (_, other), value in means.items() if other == key]
-    value, is_time = means[tool, key], key == "cpu_seconds"
-    text = f"{value:.1f}" if is_time else f"{100 * value:.1f}"
-    return f"**{text}**" if value == (min if is_time else max)(values) else text
+def _cell(values: dict[tuple[str, str], list[float]], tool: str, key: str, *, has_spread: bool) -> str:
+    means = {other: float(np.mean(numbers)) for (other, other_key), numbers in values.items() if other_key == key}
+    mean, is_time = means[tool], key == "cpu_seconds"
+    text = f"{mean:.1f}" if is_time else f"{100 * mean:.1f}"
+    text = f"**{text}**" if mean == (min if is_time else max)(means.values()) else text
+    if is_time or not has_spread or len(values[tool, key]) < 2:
+        return text
+    return f"{text} ± {100 * float(np.std(values[tool, key], ddof=1)):.1f}"
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from benchmarks import (
     auto_apply_safety,
     cleaning,
     cleaning_ablation,
+    estimators,
     holdout_settings,
     safety,
     scales,
@@ -263,7 +264,17 @@ def test_docs_tables(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "script", [annotators, cleaning, cleaning_ablation, auto_apply_safety, holdout_settings, scales, verdict_ablation]
+    "script",
+    [
+        annotators,
+        auto_apply_safety,
+        cleaning,
+        cleaning_ablation,
+        estimators,
+        holdout_settings,
+        scales,
+        verdict_ablation,
+    ],
 )
 def test_results_tables(script: Any) -> None:
     name = script.__name__.rpartition(".")[2]
@@ -294,6 +305,19 @@ def test_cleaning_comparison() -> None:
     assert f"on {NUMBERS[len(names)]} sets" in README
     times = [mean(name, "permll", "cpu_seconds") / mean(name, "cleanlab", "cpu_seconds") for name in names]
     assert f"in {min(times):.2f} to {max(times):.2f} of its\nprocessor time" in README
+
+
+def test_default_estimators_rank_as_well_as_simple_classifiers_with_cleanlab() -> None:
+    rows = results("estimators")
+
+    def mean(name: str, who: str, column: str) -> float:
+        return statistics.mean(float(row[column]) for row in rows if (row["set"], row["who"]) == (name, who))
+
+    for name in estimators.SETS:
+        assert len([row for row in rows if row["set"] == name]) == 3 * len(estimators.tools_for(name))
+        for rival in ("cleanlab_lr", "cleanlab_forest"):
+            assert mean(name, "default", "ap") > mean(name, rival, "ap") - 0.005, (name, rival)
+            assert mean(name, "default", "f1") > mean(name, rival, "f1"), (name, rival)
 
 
 def test_automatic_changes_do_no_harm() -> None:
