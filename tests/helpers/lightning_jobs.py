@@ -1,0 +1,135 @@
+"""Training with Lightning on digits with 40 % wrong labels; ``python -m tests.helpers.lightning_jobs OUT`` uses DDP.
+
+Each job of ``JOBS`` runs on two processes, and every one of them writes its result to OUT.
+"""
+
+import importlib.util
+import sys
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+import permll
+from permll.layer.base import CorrectionLayer
+from tests.helpers.tiny_encoders import import_torchvision
+
+if importlib.util.find_spec("torchvision") is not None:
+    import_torchvision()  # as Lightning does
+
+import lightning as L  # noqa: E402
+from lightning.pytorch.callbacks import Callback  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from permll.integrations.lightning import PermLLCallback  # noqa: E402
+
+N, C, BATCH = 1400, 10, 56
+JOBS: dict[str, dict[str, Any]] = {
+    "inside": {"inside": True},
+    "outside-accumulated": {"inside": False, "accumulate_grad_batches": 2},
+}
+
+
+@cache
+def digits() -> tuple[Tensor, Tensor, Tensor]:
+    """Return inputs of all samples, their classes, and labels of the first N with 40 % noise."""
+    x, y = (torch.as_tensor(array) for array in load_digits(return_X_y=True))
+    return x / 16, y, torch.as_tensor(permll.corrupt(y[:N], "sym:0.4", seed=0).noisy)
+
+
+def build_net() -> nn.Module:
+    """Return a network in double precision, the same at every call."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, C)).double()
+
+
+def build_layer(**settings: Any) -> CorrectionLayer:
+    """Return a layer whose samples have states of double precision."""
+    return permll.PermutationLayer(digits()[2], C, dtype=torch.float64, **settings)
+
+
+class Classifier(L.LightningModule):
+    """A perceptron; the layer is a submodule if ``inside``, else an attribute that is not registered."""
+
+    def __init__(self, layer: CorrectionLayer, *, inside: bool) -> None:
+        super().__init__()
+        self.net = build_net()
+        if inside:
+            self.layer = layer
+        else:
+            self.__dict__["layer"] = layer
+        self.modes: set[tuple[str, bool]] = set()  # of the layer, in training and in validation steps
+
+    def training_step(self, batch: Sequence[Tensor], batch_idx: int) -> Tensor:
+        x, _, index = batch
+        self.modes.add(("train", self.layer.training))
+        return self.layer(self.net(x), index)
+
+    def validation_step(self, batch: Sequence[Tensor], batch_idx: int) -> None:
+        x, y = batch
+        self.modes.add(("validate", self.layer.training))
+        self.log("val_loss", F.cross_entropy(self.net(x), y), sync_dist=True)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+def train_loader() -> DataLoader[Any]:
+    """Return batches of the training set, in an order that depends on the epoch; Lightning sets its number."""
+    x, _, labels = digits()
+    dataset = permll.IndexedDataset(TensorDataset(x[:N], labels))
+    sampler = DistributedSampler(dataset, num_replicas=1, rank=0, shuffle=True)
+    return DataLoader(dataset, batch_size=BATCH, sampler=sampler)
+
+
+def val_loader() -> DataLoader[Any]:
+    """Return batches of clean samples that are not among the layer's."""
+    x, y, _ = digits()
+    return DataLoader(TensorDataset(x[N:], y[N:]), batch_size=200)
+
+
+def build_trainer(epochs: int, callbacks: Sequence[Callback], **settings: Any) -> L.Trainer:
+    """Return a quiet trainer on the CPU."""
+    quiet: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    quiet |= {"accelerator": "cpu", "enable_checkpointing": False}
+    return L.Trainer(max_epochs=epochs, callbacks=[*callbacks], **quiet | settings)
+
+
+def result(net: nn.Module, layer: CorrectionLayer) -> dict[str, Tensor]:
+    """Return weights, labels and the state of the layer."""
+    state = {f"layer.{name}": value for name, value in layer.state_dict().items() if value.is_floating_point()}
+    weights = {f"net.{name}": value for name, value in net.state_dict().items()}
+    copied = {name: value.detach().clone().contiguous() for name, value in (state | weights).items()}
+    return copied | {"corrected": layer.corrected_labels()}
+
+
+def train(inside: bool, epochs: int = 24, devices: int = 1, **settings: Any) -> dict[str, Tensor]:
+    """Return the result of a training; two processes have batches of half the size."""
+    layer = build_layer()
+    model = Classifier(layer, inside=inside)
+    strategy = "ddp" if devices > 1 else "auto"
+    trainer = build_trainer(epochs, [PermLLCallback("layer")], devices=devices, strategy=strategy, **settings)
+    if devices == 1:
+        loader = train_loader()
+    else:  # Lightning replaces the sampler
+        loader = DataLoader(train_loader().dataset, batch_size=BATCH // devices, shuffle=True)
+    trainer.fit(model, loader, val_loader())
+    return result(model.net, layer)
+
+
+def main(out: Path) -> None:
+    """Run all jobs on two processes, of which Lightning starts the second."""
+    for name, job in JOBS.items():
+        values = train(**job, devices=2)
+        save_file(values, out / f"{name}-{torch.distributed.get_rank()}.safetensors")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
