@@ -6,19 +6,18 @@ Each job of ``JOBS`` runs on two processes, and every one of them writes its res
 import importlib.util
 import sys
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from sklearn.datasets import load_digits
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import permll
 from permll.layer.base import CorrectionLayer
+from tests.helpers.digits_training import N, build_layer, build_net, digits, result
 from tests.helpers.tiny_encoders import import_torchvision
 
 if importlib.util.find_spec("torchvision") is not None:
@@ -30,29 +29,11 @@ from torch.nn import functional as F  # noqa: E402
 
 from permll.integrations.lightning import PermLLCallback  # noqa: E402
 
-N, C, BATCH = 1400, 10, 56
+BATCH = 56  # 25 in an epoch
 JOBS: dict[str, dict[str, Any]] = {
     "inside": {"inside": True},
     "outside-accumulated": {"inside": False, "accumulate_grad_batches": 2},
 }
-
-
-@cache
-def digits() -> tuple[Tensor, Tensor, Tensor]:
-    """Return inputs of all samples, their classes, and labels of the first N with 40 % noise."""
-    x, y = (torch.as_tensor(array) for array in load_digits(return_X_y=True))
-    return x / 16, y, torch.as_tensor(permll.corrupt(y[:N], "sym:0.4", seed=0).noisy)
-
-
-def build_net() -> nn.Module:
-    """Return a network in double precision, the same at every call."""
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, C)).double()
-
-
-def build_layer(**settings: Any) -> CorrectionLayer:
-    """Return a layer whose samples have states of double precision."""
-    return permll.PermutationLayer(digits()[2], C, dtype=torch.float64, **settings)
 
 
 class Classifier(L.LightningModule):
@@ -100,14 +81,6 @@ def build_trainer(epochs: int, callbacks: Sequence[Callback], **settings: Any) -
     quiet: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
     quiet |= {"accelerator": "cpu", "enable_checkpointing": False}
     return L.Trainer(max_epochs=epochs, callbacks=[*callbacks], **quiet | settings)
-
-
-def result(net: nn.Module, layer: CorrectionLayer) -> dict[str, Tensor]:
-    """Return weights, labels and the state of the layer."""
-    state = {f"layer.{name}": value for name, value in layer.state_dict().items() if value.is_floating_point()}
-    weights = {f"net.{name}": value for name, value in net.state_dict().items()}
-    copied = {name: value.detach().clone().contiguous() for name, value in (state | weights).items()}
-    return copied | {"corrected": layer.corrected_labels()}
 
 
 def train(inside: bool, epochs: int = 24, devices: int = 1, **settings: Any) -> dict[str, Tensor]:

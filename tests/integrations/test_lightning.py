@@ -15,9 +15,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
+from torch.utils.data import DataLoader
 
 from permll import PermutationLayer
 from tests.distributed.conftest import _once
+from tests.helpers.digits_training import N, assert_same, build_layer, build_net, digits, result, share_right
 from tests.helpers.distributed_jobs import ROOT
 from tests.helpers.docs_pages import read_examples, read_page
 
@@ -25,7 +27,7 @@ if importlib.util.find_spec("lightning") is None:
     pytest.skip("lightning is not installed (pip install 'permll[lightning]')", allow_module_level=True)
 
 from tests.helpers import lightning_jobs as jobs
-from tests.helpers.lightning_jobs import BATCH, JOBS, N, Classifier, build_layer, build_trainer, digits, train_loader
+from tests.helpers.lightning_jobs import JOBS, Classifier, build_trainer, train_loader
 
 PermLLCallback = jobs.PermLLCallback
 # Of Lightning: no workers, few batches, no logger; and its use of PyTorch.
@@ -33,15 +35,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWa
 BOTH_PLACES = pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
 
 
-def assert_same(actual: dict[str, Tensor], expected: dict[str, Tensor], atol: float = 0.0) -> None:
-    assert actual.keys() == expected.keys()
-    for key, value in actual.items():
-        assert_close(value, expected[key], rtol=0, atol=atol, equal_nan=True, msg=lambda text, key=key: f"{key}: {text}")
-
-
 def train_by_hand(epochs: int, accumulate: int = 1, batches: int = 25) -> dict[str, Tensor]:
     """Return the result of a plain loop."""
-    net, layer, loader = jobs.build_net(), build_layer(), train_loader()
+    net, layer, loader = build_net(), build_layer(), train_loader()
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     for epoch in range(epochs):
         loader.sampler.set_epoch(epoch)
@@ -51,16 +47,16 @@ def train_by_hand(epochs: int, accumulate: int = 1, batches: int = 25) -> dict[s
                 optimizer.step()
                 layer.step()
                 optimizer.zero_grad()
-    return jobs.result(net, layer)
+    return result(net, layer)
 
 
 @BOTH_PLACES
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_training_equals_plain_loop(inside: bool, accumulate: int) -> None:
     """25 batches, so that the last step of an epoch has one batch of an accumulated gradient."""
-    expected = train_by_hand(20, accumulate)
-    assert_same(jobs.train(inside, epochs=20, accumulate_grad_batches=accumulate), expected, atol=1e-12)
-    assert float((expected["corrected"] == digits()[1][:N]).double().mean()) > 0.7
+    expected = train_by_hand(40, accumulate)
+    assert_same(jobs.train(inside, epochs=40, accumulate_grad_batches=accumulate), expected, atol=1e-12)
+    assert share_right(expected["corrected"]) > 0.7
 
 
 @BOTH_PLACES
@@ -74,15 +70,15 @@ def test_resumed_training_equals_uninterrupted_one(inside: bool, name: str | Non
         callback = PermLLCallback(name if name or inside else layer)
         trainer = build_trainer(epochs, [callback], limit_train_batches=20)
         trainer.fit(model, train_loader(), jobs.val_loader(), ckpt_path=checkpoint)
-        return trainer, jobs.result(model.net, layer)
+        return trainer, result(model.net, layer)
 
-    trainer, middle = fit(12)
+    trainer, middle = fit(19)
     trainer.save_checkpoint(tmp_path / "middle.ckpt")
     keys = torch.load(tmp_path / "middle.ckpt", weights_only=True).keys()
     assert ("permll" in keys) is not inside  # a submodule is saved once, with the weights
     assert 0 < float(middle["layer.estimates"][0]) < N
-    expected = fit(24)[1]
-    assert_same(fit(24, tmp_path / "middle.ckpt")[1], expected)
+    expected = fit(36)[1]
+    assert_same(fit(36, tmp_path / "middle.ckpt")[1], expected)
     assert not torch.equal(middle["corrected"], expected["corrected"])
 
 
@@ -98,6 +94,10 @@ def test_layer_is_off_in_validation(inside: bool) -> None:
     assert layer.training or inside  # Lightning restores the mode of a submodule itself
 
 
+def batches(*items: tuple[Tensor, ...]) -> DataLoader[Any]:
+    return DataLoader(list(items), batch_size=None)
+
+
 class SharedStep(Classifier):
     """A model that validates with the layer."""
 
@@ -106,7 +106,7 @@ class SharedStep(Classifier):
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         x, y, index = batch
         loss = self.layer(self.net(x), index, **({"labels": y} if self.with_labels else {}))
-        assert torch.equal(loss, cross_entropy(self.net(x), y))
+        assert_close(loss, cross_entropy(self.net(x), y))
 
 
 @BOTH_PLACES
@@ -115,15 +115,15 @@ def test_index_of_validation_samples_is_refused(inside: bool) -> None:
     model = SharedStep(layer, inside=inside)
     x, y, labels = digits()
     trainer = build_trainer(1, [PermLLCallback("layer")])
-    val = [(x[N:], y[N:], torch.arange(len(x) - N))]
+    val = batches((x[N:], y[N:], torch.arange(len(x) - N)))
     with pytest.raises(RuntimeError, match=r"training samples only: use F.cross_entropy\(logits, y\)"):
         trainer.fit(model, train_loader(), val)
-    assert layer.training
+    assert layer.training or inside  # Lightning left the whole model in evaluation mode
     assert layer(model.net(x[:4]), torch.arange(4)).isfinite()  # no hook is left
     model.with_labels = True
     with pytest.raises(ValueError, match="labels of the batch are not the layer's"):
         trainer.fit(model, train_loader(), val)
-    trainer.fit(model, train_loader(), [(x[:50], labels[:50], torch.arange(50))])  # samples that the layer has
+    trainer.fit(model, train_loader(), batches((x[:50], labels[:50], torch.arange(50))))  # samples that the layer has
 
 
 def test_step_that_mixed_precision_skips_is_discarded() -> None:
@@ -134,14 +134,13 @@ def test_step_that_mixed_precision_skips_is_discarded() -> None:
     model = Classifier(layer, inside=False)
     model.net.float()
     x, _, labels = digits()
-    loader = [(x[rows].float(), labels[rows], rows) for rows in torch.arange(N).split(100)]
+    loader = batches(*((x[rows].float(), labels[rows], rows) for rows in torch.arange(N).split(100)))
     trainer = build_trainer(1, [PermLLCallback(layer)], plugins=[MixedPrecision("16-mixed", "cpu", scaler)])
     trainer.fit(model, loader)
     steps = int(next(iter(trainer.optimizers[0].state.values()))["step"])
     assert 8 <= steps < 14 == trainer.global_step
     assert layer.estimates.visits == 100 * steps
-    assert layer.visited.values.sum() == 0
-    layer.class_probs()  # averages the visits
+    layer.mean_predictions()  # averages the visits
     assert layer.visited.values.nonzero().flatten().tolist() == list(range(N - 100 * steps, N))
 
 
@@ -216,12 +215,12 @@ def test_two_processes_end_with_state_of_one(two_lightning_processes: Path, job:
         loaded = load_file(two_lightning_processes / f"{job}-{rank}.safetensors")
         assert torch.equal(loaded["corrected"], expected["corrected"])
         assert_same(loaded, expected, atol=1e-6)
-    assert float((expected["corrected"] == digits()[1][:N]).double().mean()) > 0.8
+    assert share_right(expected["corrected"]) > 0.8
 
 
 def test_page_example_improves_accuracy_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (example,) = read_examples(read_page("docs/integrations.md", "Lightning"))[1:]
+    (example,) = read_examples(read_page("docs/integrations.md", "Lightning"))
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(example.code, "docs/integrations.md", "exec"), names)
     accuracy = float(names["trainer"].callback_metrics["val_accuracy"])
@@ -241,7 +240,7 @@ def test_page_example_improves_accuracy_and_labels(tmp_path: Path, monkeypatch: 
             return cross_entropy(self.net(x), y)
 
     torch.manual_seed(0)
-    trainer = build_trainer(30, [])
+    trainer = build_trainer(40, [])
     trainer.fit(Plain(labels), names["Digits"]())
     assert accuracy > float(trainer.callback_metrics["val_accuracy"]) + 0.1
 
@@ -249,7 +248,6 @@ def test_page_example_improves_accuracy_and_labels(tmp_path: Path, monkeypatch: 
 def test_docstring_example() -> None:
     module = importlib.import_module("permll.integrations.lightning")
     assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
-    assert BATCH < N
 
 
 @pytest.mark.slow
