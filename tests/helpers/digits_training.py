@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import permll
 from permll.layer.base import CorrectionLayer
+from tests.helpers.docs_pages import read_examples, read_page
 
 N, C = 1400, 10  # training samples
 
@@ -16,8 +17,9 @@ N, C = 1400, 10  # training samples
 @cache
 def digits() -> tuple[Tensor, Tensor, Tensor]:
     """Return inputs of all samples, their classes, and labels of the first N with 40 % noise."""
-    x, y = (torch.as_tensor(array) for array in load_digits(return_X_y=True))
-    return x / 16, y, torch.as_tensor(permll.corrupt(y[:N], "sym:0.4", seed=0).noisy)
+    x, y = load_digits(return_X_y=True)
+    labels = permll.corrupt(y[:N], "sym:0.4", seed=0).noisy
+    return torch.as_tensor(x) / 16, torch.as_tensor(y), torch.as_tensor(labels)
 
 
 def build_net() -> nn.Module:
@@ -29,6 +31,15 @@ def build_net() -> nn.Module:
 def build_layer(**settings: Any) -> CorrectionLayer:
     """Return a layer whose samples have states of double precision."""
     return permll.PermutationLayer(digits()[2], C, dtype=torch.float64, **settings)
+
+
+def run_page_example(section: str) -> dict[str, Any]:
+    """Run the code of a section of docs/integrations.md in the current folder; return its variables."""
+    names: dict[str, Any] = {"__name__": "example"}
+    for part in ("Data", section):
+        (example,) = read_examples(read_page("docs/integrations.md", part))
+        exec(compile(example.code, "docs/integrations.md", "exec"), names)
+    return names
 
 
 def share_right(labels: Tensor) -> float:

@@ -3,6 +3,8 @@
 Each job of ``JOBS`` runs on two processes, and every one of them writes its result to OUT.
 """
 
+# ruff: noqa: ARG002 (hooks have the arguments of Lightning)
+
 import importlib.util
 import sys
 from collections.abc import Sequence
@@ -23,11 +25,11 @@ from tests.helpers.tiny_encoders import import_torchvision
 if importlib.util.find_spec("torchvision") is not None:
     import_torchvision()  # as Lightning does
 
-import lightning as L  # noqa: E402
-from lightning.pytorch.callbacks import Callback  # noqa: E402
-from torch.nn import functional as F  # noqa: E402
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Callback
+from torch.nn.functional import cross_entropy
 
-from permll.integrations.lightning import PermLLCallback  # noqa: E402
+from permll.integrations.lightning import PermLLCallback
 
 BATCH = 56  # 25 in an epoch
 JOBS: dict[str, dict[str, Any]] = {
@@ -36,7 +38,7 @@ JOBS: dict[str, dict[str, Any]] = {
 }
 
 
-class Classifier(L.LightningModule):
+class Classifier(LightningModule):
     """A perceptron; the layer is a submodule if ``inside``, else an attribute that is not registered."""
 
     def __init__(self, layer: CorrectionLayer, *, inside: bool) -> None:
@@ -56,7 +58,7 @@ class Classifier(L.LightningModule):
     def validation_step(self, batch: Sequence[Tensor], batch_idx: int) -> None:
         x, y = batch
         self.modes.add(("validate", self.layer.training))
-        self.log("val_loss", F.cross_entropy(self.net(x), y), sync_dist=True)
+        self.log("val_loss", cross_entropy(self.net(x), y), sync_dist=True)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.Adam(self.parameters(), lr=0.01)
@@ -76,11 +78,11 @@ def val_loader() -> DataLoader[Any]:
     return DataLoader(TensorDataset(x[N:], y[N:]), batch_size=200)
 
 
-def build_trainer(epochs: int, callbacks: Sequence[Callback], **settings: Any) -> L.Trainer:
+def build_trainer(epochs: int, callbacks: Sequence[Callback], **settings: Any) -> Trainer:
     """Return a quiet trainer on the CPU."""
     quiet: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
     quiet |= {"accelerator": "cpu", "enable_checkpointing": False}
-    return L.Trainer(max_epochs=epochs, callbacks=[*callbacks], **quiet | settings)
+    return Trainer(max_epochs=epochs, callbacks=[*callbacks], **quiet | settings)
 
 
 def train(inside: bool, epochs: int = 24, devices: int = 1, **settings: Any) -> dict[str, Tensor]:

@@ -1,5 +1,7 @@
 """``PermLLCallback``: a permutation layer in a training with Lightning."""
 
+# ruff: noqa: ARG001, ARG002 (hooks have the arguments of Lightning)
+
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +80,9 @@ class PermLLCallback(Callback):
         """Discard the visits of a training that was interrupted before its optimizer stepped."""
         self.find_layer(pl_module).zero_grad()
 
-    def on_train_batch_start(self, trainer: "Trainer", pl_module: "LightningModule", batch: Any, batch_idx: int) -> None:
+    def on_train_batch_start(
+        self, trainer: "Trainer", pl_module: "LightningModule", batch: Any, batch_idx: int
+    ) -> None:
         """Remember the state of the optimizer."""
         self._optimizer_steps, self._loss_scale = trainer.global_step, _loss_scale(trainer)
 
@@ -156,7 +160,9 @@ def _find(name: str | None, pl_module: "LightningModule") -> CorrectionLayer:
         raise ValueError(f"{owner} has no permutation layer among its submodules: pass it as PermLLCallback(layer).")
     if len(found) > 1:
         names = format_list(list(found), "attribute")
-        raise ValueError(f"{owner} has several permutation layers, {names}: pass the name of one, PermLLCallback(name).")
+        raise ValueError(
+            f"{owner} has several permutation layers, {names}: pass the name of one, PermLLCallback(name)."
+        )
     return next(iter(found.values()))
 
 
