@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
@@ -34,6 +34,7 @@ from permll.integrations.lightning import PermLLCallback
 BATCH = 56  # 25 in an epoch
 JOBS: dict[str, dict[str, Any]] = {
     "inside": {"inside": True},
+    "outside-resumed": {"inside": False},
     "outside-accumulated": {"inside": False, "accumulate_grad_batches": 2},
 }
 
@@ -85,8 +86,28 @@ def build_trainer(epochs: int, callbacks: Sequence[Callback], **settings: Any) -
     return Trainer(max_epochs=epochs, callbacks=[*callbacks], **quiet | settings)
 
 
-def train(inside: bool, epochs: int = 24, devices: int = 1, **settings: Any) -> dict[str, Tensor]:
-    """Return the result of a training; two processes have batches of half the size."""
+def train(
+    inside: bool, epochs: int = 24, devices: int = 1, resume: Path | None = None, **settings: Any
+) -> dict[str, Tensor]:
+    """Return the result of a training; two processes have batches of half the size.
+
+    Args:
+        inside: whether the layer is a submodule.
+        epochs: number of epochs.
+        devices: number of processes.
+        resume: file in which the training is saved after half of the epochs, to continue with a new model.
+        settings: of the trainer.
+    """
+    if resume is not None:
+        trainer, _ = fit(inside, epochs // 2, devices, None, settings)
+        trainer.save_checkpoint(resume)
+    return result(*fit(inside, epochs, devices, resume, settings)[1])
+
+
+def fit(
+    inside: bool, epochs: int, devices: int, checkpoint: Path | None, settings: dict[str, Any]
+) -> tuple[Trainer, tuple[nn.Module, CorrectionLayer]]:
+    """Return the trainer, and the network and the layer after the training."""
     layer = build_layer()
     model = Classifier(layer, inside=inside)
     strategy = "ddp" if devices > 1 else "auto"
@@ -95,14 +116,15 @@ def train(inside: bool, epochs: int = 24, devices: int = 1, **settings: Any) -> 
         loader = train_loader()
     else:  # Lightning replaces the sampler
         loader = DataLoader(train_loader().dataset, batch_size=BATCH // devices, shuffle=True)
-    trainer.fit(model, loader, val_loader())
-    return result(model.net, layer)
+    trainer.fit(model, loader, val_loader(), ckpt_path=checkpoint)
+    return trainer, (model.net, layer)
 
 
 def main(out: Path) -> None:
     """Run all jobs on two processes, of which Lightning starts the second."""
     for name, job in JOBS.items():
-        values = train(**job, devices=2)
+        resume = out / f"{name}.ckpt" if "resumed" in name else None
+        values = train(**job, devices=2, resume=resume)
         save_file(values, out / f"{name}-{torch.distributed.get_rank()}.safetensors")
 
 

@@ -69,6 +69,21 @@ def test_training_equals_plain_loop(inside: bool, accumulate: int) -> None:
     assert share_right(expected["corrected"]) > 0.7
 
 
+def test_manual_optimization_equals_plain_loop() -> None:
+    class Manual(Classifier):
+        automatic_optimization = False
+
+        def training_step(self, batch: Any, batch_idx: int) -> None:
+            self.manual_backward(super().training_step(batch, batch_idx) / 2)
+            if batch_idx % 2 or batch_idx == 24:
+                self.optimizers().step()
+                self.optimizers().zero_grad()
+
+    model = Manual(build_layer(), inside=True)
+    build_trainer(3, [PermLLCallback()]).fit(model, train_loader())
+    assert_same(result(model.net, model.layer), train_by_hand(3, accumulate=2), atol=1e-12)
+
+
 @BOTH_PLACES
 @pytest.mark.parametrize("name", [None, "layer"])
 def test_resumed_training_equals_uninterrupted_one(inside: bool, name: str | None, tmp_path: Path) -> None:
