@@ -94,4 +94,4 @@ def _named_type(name: str, fields: tuple[str, ...]) -> Any:
     def reduce(sample: Any) -> tuple[Any, ...]:  # a type that is made here cannot be pickled by its name
         return _named, (name, fields, tuple(sample))
 
-    return type(name, (namedtuple(name, [*fields, "index"]),), {"__slots__": (), "__reduce__": reduce})  # type: ignore[misc]
+    return type(name, (namedtuple(name, [*fields, "index"]),), {"__slots__": (), "__reduce__": reduce})
