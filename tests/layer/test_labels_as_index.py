@@ -37,9 +37,9 @@ def loss_of(layer: CorrectionLayer, index: Tensor) -> Tensor:
 def test_labels_as_index_give_one_warning(build, num_classes: int, rows: int, batch: int) -> None:
     labels = torch.randint(num_classes, (rows,))
     layer = build(labels, num_classes=num_classes)
+    losses = (loss_of(layer, labels[index]) for index in BatchSampler(RandomSampler(labels), batch, drop_last=False))
     with pytest.warns(UserWarning, match=MESSAGE) as caught:
-        for index in BatchSampler(RandomSampler(labels), batch, drop_last=False):
-            loss_of(layer, labels[index])
+        list(losses)
     assert len(caught) == 1
 
 
