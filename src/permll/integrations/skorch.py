@@ -15,8 +15,9 @@ from permll.utils.validation import check_class_labels
 
 try:
     from skorch import NeuralNetClassifier
+    from skorch.dataset import Dataset as SkorchDataset
     from skorch.dataset import unpack_data
-    from skorch.utils import data_from_dataset, to_numpy
+    from skorch.utils import data_from_dataset, is_skorch_dataset, to_numpy
 except ImportError as error:
     raise ImportError(f"permll.integrations.skorch needs skorch: {install_hint('skorch')}") from error
 
@@ -136,7 +137,9 @@ class PermLLNetClassifier(NeuralNetClassifier):  # type: ignore[misc]
 
     def get_split_datasets(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Return the training set, whose targets are (y, index), and the validation set."""
-        return super().get_split_datasets(_IndexedTargets(self.get_dataset(X, y)), y, **fit_params)
+        dataset = self.get_dataset(X, y)
+        indexed = _IndexedArrays(dataset) if is_skorch_dataset(dataset) else _IndexedTargets(dataset)
+        return super().get_split_datasets(indexed, y, **fit_params)
 
     def run_single_epoch(self, iterator: Any, training: bool, prefix: str, step_fn: Any, **fit_params: Any) -> None:
         """Train or validate for an epoch; the criterion knows the index of each training batch."""
@@ -174,10 +177,13 @@ class _IndexedTargets(Dataset[Any]):
         x, y = unpack_data(self.dataset[index])
         return x, (y, int(index))
 
-    def __getattr__(self, name: str) -> Any:  # X and y, which scores without a cache read
-        if name in ("X", "y"):
-            return getattr(self.dataset, name)
-        raise AttributeError(name)
+
+class _IndexedArrays(_IndexedTargets, SkorchDataset):  # type: ignore[misc]
+    """The same with X and y as attributes, which scores without a cache read."""
+
+    def __init__(self, dataset: Any) -> None:
+        super().__init__(dataset)
+        self.X, self.y = data_from_dataset(dataset)
 
 
 def _check_labels(y: Any) -> Tensor:
