@@ -306,8 +306,10 @@ def test_wrong_use_is_refused() -> None:
         classifier(train_split=None).fit(Rows(), None)
     with pytest.raises(TypeError, match="criterion must be LayerLoss, the default; got CrossEntropyLoss"):
         classifier(criterion=nn.CrossEntropyLoss).fit(X, Y)
-    with pytest.raises(AttributeError, match="the net has no layer yet: call fit"):
-        _ = classifier().initialize().layer_
+    for net in (classifier().initialize(), classifier(max_epochs=1).fit(X, Y)):
+        net.trim_for_prediction()
+        with pytest.raises(AttributeError, match="the net has no layer: call fit"):
+            _ = net.layer_
     with pytest.raises(ValueError, match=r"training batches have no index: a collate_fn"):
         classifier(
             iterator_train__collate_fn=lambda batch: [torch.tensor(np.stack([x for x, _ in batch])), torch.zeros(32)]

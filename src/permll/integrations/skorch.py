@@ -119,9 +119,9 @@ class PermLLNetClassifier(NeuralNetClassifier):  # type: ignore[misc]
     def layer_(self) -> CorrectionLayer:
         """Return the layer of the last training."""
         self.check_is_fitted(["criterion_"])
-        layer: CorrectionLayer | None = self.criterion_.layer
+        layer: CorrectionLayer | None = getattr(self.criterion_, "layer", None)
         if layer is None:
-            raise AttributeError("the net has no layer yet: call fit.")
+            raise AttributeError("the net has no layer: call fit; trim_for_prediction removes it.")
         return layer
 
     def check_data(self, X: Any, y: Any) -> None:
