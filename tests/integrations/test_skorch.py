@@ -23,7 +23,7 @@ from tests.helpers.docs_pages import read_examples, read_page
 skorch = pytest.importorskip("skorch")
 
 from skorch import NeuralNetClassifier  # noqa: E402
-from skorch.callbacks import Checkpoint, EpochScoring, LoadInitState  # noqa: E402
+from skorch.callbacks import Callback, Checkpoint, EpochScoring, LoadInitState  # noqa: E402
 from skorch.helper import predefined_split  # noqa: E402
 
 from permll.integrations.skorch import LayerLoss, PermLLNetClassifier  # noqa: E402
@@ -257,6 +257,25 @@ def test_scores_of_training_samples_and_worker_processes(use_caching: bool) -> N
     score = EpochScoring("accuracy", name="train_acc", on_train=True, use_caching=use_caching)
     net = classifier(callbacks=[score], iterator_train__num_workers=1, max_epochs=2).fit(X, Y)
     assert 0.1 < net.history[-1]["train_acc"] < 1
+
+
+class Interrupt(Callback):
+    """Ctrl-C between the gradients of the fifth batch and its step; skorch ends the training."""
+
+    def __init__(self) -> None:
+        self.left = 5
+
+    def on_grad_computed(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.filterwarnings("error")  # the layer would warn of a batch without step
+def test_interrupted_batch_is_discarded() -> None:
+    net = classifier(callbacks=[Interrupt()], train_split=None).fit(X, Y)
+    assert int((net.layer_.mean_predictions() != 0.1).any(1).sum()) == 4 * 32
+    assert np.isfinite(net.partial_fit(X, Y).history[-1]["train_loss"])
 
 
 class Accumulating(PermLLNetClassifier):

@@ -148,6 +148,8 @@ class PermLLNetClassifier(NeuralNetClassifier):  # type: ignore[misc]
             super().run_single_epoch(batches, training, prefix, step_fn, **fit_params)
         finally:
             self.criterion_.index = None
+            if self.criterion_.layer is not None:
+                self.criterion_.layer.zero_grad()  # of a batch that was interrupted: its gradients are not used either
 
     def _without_index(self, iterator: Iterable[Any]) -> Iterator[list[Any]]:
         """Yield batches [X, y] as callbacks and scores expect them."""
