@@ -17,6 +17,7 @@ from permll.cleaning.review_decisions import Decisions, to_verdict
 from permll.findings import Findings
 from permll.training.run import Run
 from tests.helpers.command_line import run_cli
+from tests.helpers.docs_inputs import write_more_inputs
 from tests.helpers.docs_pages import Example, prints, read_examples, read_page, split_command
 from tests.helpers.example_data import FEATURES, PHOTOS, REVIEWS, TABLE, class_in, row_of, write_example
 from tests.helpers.mislabeled_data import CLASSES, mislabeled
@@ -29,6 +30,8 @@ NOT_RUN = {
     "make demo": "the Makefile sets up an environment over the network",
     "make test": "this is it",
 }
+# Sections of docs/clean.md with data of their own.
+MORE_INPUTS = ("Predictions you have already", "Several annotators", "scikit-learn estimators", "Audit")
 SECTIONS = {  # of README.md
     "Clean a data set": "test_cleaning_pages_run_as_printed",
     "Train, compare, predict": "test_readme_training_runs_as_printed",
@@ -74,6 +77,8 @@ def test_every_example_of_readme_is_covered() -> None:
 def test_cleaning_pages_run_as_printed(workspace: Path, names: dict[str, Any]) -> None:
     for page in PAGES:
         text = read_page(page, "Clean a data set" if page == "README.md" else None)
+        for section in MORE_INPUTS if page == "docs/clean.md" else ():
+            text = text.replace(read_page(page, section), "")
         with restored(workspace):
             if page in ("docs/review.md", "docs/apply.md"):  # they continue where docs/clean.md ends
                 for example in read_examples(read_page("docs/clean.md"))[:4]:
@@ -82,6 +87,15 @@ def test_cleaning_pages_run_as_printed(workspace: Path, names: dict[str, Any]) -
                 review(Path("runs/table-permll-0"), 25)
             for example in read_examples(text):
                 check(example, page, names)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("section", MORE_INPUTS)
+@pytest.mark.filterwarnings("ignore:the images are shown in the sorted order")
+def test_other_inputs_run_as_printed(workspace: Path, names: dict[str, Any], section: str) -> None:
+    names |= write_more_inputs(workspace, KNOWN, names["pred_probs"])
+    for example in read_examples(read_page("docs/clean.md", section)):
+        check(example, "docs/clean.md", names)
 
 
 @pytest.mark.slow

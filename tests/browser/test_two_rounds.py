@@ -76,7 +76,7 @@ class Game:
     def review(self, page: Any, folder: Path) -> None:
         """Decide by keys, as a reviewer who knows the labels: change the most suspect, drop one, keep some."""
         found = Findings.load(folder)
-        keys = {name: key for key, name in zip(assign_keys(found.classes, []).values(), found.classes, strict=True)}
+        keys = assign_keys(found.classes)
         for number in range(CHANGED + 1):
             finding = found[found.ids.index(current_id(page))]
             row = self.row(finding.id)

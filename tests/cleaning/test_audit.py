@@ -256,6 +256,18 @@ def test_rare_classes_are_those_below_a_tenth_of_the_largest() -> None:
     assert classes == {"counts": {"a": 100, "b": 10, "c": 9}, "rare": ["c"], "min_ratio": 0.1}
 
 
+def test_empty_cells_and_rare_categories_are_not_outliers() -> None:
+    rng = np.random.default_rng(0)
+    columns = {f"size {k}": rng.normal(size=400) for k in range(8)}
+    columns["size 3"][:8] = np.nan
+    town = np.array(["Ulm", "Köln"] * 200, dtype=object)
+    town[10:14] = "Bonn"
+    columns["size 5"][20] = 30.0
+    found = audited(Table(columns | {"town": town}))
+    assert found.is_outlier[20]
+    assert not found.is_outlier[:14].any()
+
+
 def test_empty_cells_are_counted_by_column() -> None:
     rng = np.random.default_rng(0)
     age, town = rng.normal(size=50), np.array(["Ulm", "Köln"] * 25, dtype=object)

@@ -2,9 +2,9 @@
 
 import csv
 import json
-import re
 import shutil
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,7 +84,9 @@ def test_clean_finds_wrong_labels(kind: str, cleaned: Callable[[str], Cleaned]) 
     ids = [row["id"] for row in it.findings]
     assert len(it.wrong & set(ids[: len(it.wrong)])) >= 0.8 * len(it.wrong)
     start = lines.index("Most suspect labels (probability that the given label is correct)") + 1
-    suspects = [line for line in lines[start:] if re.match(r"  \S", line)]  # a text is on a line of its own
+    suspects = [
+        line for line in takewhile(lambda line: line.startswith("  "), lines[start:]) if line[2] != " "
+    ]  # texts are on further lines
     assert [line.split(":")[0].strip() for line in suspects] == ids[:10]
     command = f"permll apply run --out {NEW_NAMES[kind]}"
     assert lines[lines.index("All labels: run/findings.csv") + 1 :][:2] == [

@@ -20,7 +20,7 @@ def test_clean_review_commands_and_show(tmp_path: Path) -> None:
     assert lines[0] == "200 samples: hist_gradient_boosting, 5-fold cross-validation"
     assert [line.partition(":")[0] for line in lines[1:]] == [f"fold {number} of 5" for number in range(1, 6)]
     run = "runs/table-hist_gradient_boosting-0"
-    assert f"Review them:  permll review {run}" in result.stdout
+    assert f"Review the flagged labels:  permll review {run}" in result.stdout
     again = run_cli(*arguments, cwd=tmp_path)
     assert (again.stdout, again.stderr) == (result.stdout, "")
     shown = run_cli("show", run, cwd=tmp_path)

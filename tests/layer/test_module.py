@@ -322,7 +322,6 @@ def test_average_of_models_keeps_labels(build: Callable[..., Any], decay: float 
         average.update_parameters(module)
     layer = average.module["layer"]
     assert torch.equal(layer.labels, labels)
-    assert all(value.isfinite().all() for value in layer.state_dict().values())
     assert layer.alpha.isfinite().all()
     assert layer(average.module["net"](x), torch.arange(500), labels=labels).isfinite()
     assert torch.equal(average.state_dict()["module.layer.labels"], labels)

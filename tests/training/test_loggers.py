@@ -87,6 +87,39 @@ def test_wandb_offline_has_the_metrics_of_the_run(tmp_path: Path, monkeypatch: p
     assert history(second) == {entry["epoch"]: scalars(entry) for entry in run.metrics}
 
 
+@pytest.mark.filterwarnings("ignore")  # of MLflow's own code
+def test_mlflow_has_the_metrics_of_a_resumed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    pytest.importorskip("sqlalchemy")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    recipe = quick_recipe(training__epochs=4)
+    train(recipe=recipe, out=tmp_path / "run", callbacks=[StopAfter(15)])  # without a logger
+    train(recipe=recipe, out=tmp_path / "run", callbacks=[make_logger("mlflow"), StopAfter(20)])
+    client = mlflow.MlflowClient()
+    (logged,) = client.search_runs([client.get_experiment_by_name("permll").experiment_id])
+    assert logged.info.status == "KILLED"
+    # Without its newest checkpoint, a run repeats an epoch.
+    Run(tmp_path / "run").checkpoints.paths()[-1].unlink()
+    run = train(recipe=recipe, out=tmp_path / "run", callbacks=[make_logger("mlflow")])
+    without = train(recipe=recipe, out=tmp_path / "without")
+    assert run_bytes(run.folder) == run_bytes(without.folder)
+    (logged,) = client.search_runs([logged.info.experiment_id])  # one MLflow run
+    assert (logged.info.status, logged.info.run_name) == ("FINISHED", "run")
+    assert logged.data.params["training.epochs"] == "4"
+    assert logged.data.tags["recipe_hash"] == run.recipe.hash
+    curves: dict[str, dict[int, float]] = {}
+    for entry in run.metrics:
+        for name, value in scalars(entry).items():
+            curves.setdefault(name, {})[entry["epoch"]] = value
+    for name, curve in curves.items():
+        assert [(one.step, one.value) for one in client.get_metric_history(logged.info.run_id, name)] == list(
+            curve.items()
+        )
+    reported = {name.removeprefix("reported/") for name in logged.data.metrics if name.startswith("reported/")}
+    assert reported == {name for name, value in run.result.items() if isinstance(value, float)}
+    assert curves.keys() == {name for name in logged.data.metrics if not name.startswith("reported/")}
+
+
 def history(path: Path) -> dict[int, dict[str, float]]:
     """Return the metrics of a W&B log by epoch."""
     from wandb.proto.wandb_internal_pb2 import Record
@@ -119,7 +152,8 @@ def log_records(content: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize(
-    ("name", "package", "what"), [("tensorboard", "tensorboard", "TensorBoard"), ("wandb", "wandb", "W&B")]
+    ("name", "package", "what"),
+    [("tensorboard", "tensorboard", "TensorBoard"), ("wandb", "wandb", "W&B"), ("mlflow", "mlflow", "MLflow")],
 )
 def test_missing_logger_package_is_named(name: str, package: str, what: str, tmp_path: Path) -> None:
     (tmp_path / f"{package}.py").write_text(f"raise ImportError('No module named {package}')")

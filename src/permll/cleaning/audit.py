@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from permll.audit import Audit
-from permll.cleaning.audit_features import OUTLIER_SIDE, blank_rows, comparable_features
+from permll.cleaning.audit_features import OUTLIER_SIDE, blank_rows, comparable_features, without_flags
 from permll.cleaning.near_duplicates import Pair, find_pairs, group_numbers
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Inputs, Table, Texts, Vectors
@@ -79,6 +79,7 @@ def audit(given: AuditInput) -> Audit:
 
     def outliers() -> dict[str, Any]:
         x = comparable_features(given.encoded, OUTLIER_SIDE)
+        x = without_flags(x) if isinstance(given.encoded, Vectors) else x
         found = outlier_scores(x, given.max_probs, given.data.num_classes)
         scores[:] = found.round(decimals=4).numpy()  # further digits depend on the machine
         return {"count": int((scores >= 0.5).sum())}

@@ -37,6 +37,21 @@ def comparable_features(inputs: Inputs, side: int = NEAR_SIDE, *, gray: bool = F
     return x if _is_image_like(inputs) else _standardize(x)
 
 
+def without_flags(x: Tensor) -> Tensor:
+    """Return the features without columns of two values, such as categories and empty cells, if others are left.
+
+    A rare category or an empty cell would make a sample an outlier, whatever its other columns say.
+
+    Examples:
+        >>> without_flags(torch.tensor([[0.1, 0.0], [0.4, 0.0], [0.2, 1.0]]))
+        tensor([[0.1000],
+                [0.4000],
+                [0.2000]])
+    """
+    is_flag = ((x == x.amin(0)) | (x == x.amax(0))).all(0)
+    return x if is_flag.all() else x[:, ~is_flag]
+
+
 def _is_image_like(inputs: Inputs) -> bool:
     return inputs.batch(torch.arange(1)).ndim == 4
 

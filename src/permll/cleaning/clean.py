@@ -127,6 +127,8 @@ def clean(
         )
     if data is None:
         raise ValueError("there are no data: pass some, or previous=RUN to continue after a review.")
+    if isinstance(options.get("annotators"), str):
+        options["annotators"] = [options["annotators"]]  # as the command line records it
     annotations = options.get("annotations")
     if isinstance(annotations, str | Path):
         options["annotations"] = annotations = absolute_source(annotations)

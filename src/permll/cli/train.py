@@ -35,7 +35,7 @@ def train(
     ] = None,
     num_nodes: Annotated[int | None, Option(help="Number of machines.")] = None,
     set_: Overrides = None,
-    track: Annotated[str | None, Option(help="Also log to tensorboard or wandb.")] = None,
+    track: Annotated[str | None, Option(help="Also log to tensorboard, wandb or mlflow.")] = None,
     as_json: Annotated[bool, Option("--json", help="Print a line of JSON per epoch, then the result.")] = False,
 ) -> None:
     """Train a recipe. Ctrl-C saves a checkpoint; permll train RUN resumes it."""

@@ -59,8 +59,8 @@ def is_outlier(scores: Scores) -> Bool[Tensor, " samples"]:
     return scores >= 0.5
 
 
-def whiten(x: Features) -> Features:
-    """Return centered features with a covariance near the identity.
+def whiten(x: Features) -> Float[Tensor, "samples components"]:
+    """Return centered features with a covariance near the identity, at most ``MAX_DIMS`` of them.
 
     Examples:
         >>> x = torch.randn(5000, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([1.0, 10.0])

@@ -24,12 +24,14 @@ from permll.layer.validation import (
     check_finite,
     check_given_labels,
     check_index,
+    looks_like_labels,
     looks_like_probabilities,
     select_rows,
 )
 
 REDUCTIONS = get_args(Reduction)
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
+CHECKED_BATCHES = 4  # first batches in which index is compared with class labels
 
 
 def check_dtype(dtype: torch.dtype) -> None:
@@ -71,6 +73,7 @@ class CorrectionLayer(SampleState):
         self._processes = SharedProcessGroup(process_group)
         self._pending: list[Visit] = []
         self._checked_logits = False
+        self._unchecked_batches = CHECKED_BATCHES
         self._number = compiled.register(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -114,6 +117,14 @@ class CorrectionLayer(SampleState):
             self._checked_logits = True
             if looks_like_probabilities(logits.detach()):
                 _warn("the first logits look like probabilities: pass the network's raw scores, without softmax.")
+        if self._unchecked_batches and self.training:
+            self._unchecked_batches -= 1
+            if looks_like_labels(index, self.num_classes, len(self)):
+                self._unchecked_batches = 0
+                _warn(
+                    "index looks like class labels: pass each sample's position in the training set; "
+                    "permll.IndexedDataset adds it to the samples of a data set."
+                )
         if labels is not None:
             check_given_labels(labels, self._labels(index), index)
         if logits.dtype is not self._row_dtype:

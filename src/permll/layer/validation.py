@@ -15,6 +15,7 @@ from permll.utils.validation import check_class_labels
 
 Labels = Sequence[int] | np.ndarray[Any, Any] | Tensor
 Index = int | str | Sequence[int] | Sequence[str] | np.ndarray[Any, Any] | Tensor
+MIN_COMPARED = 8  # samples of a batch below which its positions are not compared with class labels
 Ids = Sequence[str] | Sequence[int] | np.ndarray[Any, Any] | Tensor
 
 
@@ -137,6 +138,24 @@ def _to_integers(values: Any, name: str, what: str) -> Tensor:
 def looks_like_probabilities(logits: Tensor) -> bool:
     """Return whether every row is non-negative and sums to one, which raw scores almost never do."""
     return bool((logits >= 0).all() and (logits.sum(-1) - 1).abs().max() < 1e-3)
+
+
+def looks_like_labels(index: Tensor, num_classes: int, rows: int) -> bool:
+    """Return whether positions (B,) of a batch are class labels, almost certainly.
+
+    They are at least 8, all less than c, while N >= 10c, and samples repeat unequally and not in order. A random batch
+    has such positions with a probability below 10^-8, with replacement; without replacement, samples do not repeat.
+    Samples in order, and several views of each sample, repeat equally often or one after the other.
+
+    Examples:
+        >>> y = torch.tensor([2, 0, 1, 1, 0, 2, 1, 0, 0, 2])
+        >>> looks_like_labels(y, num_classes=3, rows=100), looks_like_labels(torch.arange(10), num_classes=3, rows=100)
+        (True, False)
+    """
+    if len(index) < MIN_COMPARED or rows < 10 * num_classes or not bool(((index >= 0) & (index < num_classes)).all()):
+        return False
+    counts = index.unique(return_counts=True)[1]
+    return bool(counts.min() < counts.max()) and bool((index.diff() < 0).any())
 
 
 class RowIds:

@@ -218,16 +218,22 @@ class Recipe(Section):
 
 def recipe_diff(one: Recipe, other: Recipe) -> str:
     """Return the settings in which two recipes differ, the first three of them: "training.epochs 3 and 5"."""
-    first, second = (_flatten(recipe.model_dump(mode="json", exclude_none=True)) for recipe in (one, other))
+    first, second = (flatten(recipe.model_dump(mode="json", exclude_none=True)) for recipe in (one, other))
     ignored = {"title", *(f"training.{name}" for name in _NOT_HASHED)}
     keys = [key for key in {**first, **second} if first.get(key) != second.get(key) and key not in ignored]
     return ", ".join(f"{key} {first.get(key)} and {second.get(key)}" for key in keys[:3]) + ", ..." * (len(keys) > 3)
 
 
-def _flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested settings by their dotted names.
+
+    Examples:
+        >>> flatten({"optimizer": {"lr": 0.1}, "title": "run"})
+        {'optimizer.lr': 0.1, 'title': 'run'}
+    """
     flat: dict[str, Any] = {}
     for key, value in content.items():
-        flat |= _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
     return flat
 
 

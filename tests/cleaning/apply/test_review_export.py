@@ -143,7 +143,7 @@ def test_export_csv_renames_clashing_column(tmp_path: Path) -> None:
     run = make_run(tmp_path / "data.csv", tmp_path / "run", {"n03": ("dog", 0.99)}, label="kind")
     export(run, tmp_path / "look.csv", "csv")
     header, line = (tmp_path / "look.csv").read_text().splitlines()
-    assert header.endswith(",reason,text,data_id,code,size,kind")
+    assert header.endswith(",is_outlier,data_id,code,size,kind")
     assert line.startswith("n03,cat,dog,")
 
 
