@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, one_hot
 from torch.testing import assert_close
+from torch.utils.data.distributed import DistributedSampler
 
 from permll import PermutationLayer
 from permll.layer import transition
-from tests.helpers.default_layer import ALL_FORMATS, C, N, Simulation, same_state, visit
+from tests.helpers.default_layer import ALL_FORMATS, C, N, Simulation, held_out_rows, same_state, visit
 
 
 @pytest.mark.parametrize(("memorization", "ends"), [(0.0, False), (0.1, False), (2.0, True), (4.0, True)])
@@ -33,6 +34,17 @@ def test_warm_up_goes_on_when_labels_are_learned_equally() -> None:
             visit(layer, scale * simulation.logits(torch.ones(600), 0.0), range(600))
             layer.step()
         assert layer.is_warm_up, seed
+
+
+@pytest.mark.parametrize("epoch", range(3))
+def test_held_out_samples_are_spread_over_epoch_of_distributed_sampler(epoch: int) -> None:
+    """If they came first, the network would differ between their predictions and those of trained samples."""
+    layer = PermutationLayer(torch.arange(2000) % 10, 10)
+    sampler = DistributedSampler(range(2000), num_replicas=1, rank=0)
+    sampler.set_epoch(epoch)
+    place = torch.tensor(list(sampler)).argsort()
+    assert len(held_out_rows(layer)) == 100
+    assert abs(float(place[held_out_rows(layer)].double().mean()) - 1000) < 4 * 2000 / math.sqrt(12 * 100)
 
 
 @pytest.mark.parametrize(("change", "ends"), [(0.1, False), (0.0, False), (-0.1, True)])

@@ -1,1 +1,5 @@
-"""Integrations with training frameworks; each is a module of its own and needs its extra."""
+"""Integrations with training frameworks: one module for each, imported by its name.
+
+Nothing is imported here, since every module needs a framework that is an extra of the package:
+``from permll.integrations.lightning import PermLLCallback``.
+"""

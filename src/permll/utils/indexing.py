@@ -5,6 +5,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+# Not 0, the seed of the first epoch of a DistributedSampler: its batches would begin with the samples drawn here.
+ORDER_SEED = 7_340_596_127
+
 
 def split_repeats(index: Tensor) -> list[Tensor | slice]:
     """Split the positions of a batch into groups in which every sample occurs once.
@@ -38,7 +41,7 @@ def stratified_order(labels: Tensor) -> Tensor:
         >>> labels[stratified_order(labels)[:9]].bincount()
         tensor([6, 3])
     """
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(ORDER_SEED))
     by_label = order[labels[order].argsort(stable=True)]
     counts = labels.bincount()
     ranks = torch.arange(len(labels)) - (counts.cumsum(0) - counts)[labels[by_label]]  # among samples of the label
