@@ -1,0 +1,1 @@
+"""Integrations with training frameworks; each is a module of its own and needs its extra."""
