@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
-from transformers import Trainer, TrainerCallback
+from transformers import PreTrainedModel, Trainer, TrainerCallback
 
 from permll.data.dataset import LabeledData
 from permll.data.inputs import Inputs, Items, LazyImages, Texts
@@ -55,6 +55,7 @@ class PermLLTrainer(Trainer):  # type: ignore[misc]
         self, *args: Any, layer: CorrectionLayer | None = None, label_column: str | None = None, **kwargs: Any
     ) -> None:
         self._initial_state: dict[str, Tensor] | None = None
+        self._unexpected_keys: list[str] = []  # of the last loaded checkpoint
         super().__init__(*args, **kwargs)
         self._check()
         self.label_column = label_column or _find_label_column(self.train_dataset)
@@ -168,6 +169,27 @@ class PermLLTrainer(Trainer):  # type: ignore[misc]
         if not path.is_file():
             raise FileNotFoundError(f"{checkpoint} has no {LAYER_FILE}: resume from a checkpoint of PermLLTrainer.")
         self.layer.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        self._unexpected_keys = []
+        super()._load_from_checkpoint(resume_from_checkpoint, model)
+        self._load_renamed_weights(resume_from_checkpoint)
+
+    def _load_best_model(self) -> None:
+        self._unexpected_keys = []
+        super()._load_best_model()
+        self._load_renamed_weights(self.state.best_model_checkpoint)
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        self._unexpected_keys = load_result.unexpected_keys
+        if not self._unexpected_keys:
+            super()._issue_warnings_after_load(load_result)
+
+    def _load_renamed_weights(self, checkpoint: str) -> None:
+        """Load weights that ``Trainer`` leaves out: files of some models, as ViT, have other names than the model."""
+        if self._unexpected_keys and isinstance(self.model, PreTrainedModel):
+            saved = type(self.model).from_pretrained(checkpoint, dtype=self.model.dtype)
+            self.model.load_state_dict(saved.state_dict())
 
     def train_logits(self) -> Tensor:
         """Return the logits (N, c) of the model in evaluation mode for ``train_dataset``; a collective call."""
