@@ -1,6 +1,7 @@
 """Tiny models of transformers, and digits with 40 % wrong labels. Also a job for torchrun, see ``main``."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,8 @@ from torch import Tensor, nn
 
 from tests.helpers.tiny_encoders import import_torchvision
 
-import_torchvision()  # which transformers imports
+if find_spec("torchvision") is not None:
+    import_torchvision()  # which transformers imports
 
 from transformers import (  # noqa: E402
     AutoModelForImageClassification,
@@ -38,7 +40,7 @@ class Digits(NamedTuple):
     given: NDArray[np.int64]
 
 
-def digits(rows: int = 1200) -> Digits:
+def digits(rows: int) -> Digits:
     """Return training digits with 40 % wrong labels, and test digits."""
     x, y = load_digits(return_X_y=True)
     generator = np.random.default_rng(0)
@@ -51,10 +53,12 @@ def digits(rows: int = 1200) -> Digits:
     return Digits(items[:rows], items[rows:], truth[:rows], given)
 
 
-def image_model(hidden: int = 128) -> nn.Module:
+def image_model(hidden: int, layers: int = 1) -> nn.Module:
     """Return a small ViT for digits."""
-    sizes = {"num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 2 * hidden, "hidden_size": hidden}
-    config = ViTConfig(image_size=8, patch_size=4, num_channels=1, num_labels=10, **sizes, **NO_DROPOUT)
+    sizes = {"num_hidden_layers": layers, "hidden_size": hidden, "intermediate_size": 2 * hidden}
+    config = ViTConfig(
+        image_size=8, patch_size=4, num_channels=1, num_labels=10, num_attention_heads=4, **sizes, **NO_DROPOUT
+    )
     torch.manual_seed(0)
     return AutoModelForImageClassification.from_config(config)
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,23 @@ from torch import Tensor
 from torch.testing import assert_close
 from torch.utils.data import IterableDataset, Subset
 
+from tests.helpers.tiny_encoders import import_torchvision
+
 pytest.importorskip("transformers", reason="transformers is not installed (pip install 'permll[transformers]')")
 pytest.importorskip("accelerate", reason="accelerate is not installed (pip install 'permll[transformers]')")
+if find_spec("torchvision") is not None:
+    import_torchvision()  # which transformers imports
 
-from tests.helpers import huggingface_training
-from tests.helpers.distributed_jobs import ROOT
-from tests.helpers.huggingface_training import (
+from transformers import Trainer, TrainerCallback  # noqa: E402
+
+from permll import PermutationLayer  # noqa: E402
+from permll.findings import Findings  # noqa: E402
+from permll.integrations.huggingface import INDEX, LAYER_FILE, PermLLTrainer  # noqa: E402
+from permll.training.run import Run  # noqa: E402
+from tests.helpers import huggingface_training  # noqa: E402
+from tests.helpers.distributed_jobs import ROOT  # noqa: E402
+from tests.helpers.docs_pages import read_examples, read_page  # noqa: E402
+from tests.helpers.huggingface_training import (  # noqa: E402
     arguments,
     digits,
     image_model,
@@ -29,11 +41,6 @@ from tests.helpers.huggingface_training import (
     text_model,
     train_in_order,
 )
-from transformers import Trainer, TrainerCallback
-
-from permll import PermutationLayer
-from permll.findings import Findings
-from permll.integrations.huggingface import INDEX, LAYER_FILE, PermLLTrainer
 
 WORDS = ["good", "bad", "film", "plot"]
 Item = dict[str, Any]
@@ -54,7 +61,7 @@ def texts(rows: int = 24) -> list[Item]:
 
 
 def text_table(rows: int = 24) -> Any:
-    """Return a ``datasets.Dataset`` with texts, their tokens, class names, and a column that the model does not take."""
+    """Return a ``datasets.Dataset`` with texts, tokens, class names, and a column that the model does not take."""
     datasets = pytest.importorskip("datasets")
     columns = {
         "id": [f"row {i}" for i in range(rows)],
@@ -72,12 +79,13 @@ def text_trainer(folder: Path, data: Any, model: Any = None, **settings: Any) ->
     return PermLLTrainer(model, arguments(folder, **{"max_steps": 2, **settings}), train_dataset=data, **given)
 
 
+@pytest.mark.slow
 def test_accuracy_and_labels_improve_over_the_plain_loss(tmp_path: Path) -> None:
-    data = digits()
-    settings = {"num_train_epochs": 40, "per_device_train_batch_size": 32, "learning_rate": 2e-3}
+    data = digits(600)
+    settings = {"num_train_epochs": 50, "per_device_train_batch_size": 32, "learning_rate": 5e-4}
     trainers = [
         kind(
-            image_model(),
+            image_model(256, layers=2),
             arguments(tmp_path, **settings),
             train_dataset=data.train,
             eval_dataset=data.test,
@@ -208,7 +216,9 @@ def test_items_and_collator_of_the_user(tmp_path: Path) -> None:
         }
 
     data = [{**item, "note": object()} for item in texts()]
-    trainer = text_trainer(tmp_path, Subset(data, range(4, 20)), data_collator=collate, num_train_epochs=2, max_steps=-1)
+    trainer = text_trainer(
+        tmp_path, Subset(data, range(4, 20)), data_collator=collate, num_train_epochs=2, max_steps=-1
+    )
     batches = list(trainer.get_train_dataloader())
     assert trainer.data_collator is collate
     assert all("note" not in item for item in seen)
@@ -236,22 +246,23 @@ def test_collator_that_changes_labels_or_order_is_refused(tmp_path: Path) -> Non
         text_trainer(tmp_path, texts(), data_collator=keep).train()
 
 
-def test_layer_steps_once_per_optimizer_step_and_skips_with_it(tmp_path: Path) -> None:
-    class Overflow(TrainerCallback):  # type: ignore[misc]
+@pytest.mark.parametrize("optimizer", ["adamw_torch", "adamw_torch_fused"])
+def test_layer_steps_once_per_optimizer_step_and_skips_with_it(tmp_path: Path, optimizer: str) -> None:
+    class Overflow(TrainerCallback):
         """Lets the gradients of the first step overflow, and records the layer after each step."""
 
-        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:  # noqa: ARG002
             if state.global_step == 0:
                 for parameter in kwargs["model"].parameters():
                     parameter.grad.fill_(torch.inf)
 
-        def on_step_end(self, *args: Any, **kwargs: Any) -> None:
+        def on_step_end(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
             states.append(trainer.layer.alpha.clone())
             pending.append(len(trainer.layer._pending))
 
     layer = PermutationLayer.paper([i % 2 for i in range(24)], 2, lr=5.0)
     states, pending = [layer.alpha.clone()], []
-    settings = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 6}
+    settings = {"gradient_accumulation_steps": 2, "per_device_train_batch_size": 6, "optim": optimizer}
     trainer = text_trainer(tmp_path, texts(), layer=layer, callbacks=[Overflow()], **settings)
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu")
     trainer.train()
@@ -313,6 +324,26 @@ def test_loss_of_the_user_and_streamed_table_are_refused(tmp_path: Path) -> None
         PermLLTrainer(text_model(), arguments(tmp_path), train_dataset=texts(), compute_loss_func=lambda *_: 0)
     with pytest.raises(ValueError, match="is a IterableDataset, which has no positions"):
         text_trainer(tmp_path, text_table().to_iterable_dataset())
+
+
+def test_example_of_the_docs_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = read_examples(read_page("docs/integrations.md", "Hugging Face"))
+    data = text_table(100)
+    labels = [1 - label if i < 10 else label for i, label in enumerate(data["label"])]
+    features = data.features
+    data = data.remove_columns("label").add_column("label", labels).cast(features)
+    settings = {"num_train_epochs": 10, "learning_rate": 0.01}
+    names = {"model": text_model(), "arguments": arguments(tmp_path / "run", **settings), "dataset": data}
+    exec(example.code, names)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if not line.startswith("{")]
+    assert len(lines) == 5
+    for name, given_label, proposed, _ in lines:
+        assert int(name) < 10
+        assert (given_label, proposed) in (("good", "bad"), ("bad", "good"))
+    assert Run("runs/films").exists
 
 
 @pytest.mark.slow

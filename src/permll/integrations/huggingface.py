@@ -1,28 +1,34 @@
 """``PermLLTrainer``: the trainer of Hugging Face transformers with a permutation layer as training loss."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, IterableDataset
+from torch.utils.data import IterableDataset
 from transformers import PreTrainedModel, Trainer, TrainerCallback
 
 from permll.data.dataset import LabeledData
-from permll.data.inputs import Inputs, Items, LazyImages, Texts
 from permll.findings import Findings
+from permll.integrations._huggingface_data import (
+    INDEX,
+    IndexCollator,
+    Pairs,
+    class_names,
+    find_label_column,
+    read_inputs,
+    read_labels,
+)
 from permll.layer.base import CorrectionLayer
 from permll.layer.module import PermutationLayer
 from permll.utils.files import atomic_write
 
-INDEX = "permll_index"  # key of the positions in a batch
 LAYER_FILE = "permll_layer.pt"
-_LABEL_COLUMNS = ("labels", "label", "label_ids")
 
 
-class PermLLTrainer(Trainer):  # type: ignore[misc]
+class PermLLTrainer(Trainer):
     """A ``transformers.Trainer`` whose training loss is a permutation layer; for text and image classification.
 
     Batches carry the positions of their samples, also with ``remove_unused_columns``. The gradient of an optimizer step
@@ -51,6 +57,8 @@ class PermLLTrainer(Trainer):  # type: ignore[misc]
         Findings(8 labels, 0 issues)
     """
 
+    train_dataset: Any
+
     def __init__(
         self, *args: Any, layer: CorrectionLayer | None = None, label_column: str | None = None, **kwargs: Any
     ) -> None:
@@ -58,7 +66,7 @@ class PermLLTrainer(Trainer):  # type: ignore[misc]
         self._unexpected_keys: list[str] = []  # of the last loaded checkpoint
         super().__init__(*args, **kwargs)
         self._check()
-        self.label_column = label_column or _find_label_column(self.train_dataset)
+        self.label_column = label_column or find_label_column(self.train_dataset)
         if layer is None:
             labels = read_labels(self.train_dataset, self.label_column)
             classes = getattr(getattr(self.model, "config", None), "num_labels", None)
@@ -84,7 +92,9 @@ class PermLLTrainer(Trainer):  # type: ignore[misc]
                 "items, without streaming=True."
             )
         if self.compute_loss_func is not None:
-            raise ValueError("compute_loss_func contradicts the layer, which is the loss: leave it out, or use Trainer.")
+            raise ValueError(
+                "compute_loss_func contradicts the layer, which is the loss: leave it out, or use Trainer."
+            )
         if self.args.label_smoothing_factor:
             raise ValueError("label_smoothing_factor must be 0: the layer computes its own soft targets.")
         problem = getattr(config, "problem_type", None)
@@ -104,18 +114,18 @@ class PermLLTrainer(Trainer):  # type: ignore[misc]
         """Let ``Trainer`` build a loader of ``train_dataset`` whose batches have positions."""
         dataset, collator = self.train_dataset, self.data_collator
         # Columns are removed here, from the samples inside of the pairs, and after a transform of the dataset.
-        self.data_collator = _IndexCollator(self._get_collator_with_removed_columns(collator, "training"))
-        self.train_dataset = _Pairs(dataset)
+        self.data_collator = IndexCollator(self._get_collator_with_removed_columns(collator, "training"))
+        self.train_dataset = Pairs(dataset)
         try:
             yield
         finally:
             self.train_dataset, self.data_collator = dataset, collator
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
-        return super()._get_train_sampler(train_dataset.dataset if isinstance(train_dataset, _Pairs) else train_dataset)
+        return super()._get_train_sampler(train_dataset.dataset if isinstance(train_dataset, Pairs) else train_dataset)
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
-        return None if isinstance(eval_dataset, _Pairs) else super()._get_eval_sampler(eval_dataset)
+        return None if isinstance(eval_dataset, Pairs) else super()._get_eval_sampler(eval_dataset)
 
     def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: torch.device) -> tuple[list[Any], Any]:
         """Return the batches of an optimizer step, and the number of their samples on all devices."""
@@ -185,7 +195,7 @@ class PermLLTrainer(Trainer):  # type: ignore[misc]
         if not self._unexpected_keys:
             super()._issue_warnings_after_load(load_result)
 
-    def _load_renamed_weights(self, checkpoint: str) -> None:
+    def _load_renamed_weights(self, checkpoint: str | None) -> None:
         """Load weights that ``Trainer`` leaves out: files of some models, as ViT, have other names than the model."""
         if self._unexpected_keys and isinstance(self.model, PreTrainedModel):
             saved = type(self.model).from_pretrained(checkpoint, dtype=self.model.dtype)
@@ -222,18 +232,13 @@ class PermLLTrainer(Trainer):  # type: ignore[misc]
         return self.layer.findings(self._labeled_data() if data is None else data, logits, **options)
 
     def _labeled_data(self) -> LabeledData:
-        data, count = self.train_dataset, self.layer.num_classes
-        feature = getattr(data, "features", None) or {}
-        names = getattr(feature.get(self.label_column), "names", None)
-        if names is None:
-            id2label = getattr(getattr(self.model, "config", None), "id2label", None) or {}
-            names = [str(id2label.get(k, k)) for k in range(count)]
-            names = [str(k) for k in range(count)] if names[0].startswith("LABEL_") else names
-        ids = tuple(map(str, range(len(data))))
-        return LabeledData(_inputs(data, self.label_column), self.layer.labels.cpu(), tuple(names), ids)
+        names = class_names(self.train_dataset, self.label_column, getattr(self.model, "config", None))
+        labels, ids = self.layer.labels.cpu(), tuple(map(str, range(len(self.layer))))
+        names = names or tuple(map(str, range(self.layer.num_classes)))
+        return LabeledData(read_inputs(self.train_dataset, self.label_column), labels, names, ids)
 
 
-class _LayerStep(TrainerCallback):  # type: ignore[misc]
+class _LayerStep(TrainerCallback):
     """Steps the layer after the optimizer."""
 
     def __init__(self, trainer: PermLLTrainer) -> None:
@@ -242,95 +247,19 @@ class _LayerStep(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
         self.trainer.layer.zero_grad()  # of a training that was interrupted
 
+    def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
+        self.scale = self._scale()
+
     def on_optimizer_step(self, *args: Any, **kwargs: Any) -> None:  # noqa: ARG002
-        if self.trainer.accelerator.optimizer_step_was_skipped:  # gradients overflowed
+        # After an overflow the scale falls. Accelerate does not see that fused optimizers skip the step.
+        if self._scale() < self.scale or self.trainer.accelerator.optimizer_step_was_skipped:
             self.trainer.layer.zero_grad()
         else:
             self.trainer.layer.step()
 
-
-class _Pairs(Dataset[tuple[Any, int]]):
-    """Pairs (sample, position)."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, position: int) -> tuple[Any, int]:
-        return self.dataset[position], position
-
-    def __getitems__(self, positions: list[int]) -> list[tuple[Any, int]]:
-        """Return a batch, read at once if the dataset can."""
-        read: Callable[[list[int]], Sequence[Any]] | None = getattr(self.dataset, "__getitems__", None)
-        samples = [self.dataset[position] for position in positions] if read is None else read(positions)
-        return list(zip(samples, positions, strict=True))
-
-
-class _IndexCollator:
-    """Collates the samples of pairs, and adds their positions to the batch."""
-
-    def __init__(self, collator: Callable[[list[Any]], Any]) -> None:
-        self.collator = collator
-
-    def __call__(self, pairs: list[tuple[Any, int]]) -> Any:
-        samples, positions = zip(*pairs, strict=True)
-        batch = self.collator(list(samples))
-        if not isinstance(batch, Mapping):
-            raise TypeError(f"the data collator must return a dict, got {type(batch).__name__}.")
-        batch[INDEX] = torch.tensor(positions)  # type: ignore[index]
-        return batch
-
-
-def read_labels(dataset: Any, column: str) -> list[int]:
-    """Return the class numbers in a column of a ``datasets.Dataset``, or under a key of the items."""
-    is_table = hasattr(dataset, "features") and hasattr(dataset, "with_format")
-    labels = list(dataset.with_format(None)[column]) if is_table else [dataset[i][column] for i in range(len(dataset))]
-    for row, label in enumerate(labels):
-        if label is None or isinstance(label, str):
-            raise ValueError(
-                f"{column!r} of row {row} is {label!r}, not a class number: leave the row out, or encode the column "
-                f"with dataset.class_encode_column({column!r})."
-            )
-    return [int(label) for label in labels]
-
-
-def _find_label_column(dataset: Any) -> str:
-    if len(dataset) == 0:
-        raise ValueError("train_dataset is empty.")
-    names = getattr(dataset, "column_names", None)
-    if names is None:
-        item = dataset[0]
-        if not isinstance(item, Mapping):
-            raise ValueError(f"the items of train_dataset must be dicts, got {type(item).__name__}.")
-        names = list(item)
-    found = [name for name in _LABEL_COLUMNS if name in names]
-    if not found:
-        raise ValueError(f"train_dataset has {', '.join(names)}, but no labels: name their column with label_column=.")
-    return found[0]
-
-
-def _inputs(dataset: Any, label: str) -> Inputs:
-    """Return the images or texts of a dataset, else the first input of the model."""
-    rows = torch.arange(len(dataset))
-    if hasattr(dataset, "features") and hasattr(dataset, "with_format"):
-        plain = dataset.with_format(None)
-        kinds = {name: type(feature).__name__ for name, feature in plain.features.items()}
-        images = [name for name, kind in kinds.items() if kind == "Image"]
-        if images:
-            from permll.data.readers.huggingface import RowOpener
-
-            return LazyImages(RowOpener(plain.select_columns(images[:1]), images[0]), rows)
-        texts = [name for name in kinds if getattr(plain.features[name], "dtype", "") in ("string", "large_string")]
-    else:
-        texts = [name for name, value in dataset[0].items() if isinstance(value, str)]
-        plain = dataset
-    if texts:  # the column with the longest texts
-        first = [plain[i] for i in range(min(len(plain), 100))]
-        text = max(texts, key=lambda name: sum(len(str(item[name])) for item in first))
-        return Texts(tuple(str(plain[i][text] or "") for i in range(len(plain))))
-    return Items(dataset, rows, next(name for name in dataset[0] if name != label))
+    def _scale(self) -> float:
+        scaler = self.trainer.accelerator.scaler
+        return 1.0 if scaler is None else scaler.get_scale()
 
 
 def _positions(batch: Mapping[str, Any]) -> Tensor:
