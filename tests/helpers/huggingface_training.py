@@ -17,7 +17,7 @@ from tests.helpers.tiny_encoders import import_torchvision
 if find_spec("torchvision") is not None:
     import_torchvision()  # which transformers imports
 
-from transformers import (  # noqa: E402
+from transformers import (
     AutoModelForImageClassification,
     AutoModelForSequenceClassification,
     BertConfig,
@@ -25,8 +25,8 @@ from transformers import (  # noqa: E402
     ViTConfig,
 )
 
-from permll import PermutationLayer  # noqa: E402
-from permll.integrations.huggingface import PermLLTrainer  # noqa: E402
+from permll import PermutationLayer
+from permll.integrations.huggingface import PermLLTrainer
 
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 

@@ -23,16 +23,16 @@ pytest.importorskip("accelerate", reason="accelerate is not installed (pip insta
 if find_spec("torchvision") is not None:
     import_torchvision()  # which transformers imports
 
-from transformers import Trainer, TrainerCallback  # noqa: E402
+from transformers import Trainer, TrainerCallback
 
-from permll import PermutationLayer  # noqa: E402
-from permll.findings import Findings  # noqa: E402
-from permll.integrations.huggingface import INDEX, LAYER_FILE, PermLLTrainer  # noqa: E402
-from permll.training.run import Run  # noqa: E402
-from tests.helpers import huggingface_training  # noqa: E402
-from tests.helpers.distributed_jobs import ROOT  # noqa: E402
-from tests.helpers.docs_pages import read_examples, read_page  # noqa: E402
-from tests.helpers.huggingface_training import (  # noqa: E402
+from permll import PermutationLayer
+from permll.findings import Findings
+from permll.integrations.huggingface import INDEX, LAYER_FILE, PermLLTrainer
+from permll.training.run import Run
+from tests.helpers import huggingface_training
+from tests.helpers.distributed_jobs import ROOT
+from tests.helpers.docs_pages import read_examples, read_page
+from tests.helpers.huggingface_training import (
     arguments,
     digits,
     image_model,
@@ -298,6 +298,9 @@ class Stream(IterableDataset[Item]):
         ([], {}, "train_dataset is empty"),
         ([(1, 2)], {}, "items of train_dataset must be dicts, got tuple"),
         ([{"input_ids": [1], "y": 0}], {}, "has input_ids, y, but no labels: name their column with label_column="),
+        (texts(), {"label_column": "y"}, "has input_ids, label, but no 'y': name their column with label_column="),
+        ([{"input_ids": [1], "label": 0.5}], {}, "'label' of row 0 is 0.5, not a class number"),
+        ([{"input_ids": [1], "label": [0, 1]}], {}, "not a class number"),
         ([{"input_ids": [1], "label": "good"}], {}, "'label' of row 0 is 'good', not a class number"),
         ([*texts(2), {"input_ids": [1], "label": None}], {}, "'label' of row 2 is None, not a class number"),
         ([{"input_ids": [1], "label": 2}], {}, "labels must be in 0..1"),

@@ -1,6 +1,7 @@
 """Positions, labels and inputs of data sets for ``PermLLTrainer``."""
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import index
 from typing import Any
 
 import torch
@@ -50,17 +51,20 @@ def read_labels(dataset: Any, column: str) -> list[int]:
     """Return the class numbers in a column of a ``datasets.Dataset``, or under a key of the items."""
     is_table = hasattr(dataset, "features") and hasattr(dataset, "with_format")
     labels = list(dataset.with_format(None)[column]) if is_table else [dataset[i][column] for i in range(len(dataset))]
+    numbers = []
     for row, label in enumerate(labels):
-        if label is None or isinstance(label, str):
+        try:
+            numbers.append(index(label))
+        except TypeError:
             raise ValueError(
                 f"{column!r} of row {row} is {label!r}, not a class number: leave the row out, or encode the column "
                 f"with dataset.class_encode_column({column!r})."
-            )
-    return [int(label) for label in labels]
+            ) from None
+    return numbers
 
 
-def find_label_column(dataset: Any) -> str:
-    """Return the column of a ``datasets.Dataset``, or the key of the items, that collators take as labels."""
+def find_label_column(dataset: Any, chosen: str | None = None) -> str:
+    """Return the column of a ``datasets.Dataset``, or the key of the items, that has the labels."""
     if len(dataset) == 0:
         raise ValueError("train_dataset is empty.")
     names = getattr(dataset, "column_names", None)
@@ -69,9 +73,10 @@ def find_label_column(dataset: Any) -> str:
         if not isinstance(item, Mapping):
             raise ValueError(f"the items of train_dataset must be dicts, got {type(item).__name__}.")
         names = list(item)
-    found = [name for name in LABEL_COLUMNS if name in names]
+    found = [name for name in ((chosen,) if chosen else LABEL_COLUMNS) if name in names]
     if not found:
-        raise ValueError(f"train_dataset has {', '.join(names)}, but no labels: name their column with label_column=.")
+        what = f"no {chosen!r}" if chosen else "no labels"
+        raise ValueError(f"train_dataset has {', '.join(names)}, but {what}: name their column with label_column=.")
     return found[0]
 
 

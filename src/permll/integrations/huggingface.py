@@ -66,7 +66,7 @@ class PermLLTrainer(Trainer):
         self._unexpected_keys: list[str] = []  # of the last loaded checkpoint
         super().__init__(*args, **kwargs)
         self._check()
-        self.label_column = label_column or find_label_column(self.train_dataset)
+        self.label_column = find_label_column(self.train_dataset, label_column)
         if layer is None:
             labels = read_labels(self.train_dataset, self.label_column)
             classes = getattr(getattr(self.model, "config", None), "num_labels", None)
