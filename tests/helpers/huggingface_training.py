@@ -90,13 +90,20 @@ def state(trainer: PermLLTrainer) -> dict[str, Tensor]:
     return weights | {f"layer.{name}": value for name, value in trainer.layer.state_dict().items()}
 
 
-def train_in_order(folder: Path, batch: int, accumulate: int = 1, rows: int = 90) -> PermLLTrainer:
-    """Train on digits in their order with SGD; some rows remain for a smaller last step."""
+def train_in_order(
+    folder: Path, batch: int, accumulate: int = 1, rows: int = 90, *, takes_count: bool = True
+) -> PermLLTrainer:
+    """Train on digits in their order with SGD; some rows remain for a smaller last step.
+
+    ``takes_count`` says whether the model divides its own loss by the number of samples of a step.
+    """
     data = digits(rows)
     settings = {"per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulate, "optim": "sgd"}
     settings |= {"train_sampling_strategy": "sequential", "num_train_epochs": 2, "learning_rate": 0.05}
     layer = paper_layer(data).double()
-    trainer = PermLLTrainer(image_model(16), arguments(folder, **settings), train_dataset=data.train, layer=layer)
+    model = image_model(16)
+    model.accepts_loss_kwargs = takes_count
+    trainer = PermLLTrainer(model, arguments(folder, **settings), train_dataset=data.train, layer=layer)
     trainer.train()
     return trainer
 

@@ -102,9 +102,12 @@ def test_accuracy_and_labels_improve_over_the_plain_loss(tmp_path: Path) -> None
     assert (corrected == data.truth).mean() > (data.given == data.truth).mean() + 0.15
 
 
-def test_accumulated_batches_equal_one_large_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("takes_count", [True, False])
+def test_accumulated_batches_equal_one_large_batch(tmp_path: Path, takes_count: bool) -> None:
     large = train_in_order(tmp_path / "large", 32)
-    small = train_in_order(tmp_path / "small", 8, accumulate=4)  # 90 rows: the last step has 8 + 8 + 8 + 2
+    small = train_in_order(
+        tmp_path / "small", 8, accumulate=4, takes_count=takes_count
+    )  # 90 rows: the last step has 8 + 8 + 8 + 2
     assert small.state.global_step == large.state.global_step == 6
     assert_same(state(small), state(large), 1e-5)
     assert not torch.equal(large.layer.alpha, paper_layer(digits(90)).double().alpha)
@@ -148,6 +151,17 @@ def test_resume_in_the_middle_of_an_epoch_is_exact(tmp_path: Path, kind: str) ->
     (tmp_path / "run/checkpoint-20" / LAYER_FILE).unlink()
     with pytest.raises(FileNotFoundError, match=f"has no {LAYER_FILE}: resume from"):
         build("third").train(resume_from_checkpoint=str(tmp_path / "run/checkpoint-20"))
+
+
+def test_best_model_is_loaded_at_the_end(tmp_path: Path) -> None:
+    data = digits(40)
+    settings = {"max_steps": 4, "save_strategy": "steps", "save_steps": 2, "eval_strategy": "steps", "eval_steps": 2}
+    settings |= {"load_best_model_at_end": True, "metric_for_best_model": "loss", "learning_rate": 1.0}
+    args = arguments(tmp_path, **settings)
+    trainer = PermLLTrainer(image_model(16), args, train_dataset=data.train, eval_dataset=data.test[:50])
+    trainer.train()
+    assert trainer.state.best_model_checkpoint == str(tmp_path / "checkpoint-2") != args.output_dir
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(trainer.state.best_metric, rel=1e-6)
 
 
 def test_evaluation_uses_the_plain_loss(tmp_path: Path) -> None:
