@@ -55,6 +55,9 @@ results: $(VENV)/bench ## Recompute the numbers and figures of README and docs (
 	@$(BIN)/python benchmarks/auto_apply_safety.py $(NOISY)
 	@$(BIN)/python benchmarks/cleaning.py $(NOISY)
 	@$(BIN)/python benchmarks/verdict_ablation.py $(NOISY)
+	@$(BIN)/python benchmarks/audit.py
+	$(if $(LABELME),@$(BIN)/python benchmarks/annotators.py --labelme $(LABELME))
+	$(if $(and $(TREC),$(AG_NEWS)),@$(BIN)/python benchmarks/estimators.py --trec $(TREC) --ag_news $(AG_NEWS))
 	$(if $(ROOT),@$(BIN)/python benchmarks/lite.py --root $(ROOT))
 	$(if $(ROOT),@$(BIN)/python benchmarks/table1_lite.py --root $(ROOT))
 	@$(BIN)/permll demo --out docs/images
@@ -89,5 +92,5 @@ $(VENV)/docs: pyproject.toml constraints.txt | $(BIN)/python
 
 # What permll is compared with.
 $(VENV)/bench: $(VENV)/dev
-	@$(PIP) cleanlab
+	@$(PIP) cleanlab crowd-kit
 	@touch $@

@@ -10,6 +10,7 @@ import pytest
 import torch
 from benchmarks import (
     annotators,
+    audit,
     auto_apply_safety,
     cleaning,
     cleaning_ablation,
@@ -267,6 +268,7 @@ def test_docs_tables(name: str) -> None:
     "script",
     [
         annotators,
+        audit,
         auto_apply_safety,
         cleaning,
         cleaning_ablation,

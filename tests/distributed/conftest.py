@@ -1,16 +1,14 @@
 """Results of several processes, which are started once for all tests and all workers of pytest-xdist."""
 
-import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
 from permll.methods import METHODS
 from permll.training.train import train
 from tests.helpers.distributed_jobs import start_processes
+from tests.helpers.processes import once
 from tests.helpers.toy_training import StopAfter
 
 METHOD_JOBS: dict[str, dict[str, Any]] = {
@@ -56,17 +54,6 @@ RESUME_JOBS = {f"resume-{placement}": digits(**{"training.placement": placement}
 FSDP_RUN = digits(**{"training.precision": "32-true", "training.strategy": "fsdp"})
 
 
-def _once(name: str, factory: pytest.TempPathFactory, function: Callable[[Path], None]) -> Path:
-    """Call a function with a folder, once for all workers of pytest-xdist; return the folder."""
-    base = factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
-    with FileLock(f"{folder}.lock"):
-        if not (folder / "done").is_file():
-            function(folder)
-            (folder / "done").touch()
-    return folder
-
-
 @pytest.fixture(scope="session")
 def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder with the results of all jobs on two processes."""
@@ -79,7 +66,7 @@ def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs += [{"id": "fsdp-run", "kind": "train", "arguments": FSDP_RUN, "signal": [0, 25]}]
     jobs += [{"id": "clean", "kind": "clean", "arguments": CLEAN}]
     jobs += [{"id": kind, "kind": kind} for kind in ("gather", "batch_norm")]
-    return _once("two", tmp_path_factory, lambda folder: start_processes(2, jobs, folder))
+    return once("two", tmp_path_factory, lambda folder: start_processes(2, jobs, folder))
 
 
 @pytest.fixture(scope="session")
@@ -99,4 +86,4 @@ def three_processes(two_processes: Path, tmp_path_factory: pytest.TempPathFactor
             assert len(run.metrics) == 2
         start_processes(3, jobs, folder)
 
-    return _once("three", tmp_path_factory, resume)
+    return once("three", tmp_path_factory, resume)

@@ -1,8 +1,5 @@
 """The layer in a user's own loop: several processes end with the state of one process."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,10 +9,9 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from permll import PermutationLayer
-from tests.distributed.conftest import _once
 from tests.helpers import own_loop_jobs
-from tests.helpers.distributed_jobs import ROOT
 from tests.helpers.own_loop_jobs import JOBS, points, train
+from tests.helpers.processes import once, run_module
 
 SIZES = (2, 3)
 
@@ -27,15 +23,9 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
     def run(folder: Path) -> None:
         folder.mkdir()
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(size)]
-        command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "-m", own_loop_jobs.__name__]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [*command, str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=600, env=environment
-        )
-        assert done.returncode == 0, done.stderr[-5000:]
+        run_module(own_loop_jobs.__name__, folder, processes=size)
 
-    return _once(f"own_loop_{size}", tmp_path_factory, run), size
+    return once(f"own_loop_{size}", tmp_path_factory, run), size
 
 
 @pytest.mark.parametrize("job", JOBS)

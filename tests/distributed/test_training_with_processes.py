@@ -17,7 +17,8 @@ from permll.training import Run, load_predictor
 from permll.training.recipe_files import resolve_recipe
 from permll.training.train import train
 from tests.distributed.conftest import CLEAN, FSDP_JOBS, FSDP_RUN, METHOD_JOBS, PLACEMENTS, TRAIN_JOBS, digits
-from tests.helpers.distributed_jobs import ROOT, load_results, train_method
+from tests.helpers.distributed_jobs import load_results, train_method
+from tests.helpers.processes import ROOT
 from tests.helpers.run_results import almost_equal, differences, findings_by_id, run_results
 
 

@@ -11,34 +11,19 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DataLoaderConfiguration
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 import permll
-from permll.layer.base import CorrectionLayer
 from tests.helpers.digits_training import N, build_layer, build_net, digits, result
+from tests.helpers.own_loop_jobs import LossModule
+from tests.helpers.processes import leave_process_group
 
 BATCH = 56  # 25 in an epoch; with fewer samples in the last one, several processes would repeat some
 JOBS: dict[str, dict[str, Any]] = {
     "inside": {"inside": True},
     "outside-accumulated": {"inside": False, "accumulate": 2},
 }
-
-
-class LossModule(nn.Module):
-    """A network that returns the loss; with ``inside``, the layer is a part of it."""
-
-    def __init__(self, net: nn.Module, layer: CorrectionLayer, inside: bool) -> None:
-        super().__init__()
-        self.net = net
-        if inside:
-            self.layer = layer
-        else:
-            self.__dict__["layer"] = layer  # hidden from Accelerate
-
-    def forward(self, x: Tensor, index: Tensor) -> Tensor:
-        """Return the mean loss."""
-        return self.layer(self.net(x), index)
 
 
 def train(
@@ -60,7 +45,7 @@ def train(
         dataloader_config=DataLoaderConfiguration(split_batches=True, use_seedable_sampler=True, data_seed=0),
     )
     layer, net = build_layer(), build_net()
-    model = LossModule(net, layer, inside)
+    model = LossModule(net, layer, inside, "mean")
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
     x, _, labels = digits()
     dataset = permll.IndexedDataset(TensorDataset(x[:N], labels))
@@ -91,7 +76,7 @@ def main(out: Path) -> None:
     for name, job in JOBS.items():
         values = train(**job)
         save_file(values, out / f"{name}-{torch.distributed.get_rank()}.safetensors")
-    torch.distributed.destroy_process_group()
+    leave_process_group()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import traceback
 from pathlib import Path
@@ -25,21 +24,15 @@ from permll.distributed.process_group import ProcessGroup
 from permll.training import Callback
 from permll.training.train import train
 from tests.helpers.distributed_batch_norm import batch_norm_results
+from tests.helpers.processes import leave_process_group, run_module
 from tests.helpers.toy_training import build_trainer, do_nothing, points
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def start_processes(number: int, jobs: list[dict[str, Any]], folder: Path) -> None:
     """Run jobs on several processes; their results go to the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"jobs-{number}.json").write_text(json.dumps(jobs))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(number)]
-    command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "-m", "tests.helpers.distributed_jobs"]
-    command += [str(folder / f"jobs-{number}.json"), str(folder)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, env=environment)
-    assert done.returncode == 0, done.stderr[-5000:]
+    run_module("tests.helpers.distributed_jobs", folder / f"jobs-{number}.json", folder, processes=number)
 
 
 def load_results(folder: Path, job: str) -> dict[str, Tensor]:
@@ -132,10 +125,7 @@ def main(jobs: Path, out: Path) -> None:
             run_job(job, out, fabrics, group)
         except Exception:  # on all processes alike; the other jobs do not depend on it
             (out / f"{job['id']}-{group.rank}.error").write_text(traceback.format_exc())
-    group.barrier()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # destroying DDP's and FSDP's process groups in one process sometimes aborts in a thread of gloo
+    leave_process_group()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
+from tests.helpers.processes import leave_process_group
 from tests.helpers.tiny_encoders import import_torchvision
 
 if find_spec("torchvision") is not None:
@@ -115,6 +116,7 @@ def main(out: Path) -> None:
     rank = trainer.args.process_index
     tensors = {"logits": trainer.train_logits(), **state(trainer)}
     save_file({name: value.clone().contiguous() for name, value in tensors.items()}, out / f"{rank}.safetensors")
+    leave_process_group()
 
 
 if __name__ == "__main__":

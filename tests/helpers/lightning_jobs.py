@@ -20,6 +20,7 @@ from torch.utils.data.distributed import DistributedSampler
 import permll
 from permll.layer.base import CorrectionLayer
 from tests.helpers.digits_training import N, build_layer, build_net, digits, result
+from tests.helpers.processes import leave_process_group
 from tests.helpers.tiny_encoders import import_torchvision
 
 if importlib.util.find_spec("torchvision") is not None:
@@ -126,6 +127,7 @@ def main(out: Path) -> None:
         resume = out / f"{name}.ckpt" if "resumed" in name else None
         values = train(**job, devices=2, resume=resume)
         save_file(values, out / f"{name}-{torch.distributed.get_rank()}.safetensors")
+    leave_process_group()
 
 
 if __name__ == "__main__":

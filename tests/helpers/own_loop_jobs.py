@@ -14,8 +14,10 @@ from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 from permll import PermutationLayer
+from permll.layer.autograd import Reduction
 from permll.layer.base import CorrectionLayer
 from tests.helpers.default_layer import end_warm_up
+from tests.helpers.processes import leave_process_group
 
 N, C, BATCH = 660, 4, 60
 JOBS = {
@@ -34,17 +36,17 @@ JOBS = {
 class LossModule(nn.Module):
     """A network whose forward pass returns the loss; with ``inside``, the layer is a part of it."""
 
-    def __init__(self, net: nn.Module, layer: CorrectionLayer, inside: bool) -> None:
+    def __init__(self, net: nn.Module, layer: CorrectionLayer, inside: bool, reduction: Reduction = "sum") -> None:
         super().__init__()
-        self.net = net
+        self.net, self.reduction = net, reduction
         if inside:
             self.layer = layer
         else:
             self.__dict__["layer"] = layer  # hidden from the wrapper
 
     def forward(self, x: Tensor, index: Tensor) -> Tensor:
-        """Return the sum of the losses, relative to the mean batch of a process."""
-        return self.layer(self.net(x), index, reduction="sum")
+        """Return the loss of a batch."""
+        return self.layer(self.net(x), index, self.reduction)
 
 
 def points() -> tuple[Tensor, Tensor, Tensor]:
@@ -126,7 +128,7 @@ def main(out: Path) -> None:
     alone(torch.eye(C)[:1].requires_grad_(), torch.tensor([rank])).backward()
     alone.step()
     save_file({"alpha": alone.alpha.contiguous()}, out / f"alone-{rank}.safetensors")
-    dist.destroy_process_group()
+    leave_process_group()
 
 
 def own_group(rank: int) -> dist.ProcessGroup:

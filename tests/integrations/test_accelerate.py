@@ -1,9 +1,6 @@
 """The layer with Accelerate: saved and resumed exactly, and several processes end with the state of one."""
 
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,9 +9,8 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from permll import PermutationLayer
-from tests.distributed.conftest import _once
 from tests.helpers.digits_training import N, assert_same, run_page_example, share_right
-from tests.helpers.distributed_jobs import ROOT
+from tests.helpers.processes import once, run_module
 
 if importlib.util.find_spec("accelerate") is None:
     pytest.skip("accelerate is not installed (pip install 'permll[accelerate]')", allow_module_level=True)
@@ -66,13 +62,9 @@ def two_accelerate_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def run(folder: Path) -> None:
         folder.mkdir()
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-        command += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "-m", jobs.__name__, str(folder)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, env=environment)
-        assert done.returncode == 0, done.stderr[-5000:]
+        run_module(jobs.__name__, folder, processes=2)
 
-    return _once("accelerate", tmp_path_factory, run)
+    return once("accelerate", tmp_path_factory, run)
 
 
 @pytest.mark.slow

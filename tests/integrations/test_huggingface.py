@@ -1,8 +1,5 @@
 """``PermLLTrainer`` with tiny models of transformers."""
 
-import os
-import subprocess
-import sys
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +27,6 @@ from permll.findings import Findings
 from permll.integrations.huggingface import INDEX, LAYER_FILE, PermLLTrainer
 from permll.training.run import Run
 from tests.helpers import huggingface_training
-from tests.helpers.distributed_jobs import ROOT
 from tests.helpers.docs_pages import read_examples, read_page
 from tests.helpers.huggingface_training import (
     arguments,
@@ -41,6 +37,7 @@ from tests.helpers.huggingface_training import (
     text_model,
     train_in_order,
 )
+from tests.helpers.processes import run_module
 
 WORDS = ["good", "bad", "film", "plot"]
 Item = dict[str, Any]
@@ -365,11 +362,7 @@ def test_example_of_the_docs_runs(
 
 @pytest.mark.slow
 def test_two_processes_equal_one(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
-    command += ["--rdzv-endpoint", "localhost:0", "-m", huggingface_training.__name__, str(tmp_path)]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, env=environment)
-    assert done.returncode == 0, done.stderr[-5000:]
+    run_module(huggingface_training.__name__, tmp_path, processes=2)
     one = train_in_order(tmp_path / "one", 16, rows=96)
     expected = {"logits": one.train_logits(), **state(one)}
     for rank in range(2):

@@ -5,7 +5,6 @@
 import doctest
 import importlib
 import importlib.util
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,6 @@ from torch.testing import assert_close
 from torch.utils.data import DataLoader
 
 from permll import PermutationLayer
-from tests.distributed.conftest import _once
 from tests.helpers.digits_training import (
     N,
     assert_same,
@@ -31,7 +29,7 @@ from tests.helpers.digits_training import (
     run_page_example,
     share_right,
 )
-from tests.helpers.distributed_jobs import ROOT
+from tests.helpers.processes import ROOT, once, run_module
 
 if importlib.util.find_spec("lightning") is None:
     pytest.skip("lightning is not installed (pip install 'permll[lightning]')", allow_module_level=True)
@@ -231,12 +229,9 @@ def two_lightning_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def run(folder: Path) -> None:
         folder.mkdir()
-        command = [sys.executable, "-m", jobs.__name__, str(folder)]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, env=environment)
-        assert done.returncode == 0, done.stderr[-5000:]
+        run_module(jobs.__name__, folder)
 
-    return _once("lightning", tmp_path_factory, run)
+    return once("lightning", tmp_path_factory, run)
 
 
 @pytest.mark.slow
